@@ -1,0 +1,357 @@
+"""What the book asks of Sphinx beyond Jupyter Book.
+
+- A chapter runs again when its code, the library behind it, the data or a
+  recorded run that it reads has changed, and after it failed.
+- Formulas and charts are drawn from the site itself, without a network.
+- Each chapter is offered as a notebook, and the launch buttons lead to it.
+- `_build/chapters.json` says how each chapter ran; the tests read it.
+"""
+
+import ast
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import jupytext
+import nbformat
+from myst_nb.sphinx_ import NbMetadataCollector
+from sphinx.util.fileutil import copy_asset
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "transformer_lib"
+CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```", re.M | re.S)
+PAGES = "gh-pages"  # the branch that holds the published site
+
+
+# What a chapter's result depends on
+
+
+@cache
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def homes() -> dict[str, str]:
+    """The module of each public name."""
+    tree = ast.parse((LIBRARY / "__init__.py").read_text("utf-8"))
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and node.targets[0].id == "_HOME"
+        ):
+            table = ast.literal_eval(node.value)
+            return {
+                name: module for name, (module, _) in table.items()
+            }
+    return {}
+
+
+def modules_of(code: str) -> set[str]:
+    """The library's modules that some Python text imports."""
+    found = set()
+    for line in re.findall(
+        r"^\s*(?:from|import) transformer_lib.*", code, re.M
+    ):
+        if module := re.match(
+            r"\s*(?:from|import) transformer_lib\.(\w+)", line
+        ):
+            found.add(module[1])
+        elif "from transformer_lib import" in line:
+            start = code.index(line)
+            names = code[start:].split("import", 1)[1]
+            stop = (
+                names.find(")")
+                if names.lstrip()[:1] == "("
+                else names.find("\n")
+            )
+            for name in re.findall(
+                r"\w+", names[: stop if stop > 0 else None]
+            ):
+                found.add(homes().get(name, name))
+    if "transformer_lib" in code and re.search(
+        r"import_module|-m transformer_lib", code
+    ):
+        found |= {path.stem for path in LIBRARY.glob("*.py")}
+    return {
+        name for name in found if (LIBRARY / f"{name}.py").exists()
+    }
+
+
+@cache
+def with_imports(module: str) -> frozenset[str]:
+    """A module and all that it imports of the library."""
+    direct = modules_of((LIBRARY / f"{module}.py").read_text("utf-8"))
+    found = {module}
+    for name in direct - {module}:
+        found |= with_imports(name)
+    return frozenset(found)
+
+
+def dependencies(text: str) -> str:
+    """A hash of all that a chapter's cells depend on beside themselves."""
+    code = "\n".join(CELL.findall(text))
+    parts = []
+    modules = set().union(
+        *(with_imports(m) for m in modules_of(code))
+    )
+    for module in sorted(modules):
+        parts.append(digest(LIBRARY / f"{module}.py"))
+    if re.search(r"multi30k|tatoeba", code):
+        folder = Path(
+            os.environ.get("TRANSFORMER_LIB_DATA", "/nowhere")
+        )
+        for path in sorted(folder.glob("*/*")):
+            parts.append(
+                f"{path.parent.name}/{path.name} {path.stat().st_size}"
+            )
+    if re.search(r"from_pretrained|load_run|runs/", code):
+        for path in sorted((ROOT / "runs").rglob("*")):
+            if path.is_file():
+                parts.append(f"{path.name} {digest(path)}")
+    if "fidelity.yml" in code:
+        parts.append(digest(ROOT / "book" / "fidelity.yml"))
+    if parts:
+        parts.append(importlib.metadata.version("torch"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def is_notebook(text: str) -> bool:
+    return "format_name: myst" in text[:300]
+
+
+def key_of(env, docname: str) -> str:
+    path = Path(env.doc2path(docname))
+    text = path.read_text("utf-8") if path.suffix == ".md" else ""
+    return dependencies(text) if is_notebook(text) else ""
+
+
+def add_key(app, docname, source):
+    """Make the key part of what the execution cache looks up."""
+    if is_notebook(source[0]):
+        key = dependencies(source[0])
+        source[0] = source[0].replace(
+            "kernelspec:\n",
+            f"kernelspec:\n  depends_on: '{key}'\n",
+            1,
+        )
+        app.env.metadata[docname]["depends_on"] = key
+
+
+def stale(app, env, added, changed, removed):
+    """Chapters whose dependencies changed, or that failed last time."""
+    again = []
+    for docname in env.found_docs - added - changed:
+        failed = execution(env, docname).get("succeeded") is False
+        old = env.metadata[docname].get("depends_on", "")
+        if failed or old != key_of(env, docname):
+            again.append(docname)
+    return again
+
+
+def execution(env, docname: str) -> dict:
+    """How a chapter ran: runtime, succeeded, traceback, mtime."""
+    return NbMetadataCollector.get_doc_data(env)[docname].get(
+        "exec_data", {}
+    )
+
+
+# Formulas and charts without a network
+
+
+def copy_mathjax(app):
+    """Serve MathJax and its fonts, and no more, from the site."""
+    files = importlib.metadata.files("sphinx-mathjax-offline")
+    start = next(f for f in files if f.name == "tex-mml-chtml.js")
+    source = Path(start.locate()).parent
+    target = Path(app.outdir, "_static", "mathjax")
+    for part in [
+        "tex-mml-chtml.js",
+        "input/tex/extensions",
+        "output/chtml/fonts",
+    ]:
+        copy_asset(
+            str(source / part),
+            str((target / part).parent)
+            if part.endswith(".js")
+            else str(target / part),
+        )
+
+
+CHARTS = """(function () {
+  var module, exports, define;
+  %s
+  var embed = window.vegaEmbed;
+  window.vegaEmbed = function (element, spec, options) {
+    return embed(element, spec, Object.assign({}, options, {
+      renderer: "svg",
+      actions: false,
+      config: {background: null, view: {stroke: null}},
+    }));
+  };
+  window.VEGA_DEBUG = %s;
+})();
+"""
+
+
+def write_charts(app):
+    """Vega, Vega-Lite and Vega-Embed as one script of the site.
+
+    It names the versions that altair asks for, so that altair's own
+    loader finds all it needs and asks no other host.
+    """
+    target = Path(app.outdir, "_static", "charts.js")
+    if target.exists():
+        return
+    import altair
+    import vl_convert
+
+    versions = {
+        "vega_version": altair.VEGA_VERSION,
+        "vegalite_version": altair.VEGALITE_VERSION,
+        "vegaembed_version": altair.VEGAEMBED_VERSION,
+    }
+    bundle = vl_convert.javascript_bundle()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(
+        CHARTS % (bundle, json.dumps(versions)), "utf-8"
+    )
+
+
+def prepare(app):
+    if app.builder.format == "html":
+        copy_mathjax(app)
+        write_charts(app)
+
+
+def add_charts(app, pagename, templatename, context, doctree):
+    """Load the charts' script on pages that have a chart."""
+    if "altair-viz-" in context.get("body", ""):
+        app.add_js_file("charts.js", priority=100)
+
+
+# Notebooks and the buttons that lead to them
+
+INSTALL = """\
+# On Colab and Binder this installs the library; elsewhere it does nothing.
+try:
+    import transformer_lib
+except ImportError:
+    %pip install -q "transformer_lib[all] @ git+{repository}"
+"""
+
+
+def repository() -> str:
+    """The repository that publishes this site, from the environment."""
+    name = os.environ.get("GITHUB_REPOSITORY", "")
+    server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
+    return os.environ.get("BOOK_REPOSITORY") or (
+        f"{server}/{name}" if name else ""
+    )
+
+
+def set_repository(app, config):
+    """Point every button at the repository that builds the site."""
+    options = config.html_theme_options
+    if address := repository():
+        options["repository_url"] = address
+        options["repository_branch"] = "main"
+        for name in ["repository", "issues", "edit_page"]:
+            options[f"use_{name}_button"] = True
+        options["launch_buttons"] = {
+            "colab_url": "https://colab.research.google.com",
+            "binderhub_url": "https://mybinder.org",
+            "notebook_interface": "jupyterlab",
+        }
+
+
+def write_notebooks(app, error):
+    """Offer each chapter as a notebook, without outputs."""
+    if error or app.builder.format != "html":
+        return
+    for docname in sorted(app.env.found_docs):
+        path = Path(app.env.doc2path(docname))
+        if path.suffix != ".md" or not is_notebook(
+            path.read_text("utf-8")
+        ):
+            continue
+        notebook = jupytext.read(path)
+        code = INSTALL.format(repository=repository())
+        if repository():
+            notebook.cells.insert(0, nbformat.v4.new_code_cell(code))
+        for number, cell in enumerate(notebook.cells):
+            cell["id"] = f"cell-{number}"
+        target = Path(app.outdir, "_sources", f"{docname}.ipynb")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        jupytext.write(notebook, target, fmt="ipynb")
+
+
+def lead_to_notebook(app, pagename, templatename, context, doctree):
+    """Launch buttons and downloads take the built notebook."""
+    if not Path(app.srcdir, f"{pagename}.md").exists():
+        return
+
+    def rewrite(entry):
+        for button in entry.get("buttons", []):
+            rewrite(button)
+        url = entry.get("url", "")
+        if "colab.research" in url or "mybinder" in url:
+            url = re.sub(
+                r"/blob/main/", f"/blob/{PAGES}/_sources/", url
+            )
+            url = re.sub(r"/main\?", f"/{PAGES}?", url)
+            url = url.replace("lab/tree/", "lab/tree/_sources/")
+            entry["url"] = url.replace(".md", ".ipynb")
+        elif (
+            url.endswith(f"{Path(pagename).name}.md")
+            and "_sources" in url
+        ):
+            entry["url"] = url[:-3] + ".ipynb"
+
+    for entry in context.get("header_buttons", []):
+        rewrite(entry)
+
+
+# How each chapter ran
+
+
+def write_record(app, error):
+    """Say in `_build/chapters.json` how each chapter ran."""
+    chapters = {}
+    for docname in sorted(app.env.found_docs):
+        if run := execution(app.env, docname):
+            when = datetime.fromtimestamp(run["mtime"], UTC)
+            chapters[docname] = {
+                "succeeded": run["succeeded"],
+                "seconds": run["runtime"],
+                "executed": when.isoformat(timespec="seconds"),
+                "traceback": run["traceback"],
+            }
+    record = {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores",
+        "torch": importlib.metadata.version("torch"),
+        "chapters": chapters,
+    }
+    target = Path(app.outdir).parent / "chapters.json"
+    target.write_text(json.dumps(record, indent=1), "utf-8")
+
+
+def setup(app):
+    app.config.mathjax_path = "mathjax/tex-mml-chtml.js"
+    app.connect("config-inited", set_repository, priority=400)
+    app.connect("builder-inited", prepare)
+    app.connect("env-get-outdated", stale)
+    app.connect("source-read", add_key)
+    app.connect("html-page-context", add_charts)
+    app.connect("html-page-context", lead_to_notebook, priority=900)
+    app.connect("build-finished", write_notebooks)
+    app.connect("build-finished", write_record)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,134 @@
+"""The built site in a real browser, without a network."""
+
+import functools
+import http.server
+import os
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import tangle
+
+CHROMIUM = "/usr/bin/chromium"
+SITE = tangle.ROOT / "_build" / "html"
+PAGES = sorted(
+    path.relative_to(SITE).as_posix()
+    for path in SITE.rglob("*.html")
+    if not {"_static", "_modules", "reports"} & set(path.parts)
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+if not Path(CHROMIUM).exists():
+    if os.environ.get("BROWSER_REQUIRED"):
+        raise RuntimeError(f"these tests need {CHROMIUM}")
+    warnings.warn(
+        f"NO BROWSER: {CHROMIUM} is missing, the site is not tested in one",
+        stacklevel=1,
+    )
+    pytest.skip(f"no {CHROMIUM}", allow_module_level=True)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    handler = functools.partial(Quiet, directory=str(SITE))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), handler
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS
+        )
+        yield browser
+        browser.close()
+
+
+def visit(browser, address, name, width=1200, scheme="light"):
+    """Open a page; what went wrong on it, and where it asked."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme
+    )
+    page = context.new_page()
+    errors, asked = [], []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console",
+        lambda message: (
+            errors.append(message.text)
+            if message.type == "error"
+            else None
+        ),
+    )
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{address}/{name}", wait_until="load")
+    page.wait_for_function(
+        "!window.MathJax || !MathJax.startup || !MathJax.startup.promise"
+        " || MathJax.startup.promise.then(() => true)"
+    )
+    page.wait_for_function(
+        "document.querySelectorAll('[id^=altair-viz]').length =="
+        " document.querySelectorAll('[id^=altair-viz] svg').length"
+    )
+    return page, errors, asked
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_works_offline(name, browser, address):
+    page, errors, asked = visit(browser, address, name)
+    foreign = [
+        url
+        for url in asked
+        if not url.startswith((address, "data:", "blob:"))
+    ]
+    formulas = page.locator(".math").count()
+    drawn = page.locator(".math mjx-container").count()
+    raw = page.locator("mjx-merror").count()
+    page.context.close()
+    assert not errors
+    assert not foreign
+    assert drawn >= formulas and not raw
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_phone(name, browser, address):
+    page, errors, _ = visit(browser, address, name, width=360)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    page.context.close()
+    assert width <= 360
+
+
+def test_dark_mode(browser, address):
+    page, _, _ = visit(
+        browser,
+        address,
+        "book/architecture/positions.html",
+        scheme="dark",
+    )
+    colour = page.evaluate(
+        "getComputedStyle(document.body).backgroundColor"
+    )
+    page.context.close()
+    red = int(colour.split("(")[1].split(",")[0])
+    assert red < 80
