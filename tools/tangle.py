@@ -45,13 +45,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     {imports}
 
-# name: (module, anchor of its chapter)
+# name: module and anchor of its chapter
 _HOME = {home}
 
-# module: (title, page)
+# module: title and page of its chapter
 _CHAPTERS = {chapters}
 
-__all__ = {names}
+__all__ = [name for name in _HOME if name not in _CHAPTERS]
 
 
 class Chapter(NamedTuple):
@@ -83,12 +83,12 @@ def where(thing: Any) -> Chapter:
             raise LookupError(f"{{thing!r}} is not from {{__name__}}")
         name = getattr(of, "__qualname__", of.__name__).split(".")[0]
     name = name.removeprefix(__name__ + ".").split(".")[-1]
-    module, anchor = _HOME.get(name, (name, name))
+    module, anchor = _HOME.get(name, f"{{name}} {{name}}").split()
     if module not in _CHAPTERS:
         raise LookupError(
             f"no chapter defines {{name!r}}; dir({{__name__}}) lists names"
         )
-    title, page = _CHAPTERS[module]
+    page, title = _CHAPTERS[module].split(" ", 1)
     book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/")
     address = f"{{book}}/{{page}}.html#{{anchor}}".lstrip("/")
     return Chapter(title, f"{{page}}.md", address)
@@ -100,8 +100,8 @@ def __getattr__(name: str) -> Any:
 
         return version(__name__)
     if name in __all__:
-        module = import_module(f"{{__name__}}.{{_HOME[name][0]}}")
-        return getattr(module, name)
+        module = _HOME[name].split()[0]
+        return getattr(import_module(f"{{__name__}}.{{module}}"), name)
     if name in _CHAPTERS:
         return import_module(f"{{__name__}}.{{name}}")
     raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
@@ -341,22 +341,18 @@ def package(chapters: list[Chapter]) -> str:
                 chapter.complain(
                     1, f"{first[name]} defines {name} already"
                 )
-            home[name] = (chapter.name, anchor)
+            home[name] = f"{chapter.name} {anchor}"
             first[name] = chapter.path
-    modules = {chapter.name for chapter in chapters}
-    names = sorted(name for name in home if name not in modules)
-    pages = {
-        c.name: (c.title, c.path.with_suffix("").as_posix())
-        for c in chapters
-    }
     return HEADER.format(file="the chapters") + INIT.format(
         imports="\n    ".join(
-            f"from {LIBRARY}.{home[n][0]} import {n} as {n}"
-            for n in names
+            f"from {LIBRARY}.{c.name} import *  # noqa: F403"
+            for c in chapters
         ),
-        home=repr(dict(sorted(home.items()))).replace("), ", "),\n"),
-        chapters=repr(pages).replace("), ", "),\n"),
-        names=repr(names),
+        home=dict(sorted(home.items())),
+        chapters={
+            c.name: f"{c.path.with_suffix('').as_posix()} {c.title}"
+            for c in chapters
+        },
     )
 
 

@@ -47,76 +47,65 @@ def homes() -> dict[str, str]:
             and node.targets[0].id == "_HOME"
         ):
             table = ast.literal_eval(node.value)
-            return {
-                name: module for name, (module, _) in table.items()
-            }
+            return {n: home.split()[0] for n, home in table.items()}
     return {}
 
 
 def modules_of(code: str) -> set[str]:
     """The library's modules that some Python text imports."""
     found = set()
-    for line in re.findall(
-        r"^\s*(?:from|import) transformer_lib.*", code, re.M
-    ):
-        if module := re.match(
-            r"\s*(?:from|import) transformer_lib\.(\w+)", line
-        ):
-            found.add(module[1])
-        elif "from transformer_lib import" in line:
-            start = code.index(line)
-            names = code[start:].split("import", 1)[1]
-            stop = (
-                names.find(")")
-                if names.lstrip()[:1] == "("
-                else names.find("\n")
-            )
-            for name in re.findall(
-                r"\w+", names[: stop if stop > 0 else None]
-            ):
-                found.add(homes().get(name, name))
-    if "transformer_lib" in code and re.search(
-        r"import_module|-m transformer_lib", code
-    ):
-        found |= {path.stem for path in LIBRARY.glob("*.py")}
-    return {
-        name for name in found if (LIBRARY / f"{name}.py").exists()
-    }
+    imports = (
+        r"^ *from transformer_lib(?:\.(\w+))? import (\([^)]*\)|.*)"
+    )
+    for module, names in re.findall(imports, code, re.M):
+        home = homes()
+        found |= (
+            {module}
+            if module
+            else {
+                home.get(name, name)
+                for name in re.findall(r"\w+", names)
+            }
+        )
+    if "-m transformer_lib" in code:
+        found.add("cli")
+    return {n for n in found if (LIBRARY / f"{n}.py").exists()}
 
 
-@cache
-def with_imports(module: str) -> frozenset[str]:
-    """A module and all that it imports of the library."""
-    direct = modules_of((LIBRARY / f"{module}.py").read_text("utf-8"))
-    found = {module}
-    for name in direct - {module}:
-        found |= with_imports(name)
-    return frozenset(found)
+def with_imports(modules: set[str]) -> set[str]:
+    """Modules and all that they import of the library."""
+    found, open_ones = set(), set(modules)
+    while open_ones:
+        found |= open_ones
+        texts = [
+            (LIBRARY / f"{module}.py").read_text("utf-8")
+            for module in open_ones
+        ]
+        open_ones = set().union(*map(modules_of, texts)) - found
+    return found
 
 
 def dependencies(text: str) -> str:
     """A hash of all that a chapter's cells depend on beside themselves."""
     code = "\n".join(CELL.findall(text))
-    parts = []
-    modules = set().union(
-        *(with_imports(m) for m in modules_of(code))
-    )
-    for module in sorted(modules):
-        parts.append(digest(LIBRARY / f"{module}.py"))
+    modules = with_imports(modules_of(code))
+    files = [LIBRARY / f"{module}.py" for module in sorted(modules)]
+    if "check(" in code:
+        files += sorted(LIBRARY.glob("checks_*.py"))
+    if re.search(r"from_pretrained|load_run|runs", code):
+        runs = sorted((ROOT / "runs").rglob("*"))
+        files += [path for path in runs if path.is_file()]
+    if "fidelity.yml" in code:
+        files.append(ROOT / "book" / "fidelity.yml")
+    parts = [f"{path.name} {digest(path)}" for path in files]
     if re.search(r"multi30k|tatoeba", code):
-        folder = Path(
+        data = Path(
             os.environ.get("TRANSFORMER_LIB_DATA", "/nowhere")
         )
-        for path in sorted(folder.glob("*/*")):
-            parts.append(
-                f"{path.parent.name}/{path.name} {path.stat().st_size}"
-            )
-    if re.search(r"from_pretrained|load_run|runs/", code):
-        for path in sorted((ROOT / "runs").rglob("*")):
-            if path.is_file():
-                parts.append(f"{path.name} {digest(path)}")
-    if "fidelity.yml" in code:
-        parts.append(digest(ROOT / "book" / "fidelity.yml"))
+        parts += [
+            f"{path.parent.name}/{path.name} {path.stat().st_size}"
+            for path in sorted(data.glob("*/*"))
+        ]
     if parts:
         parts.append(importlib.metadata.version("torch"))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,376 @@
+# Collected from book/front/figures.md by tools/tangle.py.
+# Do not edit: change the chapter, then run `make tangle`.
+
+"""How the book's pictures are drawn: one style, one set of colours."""
+
+import html
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+__all__ = [
+    "COLOURS",
+    "Picture",
+    "Table",
+    "attention_chart",
+    "heatmap",
+    "mask_chart",
+    "shape_table",
+    "show",
+    "style",
+]
+
+
+COLOURS = {
+    "query": "#3b7dd8",
+    "key": "#d2691e",
+    "value": "#2a9461",
+    "encoder": "#1a8fa8",
+    "decoder": "#9b62d6",
+    "embedding": "#d0559b",
+    "position": "#a67c10",
+    "feed_forward": "#a3735a",
+    "norm": "#7680b3",
+    "loss": "#e0524e",
+    "good": "#5d9116",
+    "bad": "#d6336c",
+    "muted": "#7c848d",
+}
+
+
+def style() -> AbstractContextManager:
+    """Matplotlib's settings for the book, as a context manager.
+
+    Chapter: figures-style
+    """
+    import matplotlib.pyplot as plt
+    from cycler import cycler
+
+    return plt.rc_context(
+        {
+            "font.family": "sans-serif",
+            "font.size": 9,
+            "axes.titlesize": 10,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": cycler(color=list(COLOURS.values())),
+            "axes.facecolor": "none",
+            "figure.facecolor": "none",
+            "figure.constrained_layout.use": True,
+            "legend.frameon": False,
+        }
+    )
+
+
+class Picture:
+    """An SVG that stands in the page, with words for who cannot see it.
+
+    Chapter: figures-show
+    """
+
+    def __init__(self, svg: str, alt: str):
+        self.svg, self.alt = svg, alt
+
+    def __repr__(self) -> str:
+        return f"Picture({self.alt!r})"
+
+    def _repr_html_(self) -> str:
+        words = html.escape(self.alt, quote=True)
+        attributes = (
+            f'<svg role="img" aria-label="{words}" '
+            'class="picture" style="max-width: 100%; height: auto"'
+        )
+        return self.svg.replace("<svg", attributes, 1)
+
+
+def show(figure: Any, alt: str) -> Picture:
+    """Show a matplotlib figure, or an SVG string, inside the page.
+
+    The figure is closed. The same figure and words give the same SVG.
+
+    Raises:
+        ValueError: if `alt` does not say what the picture shows, or the
+            string is no SVG.
+
+    Chapter: figures-show
+    """
+    if not alt.strip():
+        raise ValueError("alt is empty: say what the picture shows")
+    if isinstance(figure, str):
+        if not figure.lstrip().startswith("<svg"):
+            raise ValueError("the string does not start with <svg")
+        return Picture(figure.strip(), alt)
+    import matplotlib.pyplot as plt
+
+    file = io.StringIO()
+    salt = {"svg.fonttype": "none", "svg.hashsalt": alt}
+    try:
+        with style(), plt.rc_context(salt):
+            figure.savefig(
+                file,
+                format="svg",
+                transparent=True,
+                metadata={"Date": None},
+            )
+    finally:
+        plt.close(figure)
+    return Picture(_at_home(file.getvalue()), alt)
+
+
+def _at_home(svg: str) -> str:
+    """Matplotlib's SVG without its head, in the page's own colour."""
+    svg = svg[svg.index("<svg") :].strip()
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r"\s*<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(
+        r'<g id="[^"]*"', "<g", svg
+    )  # nothing refers to these
+    svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
+    svg = svg.replace("'DejaVu Sans', ", "")
+    return svg.replace("<text ", '<text fill="currentColor" ')
+
+
+def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:
+    """A NumPy matrix of floats whose axes have these names."""
+    import numpy as np
+
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu().float()
+    matrix = np.asarray(numbers, dtype=float)
+    while matrix.ndim > 2 and matrix.shape[0] == 1:
+        matrix = matrix[0]
+    if matrix.shape != (len(rows), len(columns)):
+        raise ValueError(
+            f"a matrix of shape {matrix.shape} cannot have {len(rows)} "
+            f"row and {len(columns)} column names: pass the tokens of "
+            "its own axes"
+        )
+    return matrix
+
+
+def _colour_map(cmap: str | None, signed: bool) -> Any:
+    """A colour of the book, two if signed, or one of matplotlib's own."""
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+    if cmap and cmap not in COLOURS:
+        return plt.get_cmap(cmap)
+    high = COLOURS[cmap or "query"]
+    low = COLOURS["key"] if signed else high
+    stops = [to_rgba(low, 1), to_rgba(low, 0)] if signed else []
+    stops += [to_rgba(high, 0), to_rgba(high, 1)]
+    where = [0, 0.5, 0.5, 1] if signed else [0, 1]
+    return LinearSegmentedColormap.from_list(
+        "book", list(zip(where, stops, strict=True))
+    )
+
+
+def heatmap(
+    matrix: Any,
+    rows: Sequence,
+    columns: Sequence,
+    title: str = "",
+    ax: Any = None,
+    limits: tuple[float, float] | None = None,
+    cmap: str | None = None,
+) -> Any:
+    """A matrix with a name for each row and column; returns the figure.
+
+    Of more than forty names only every eighth is written. `cmap` is one
+    of `COLOURS` or of matplotlib's; zero is transparent by default.
+
+    Raises:
+        ValueError: if there are not as many names as rows or columns.
+
+    Chapter: figures-numbers
+    """
+    import matplotlib.pyplot as plt
+
+    matrix = _matrix(matrix, rows, columns)
+    if ax is None:
+        with style():
+            n, m = matrix.shape
+            width = min(5.2, 1.7 + 0.32 * m)
+            height = min(5.2, 1.1 + 0.3 * n)
+            ax = plt.subplots(figsize=(width, height))[1]
+    signed = limits[0] < 0 if limits else matrix.min() < 0
+    if not limits:
+        top = abs(matrix).max() or 1.0
+        limits = (-top if signed else 0.0, top)
+    drawn = ax.imshow(
+        matrix,
+        vmin=limits[0],
+        vmax=limits[1],
+        cmap=_colour_map(cmap, signed),
+        interpolation="none",
+        aspect="auto" if max(matrix.shape) > 40 else "equal",
+    )
+    for names, axis in ((columns, ax.xaxis), (rows, ax.yaxis)):
+        at = range(0, len(names), 8 if len(names) > 40 else 1)
+        axis.set_ticks(at, [str(names[i]) for i in at])
+    if max((len(str(name)) for name in columns), default=0) > 2:
+        ax.tick_params(axis="x", rotation=60)
+    ax.set_title(title)
+    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.8)
+    bar.solids.set(rasterized=True, edgecolor="face")
+    return ax.figure
+
+
+def _grid(
+    matrix: Any,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    words: tuple[str, str],
+    read: Any,
+    colour: str,
+) -> Any:
+    import altair as alt
+
+    matrix = _matrix(matrix, queries, keys)
+    cells = [
+        {"i": i, "j": j, "query": str(q), "key": str(k)}
+        | {"amount": float(matrix[i, j]), "reads": read(matrix[i, j])}
+        for i, q in enumerate(queries)
+        for j, k in enumerate(keys)
+    ]
+
+    def axis(names: Sequence[str], angle: int) -> Any:
+        written = json.dumps([str(name) for name in names])
+        return alt.Axis(
+            labelExpr=f"{written}[datum.value]",
+            labelAngle=angle,
+            domain=False,
+            ticks=False,
+        )
+
+    side = min(30, 350 // max(len(keys), len(queries)))
+    encoded = alt.Chart(alt.Data(values=cells)).encode(
+        x=alt.X("j:O", title="key", axis=axis(keys, -50)),
+        y=alt.Y("i:O", title="query", axis=axis(queries, 0)),
+        tooltip=[
+            alt.Tooltip("query:N", title="query"),
+            alt.Tooltip("key:N", title="key"),
+            alt.Tooltip("reads:N", title=words[1]),
+        ],
+    )
+    grid = encoded.mark_rect(
+        color=colour, stroke=COLOURS["muted"], strokeOpacity=0.35
+    ).encode(
+        fillOpacity=alt.FillOpacity(
+            "amount:Q", scale=alt.Scale(domain=[0, 1]), legend=None
+        )
+    )
+    return grid.properties(
+        width=side * len(keys),
+        height=side * len(queries),
+        title=words[0],
+    )
+
+
+def attention_chart(
+    weights: Any,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    description: str = "",
+) -> Any:
+    """Attention weights (query_len, key_len) to point at, by altair.
+
+    Raises:
+        ValueError: if the tokens are not as many as the rows or columns.
+
+    Chapter: figures-charts
+    """
+    chart = _grid(
+        weights,
+        queries,
+        keys,
+        (title, "weight"),
+        lambda weight: f"{weight:.3f}",
+        COLOURS["query"],
+    )
+    told = description or f"Attention weights. {title}"
+    return chart.properties(description=told.strip())
+
+
+def mask_chart(
+    mask: Any,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    description: str = "",
+) -> Any:
+    """A boolean mask (query_len, key_len) to point at, by altair.
+
+    Raises:
+        ValueError: if the tokens are not as many as the rows or columns.
+
+    Chapter: figures-charts
+    """
+    chart = _grid(
+        mask,
+        queries,
+        keys,
+        (title, "may attend"),
+        lambda may: "yes" if may else "no",
+        COLOURS["good"],
+    )
+    told = description or f"Who may attend to whom. {title}"
+    return chart.properties(description=told.strip())
+
+
+class Table:
+    """A table of rows of text that Jupyter shows as HTML.
+
+    Chapter: figures-shapes
+    """
+
+    def __init__(self, head: Sequence[str], rows: Sequence[Sequence]):
+        self.head, self.rows = head, rows
+
+    def __repr__(self) -> str:
+        lines = [self.head, *self.rows]
+        return "\n".join("  ".join(map(str, line)) for line in lines)
+
+    def _repr_html_(self) -> str:
+        def line(cells: Sequence, kind: str) -> str:
+            row = "".join(
+                f"<{kind}>{html.escape(str(cell))}</{kind}>"
+                for cell in cells
+            )
+            return f"<tr>{row}</tr>"
+
+        body = "".join(line(row, "td") for row in self.rows)
+        return (
+            '<table class="dataframe"><thead>'
+            f"{line(self.head, 'th')}</thead><tbody>{body}</tbody></table>"
+        )
+
+
+def shape_table(tensors: Mapping[str, Any]) -> Table:
+    """Name, shape and meaning of the axes of each tensor, as a table.
+
+    Args:
+        tensors: for each name `(tensor, "batch, source_len")`, or a
+            tensor alone where the axes need no words.
+
+    Raises:
+        ValueError: if the words for the axes are not as many as the axes.
+
+    Chapter: figures-shapes
+    """
+    rows = []
+    for name, entry in tensors.items():
+        tensor, axes = (
+            entry if isinstance(entry, tuple) else (entry, "")
+        )
+        shape = tuple(tensor.shape)
+        if axes and len(axes.split(",")) != len(shape):
+            raise ValueError(
+                f"{name} has shape {shape}, not the axes ({axes})"
+            )
+        rows.append((name, str(shape), f"({axes})" if axes else ""))
+    return Table(("tensor", "shape", "axes"), rows)

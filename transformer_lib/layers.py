@@ -1,0 +1,234 @@
+# Collected from book/architecture/layers.md by tools/tangle.py.
+# Do not edit: change the chapter, then run `make tangle`.
+
+"""Feed-forward networks, residuals, and the two stacks, section 3.1."""
+
+from collections.abc import Callable, Iterable
+
+from torch import Tensor, nn
+
+from transformer_lib.attention import MultiHeadAttention
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "Residual",
+]
+
+
+class FeedForward(nn.Module):
+    """The position-wise network of equation 2, section 3.3.
+
+    Args:
+        d_model: width of what comes in and goes out.
+        d_ff: width of the layer between.
+        dropout: on that layer; the paper has none.
+
+    Chapter: layers-feed-forward
+    """
+
+    def __init__(
+        self, d_model: int, d_ff: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d_model) to (..., d_model), each position alone."""
+        inner = self.w_1(x).relu_()  # (..., d_ff)
+        return self.w_2(self.dropout(inner))
+
+
+class Residual(nn.Module):
+    """A path around a sub-layer, with norm and dropout, section 3.1.
+
+    `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
+    `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
+
+    Raises:
+        ValueError: if `norm` is neither.
+
+    Chapter: layers-residual
+    """
+
+    def __init__(
+        self, d_model: int, dropout: float = 0.1, norm: str = "post"
+    ) -> None:
+        super().__init__()
+        if norm not in ("post", "pre"):
+            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = norm == "pre"
+
+    def forward(
+        self, x: Tensor, sublayer: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """(batch, len, d_model) to the same shape."""
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, section 3.1.
+
+    Built from ready sub-layers; dropout and `norm` as in `Residual`.
+
+    Chapter: layers-encoder-layer
+    """
+
+    def __init__(
+        self,
+        self_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        d_model: int,
+        dropout: float = 0.1,
+        norm: str = "post",
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.feed_forward = feed_forward
+        self.residuals = nn.ModuleList(
+            Residual(d_model, dropout, norm) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(batch, source_len, d_model) to the same shape."""
+        around_attention, around_feed_forward = self.residuals
+        x = around_attention(
+            x, lambda x: self.self_attention(x, x, mask)
+        )
+        return around_feed_forward(x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention over the memory, feed-forward: 3.1.
+
+    Built from ready sub-layers; dropout and `norm` as in `Residual`.
+
+    Chapter: layers-decoder-layer
+    """
+
+    def __init__(
+        self,
+        self_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        d_model: int,
+        dropout: float = 0.1,
+        norm: str = "post",
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
+        self.residuals = nn.ModuleList(
+            Residual(d_model, dropout, norm) for _ in range(3)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        target_mask: Tensor | None,
+        source_mask: Tensor | None,
+        self_cache=None,
+        cross_cache=None,
+    ) -> Tensor:
+        """(batch, target_len, d_model) to the same shape.
+
+        `memory` is the encoder's output (batch, source_len, d_model);
+        the caches are those of `MultiHeadAttention.forward`.
+        """
+        around_self, around_cross, around_feed_forward = (
+            self.residuals
+        )
+        x = around_self(
+            x,
+            lambda x: self.self_attention(
+                x, x, target_mask, self_cache
+            ),
+        )
+        x = around_cross(
+            x,
+            lambda x: self.cross_attention(
+                x, memory, source_mask, cross_cache
+            ),
+        )
+        return around_feed_forward(x, self.feed_forward)
+
+
+class Encoder(nn.Module):
+    """The encoder's stack of layers, section 3.1.
+
+    `norm` says how the layers were built: with "pre", whose layers
+    leave their sum unnormalized, one last LayerNorm stands at the top.
+
+    Chapter: layers-stacks
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[nn.Module],
+        d_model: int,
+        norm: str = "post",
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.pre_norm = norm == "pre"
+        if self.pre_norm:
+            self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(batch, source_len, d_model) to the same shape."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x) if self.pre_norm else x
+
+
+class Decoder(nn.Module):
+    """The decoder's stack of layers, section 3.1; `norm` as `Encoder`.
+
+    Chapter: layers-stacks
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[nn.Module],
+        d_model: int,
+        norm: str = "post",
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.pre_norm = norm == "pre"
+        if self.pre_norm:
+            self.norm = nn.LayerNorm(d_model)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        target_mask: Tensor | None,
+        source_mask: Tensor | None,
+        cache=None,
+    ) -> Tensor:
+        """(batch, target_len, d_model) to the same shape.
+
+        Layer i takes `cache.self_attention[i]` and
+        `cache.cross_attention[i]` when there is a cache.
+        """
+        for i, layer in enumerate(self.layers):
+            caches = ()
+            if cache is not None:
+                caches = (
+                    cache.self_attention[i],
+                    cache.cross_attention[i],
+                )
+            x = layer(x, memory, target_mask, source_mask, *caches)
+        return self.norm(x) if self.pre_norm else x
