@@ -91,13 +91,17 @@ def test_half_takes_half_the_room_and_reads_as_float32(tmp_path):
     assert half < 0.65 * full
     read = load_model(tmp_path / "half")[0]
     assert read.source_embedding.weight is read.output_weight
-    for a, b in zip(model.parameters(), read.parameters(), strict=True):
+    for a, b in zip(
+        model.parameters(), read.parameters(), strict=True
+    ):
         assert b.dtype == torch.float32
         assert torch.allclose(a, b, atol=1e-3)
 
 
 def test_tokenizer_travels_with_the_model(tmp_path):
-    tokenizer = BPETokenizer.train(["ein Hund", "a dog"], vocab_size=270)
+    tokenizer = BPETokenizer.train(
+        ["ein Hund", "a dog"], vocab_size=270
+    )
     save_model(tmp_path, small(), tokenizer)
     read = load_model(tmp_path)[1]
     assert read.encode("a Hund") == tokenizer.encode("a Hund")
@@ -110,7 +114,9 @@ def test_missing_damaged_and_foreign_models(tmp_path):
     weights = tmp_path / "model.safetensors"
     good = weights.read_bytes()
     cut_short(weights)
-    with pytest.raises(ValueError, match="model.safetensors is cut short"):
+    with pytest.raises(
+        ValueError, match="model.safetensors is cut short"
+    ):
         load_model(tmp_path)
     weights.write_text("something else entirely")
     with pytest.raises(ValueError, match="model.safetensors"):
@@ -122,26 +128,44 @@ def test_missing_damaged_and_foreign_models(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config["model"]["d_ff"] = 48
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"another shape.*w_1.*32.*48"):
+    with pytest.raises(
+        ValueError, match=r"another shape.*w_1.*32.*48"
+    ):
         load_model(tmp_path)
     for text in ("{", "{}", '{"model": {"colour": 1}}'):
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(ValueError, match="config.json is damaged"):
+        with pytest.raises(
+            ValueError, match="config.json is damaged"
+        ):
             load_model(tmp_path)
 
 
 def test_checkpoint_round_trip(tmp_path):
     model, optimizer = trained()
-    state = {"epoch": 3, "settings": {"seed": 1, "betas": [0.9, 0.98]}}
+    state = {
+        "epoch": 3,
+        "settings": {"seed": 1, "betas": [0.9, 0.98]},
+    }
     path = save_checkpoint(tmp_path, 7, model, optimizer, state)
     other = small(seed=5)
     moments = adam(other)
-    assert load_checkpoint(path, other, moments) == {"step": 7, **state}
+    assert load_checkpoint(path, other, moments) == {
+        "step": 7,
+        **state,
+    }
     assert equal(model, other)
-    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+    for a, b in zip(
+        model.parameters(), other.parameters(), strict=True
+    ):
         mine, theirs = optimizer.state[a], moments.state[b]
-        assert mine.keys() == theirs.keys() == {"step", "exp_avg", "exp_avg_sq"}
-        assert all(torch.equal(mine[key], theirs[key]) for key in mine)
+        assert (
+            mine.keys()
+            == theirs.keys()
+            == {"step", "exp_avg", "exp_avg_sq"}
+        )
+        assert all(
+            torch.equal(mine[key], theirs[key]) for key in mine
+        )
     path.unlink()  # what was read does not live in the file
     moments.step()
 
@@ -156,7 +180,9 @@ def test_only_the_last_checkpoints_are_kept(tmp_path):
     assert latest_checkpoint(tmp_path).stem == "checkpoint-00100000"
 
 
-def test_a_failing_disk_leaves_the_old_checkpoints(tmp_path, monkeypatch):
+def test_a_failing_disk_leaves_the_old_checkpoints(
+    tmp_path, monkeypatch
+):
     model, optimizer = trained()
     for step in (1, 2):
         save_checkpoint(tmp_path, step, model, optimizer, {}, keep=2)
@@ -166,18 +192,24 @@ def test_a_failing_disk_leaves_the_old_checkpoints(tmp_path, monkeypatch):
         part.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr("transformer_lib.checkpoints.save_file", fails)
+    monkeypatch.setattr(
+        "transformer_lib.checkpoints.save_file", fails
+    )
     with pytest.raises(OSError, match="disk full"):
         save_checkpoint(tmp_path, 3, model, optimizer, {}, keep=2)
     with pytest.raises(OSError, match="disk full"):
         save_model(tmp_path, model)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    assert {
+        p.name: p.read_bytes() for p in tmp_path.iterdir()
+    } == before
 
 
 def test_damaged_and_foreign_checkpoints(tmp_path):
     model, optimizer = trained()
     path = save_checkpoint(tmp_path, 1, model, optimizer, {})
-    with pytest.raises(ValueError, match=r"00000001.*another shape.*\[16"):
+    with pytest.raises(
+        ValueError, match=r"00000001.*another shape.*\[16"
+    ):
         load_checkpoint(path, small(d_model=32))
     with pytest.raises(ValueError, match="another shape.*Missing"):
         load_checkpoint(path, small(N=2))
@@ -202,7 +234,9 @@ def test_average_is_the_mean(tmp_path):
     states = [model.state_dict() for model, _ in runs]
     assert mean.keys() == states[0].keys()
     for name, tensor in mean.items():
-        wanted = torch.stack([s[name].double() for s in states]).mean(0)
+        wanted = torch.stack([s[name].double() for s in states]).mean(
+            0
+        )
         assert tensor.dtype == torch.float32
         assert torch.allclose(tensor.double(), wanted, atol=1e-7)
     model = small(seed=9)
@@ -226,6 +260,11 @@ def test_average_of_nothing_or_of_unlike_models(tmp_path):
 def test_read_log(tmp_path):
     assert read_log(tmp_path) == []
     path = tmp_path / "log.jsonl"
-    path.write_text('{"step": 1}\n{"step": 2, "loss": 3.5}\n{"step": 3, "lo')
-    assert read_log(tmp_path) == [{"step": 1}, {"step": 2, "loss": 3.5}]
+    path.write_text(
+        '{"step": 1}\n{"step": 2, "loss": 3.5}\n{"step": 3, "lo'
+    )
+    assert read_log(tmp_path) == [
+        {"step": 1},
+        {"step": 2, "loss": 3.5},
+    ]
     assert read_log(tmp_path, 1) == [{"step": 1}]

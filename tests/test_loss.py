@@ -32,10 +32,14 @@ def logits(vocab_size=11, scale=2.0, dtype=torch.float32):
 def target(vocab_size, kind, share):
     """The smoothed target of every label, built in full."""
     wrong = {"uniform": 0, "others": 1, "annotated": 2}[kind]
-    rows = torch.full((*LABELS.shape, vocab_size), share / (vocab_size - wrong))
+    rows = torch.full(
+        (*LABELS.shape, vocab_size), share / (vocab_size - wrong)
+    )
     if kind == "annotated":
         rows[..., 0] = 0
-    keep = 1 - share + (share / vocab_size if kind == "uniform" else 0)
+    keep = (
+        1 - share + (share / vocab_size if kind == "uniform" else 0)
+    )
     return rows.scatter(-1, LABELS[..., None], keep)
 
 
@@ -68,7 +72,9 @@ def test_every_kind_equals_its_definition(kind):
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_projected_loss_and_gradients(kind, share):
     torch.manual_seed(0)
-    labels = torch.randint(0, 30, (60, 20))  # 1,160 rows: three chunks
+    labels = torch.randint(
+        0, 30, (60, 20)
+    )  # 1,160 rows: three chunks
     hidden = torch.randn(60, 20, 8, requires_grad=True)
     weight = torch.randn(30, 8, requires_grad=True)
     settings = dict(label_smoothing=share, smoothing=kind)
@@ -85,19 +91,27 @@ def test_second_loss_is_the_plain_one():
     torch.manual_seed(0)
     hidden, weight = torch.randn(3, 4, 8), torch.randn(11, 8)
     plain = smoothed_loss(hidden @ weight.T, LABELS, 0.0)
-    assert torch.allclose(projected_losses(hidden, weight, LABELS)[1], plain)
+    assert torch.allclose(
+        projected_losses(hidden, weight, LABELS)[1], plain
+    )
 
 
 def test_path_of_other_devices_equals_the_cpus():
     torch.manual_seed(0)
-    hidden = torch.randn(12, 8, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(11, 8, dtype=torch.float64, requires_grad=True)
+    hidden = torch.randn(
+        12, 8, dtype=torch.float64, requires_grad=True
+    )
+    weight = torch.randn(
+        11, 8, dtype=torch.float64, requires_grad=True
+    )
     weights = smoothing_weights(11, 0.1, "annotated")
     labels = LABELS.flatten()
     all_rows = _ProjectedLoss.apply(
         hidden, weight, labels, weights, 0, 4096, True
     )[0]
-    ours = projected_loss(hidden, weight, labels, smoothing="annotated")
+    ours = projected_loss(
+        hidden, weight, labels, smoothing="annotated"
+    )
     assert torch.allclose(all_rows, ours, rtol=1e-12)
     got = torch.autograd.grad(all_rows, (hidden, weight))
     wanted = torch.autograd.grad(ours, (hidden, weight))
@@ -108,8 +122,12 @@ def test_path_of_other_devices_equals_the_cpus():
 
 def test_double_precision_gradcheck():
     torch.manual_seed(0)
-    hidden = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
+    hidden = torch.randn(
+        3, 4, 5, dtype=torch.float64, requires_grad=True
+    )
+    weight = torch.randn(
+        11, 5, dtype=torch.float64, requires_grad=True
+    )
     assert torch.autograd.gradcheck(
         lambda h, w: projected_loss(h, w, LABELS), (hidden, weight)
     )
@@ -148,13 +166,17 @@ def test_tied_weight_gets_gradients_from_both_ends():
 def test_padding_never_counts(kind):
     torch.manual_seed(0)
     hidden = torch.randn(3, 4, 8)
-    other = torch.where((LABELS == 0)[..., None], hidden + 100, hidden)
+    other = torch.where(
+        (LABELS == 0)[..., None], hidden + 100, hidden
+    )
     weight = torch.randn(11, 8)
     wide = F.pad(hidden, (0, 0, 0, 3), value=9.0)
     wider = F.pad(LABELS, (0, 3))
 
     def explicit(hidden, weight, labels, smoothing):
-        return smoothed_loss(hidden @ weight.T, labels, smoothing=smoothing)
+        return smoothed_loss(
+            hidden @ weight.T, labels, smoothing=smoothing
+        )
 
     for loss in (projected_loss, explicit):
         one = loss(hidden, weight, LABELS, smoothing=kind)
@@ -191,7 +213,12 @@ def test_unknown_settings_are_refused(settings, word):
     with pytest.raises(ValueError, match=word):
         smoothed_loss(logits(), LABELS, **settings)
     with pytest.raises(ValueError, match=word):
-        projected_loss(torch.zeros(3, 4, 2), torch.zeros(11, 2), LABELS, **settings)
+        projected_loss(
+            torch.zeros(3, 4, 2),
+            torch.zeros(11, 2),
+            LABELS,
+            **settings,
+        )
 
 
 def test_unlike_shapes_are_refused():
@@ -206,8 +233,14 @@ def test_perplexity():
 
 def test_model_loss_and_gradients():
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig.tiny(20, N=1, dropout=0.0)).double()
-    pairs = [([5, 6, 3], [7, 8, 9, 3]), ([5, 3], [6, 3]), ([9, 3], [4, 4, 3])]
+    model = Transformer(
+        TransformerConfig.tiny(20, N=1, dropout=0.0)
+    ).double()
+    pairs = [
+        ([5, 6, 3], [7, 8, 9, 3]),
+        ([5, 3], [6, 3]),
+        ([9, 3], [4, 4, 3]),
+    ]
     batches = [collate(pairs[:1]), collate(pairs[1:])]
     whole = collate(pairs)
     tokens = torch.tensor([9.0], dtype=torch.float64)
@@ -223,11 +256,15 @@ def test_model_loss_and_gradients():
     hidden = hidden_states(model, whole.source_ids, whole.target_ids)
     assert torch.allclose(model.project(hidden), logits)
     plain = smoothed_loss(logits, whole.labels, 0.0).item() / 9
-    assert math.isclose(validation_loss(model, batches), plain, rel_tol=1e-9)
+    assert math.isclose(
+        validation_loss(model, batches), plain, rel_tol=1e-9
+    )
 
 
 def test_validation_switches_dropout_off_and_back_on():
     model = Transformer(TransformerConfig.tiny(20, N=1, dropout=0.5))
     batches = [collate([([5, 6, 3], [7, 8, 9, 3])])]
-    assert validation_loss(model, batches) == validation_loss(model, batches)
+    assert validation_loss(model, batches) == validation_loss(
+        model, batches
+    )
     assert model.training

@@ -21,7 +21,11 @@ from transformer_lib.schedule import (
     updates,
 )
 
-PAIRS = [([5, 6, 3], [7, 8, 9, 3]), ([5, 3], [6, 3]), ([9, 4, 3], [4, 4, 3])]
+PAIRS = [
+    ([5, 6, 3], [7, 8, 9, 3]),
+    ([5, 3], [6, 3]),
+    ([9, 4, 3], [4, 4, 3]),
+]
 
 
 def small(**changes):
@@ -66,7 +70,9 @@ def test_fused_adam_equals_the_formula():
     before = weight.weight.detach().clone()
     optimizer = adam(weight)
     optimizer.param_groups[0]["lr"] = 0.01
-    grads = [torch.tensor([[1.0, -2.0, 0.5]]).double() * k for k in (1, 3)]
+    grads = [
+        torch.tensor([[1.0, -2.0, 0.5]]).double() * k for k in (1, 3)
+    ]
     m = v = 0
     for t, grad in enumerate(grads, 1):
         weight.weight.grad = grad.clone()
@@ -93,7 +99,9 @@ def test_pick_device():
     with pytest.raises(ValueError, match="'tpu'.*cpu"):
         pick_device("tpu")
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="no device 'cuda:1' here"):
+        with pytest.raises(
+            ValueError, match="no device 'cuda:1' here"
+        ):
             pick_device("cuda:1")
 
 
@@ -107,9 +115,15 @@ def test_pick_precision():
 
 @pytest.mark.parametrize(
     "capability, name, wanted",
-    [((8, 0), "auto", "bf16"), ((7, 0), "auto", "fp32"), ((9, 0), "fp32", "fp32")],
+    [
+        ((8, 0), "auto", "bf16"),
+        ((7, 0), "auto", "fp32"),
+        ((9, 0), "fp32", "fp32"),
+    ],
 )
-def test_precision_follows_the_card(monkeypatch, capability, name, wanted):
+def test_precision_follows_the_card(
+    monkeypatch, capability, name, wanted
+):
     monkeypatch.setattr(
         torch.cuda, "get_device_capability", lambda device: capability
     )
@@ -155,9 +169,14 @@ def test_settings_are_checked(settings, word):
 
 def test_defaults_are_the_papers():
     config = TrainingConfig()
-    assert config.label_smoothing == 0.1 and config.smoothing == "uniform"
+    assert (
+        config.label_smoothing == 0.1
+        and config.smoothing == "uniform"
+    )
     assert config.warmup_steps == 4000 and config.betas == (0.9, 0.98)
-    assert config.epsilon == 1e-9 and config.tokens_per_batch == 25_000
+    assert (
+        config.epsilon == 1e-9 and config.tokens_per_batch == 25_000
+    )
     assert config.max_steps == 100_000 and config.average == 5
 
 
@@ -186,7 +205,9 @@ def test_update_is_one_step_of_adam_on_the_mean_loss():
     theirs.step()
     assert optimizer.param_groups[0]["lr"] == learning_rate(3, 32, 10)
     assert torch.allclose(sums[0], loss) and sums[2] == 9
-    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+    for a, b in zip(
+        model.parameters(), other.parameters(), strict=True
+    ):
         assert torch.allclose(a, b, atol=1e-9)
 
 
@@ -205,14 +226,18 @@ def test_random_numbers_follow_seed_step_and_nothing_else():
     three, _, _ = one_step([collate(PAIRS)], dropout=0.3, seed=1)
     pairs = list(zip(one.parameters(), two.parameters(), strict=True))
     assert all(torch.equal(x, y) for x, y in pairs)
-    pairs = list(zip(one.parameters(), three.parameters(), strict=True))
+    pairs = list(
+        zip(one.parameters(), three.parameters(), strict=True)
+    )
     assert not all(torch.equal(x, y) for x, y in pairs)
 
 
 def test_clipping_bounds_the_gradient():
     for clip, bound in ((None, math.inf), (0.01, 0.01001)):
         model, _, _ = one_step([collate(PAIRS)], clip_norm=clip)
-        norm = torch.stack([w.grad.norm() for w in model.parameters()]).norm()
+        norm = torch.stack(
+            [w.grad.norm() for w in model.parameters()]
+        ).norm()
         assert norm <= bound
         assert clip is None or norm > 0.0099
     model, _, _ = one_step([collate(PAIRS)])

@@ -6,6 +6,7 @@
 import argparse
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -25,6 +26,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import data_folder
 from transformer_lib.evaluation import evaluate
 from transformer_lib.model import TransformerConfig
+from transformer_lib.queues import run_queue
 from transformer_lib.recording import (
     Task,
     read_split,
@@ -33,41 +35,23 @@ from transformer_lib.recording import (
 from transformer_lib.runs import (
     load_run,
     recorded_runs,
-    run_queue,
     write_card,
     write_lines,
 )
-from transformer_lib.training import TrainingConfig
+from transformer_lib.schedule import TrainingConfig
 from transformer_lib.translator import Translator, bundled_models
 
-__all__ = [
-    "Options",
-    "Parser",
-    "add_fields",
-    "add_model",
-    "main",
-    "make_parser",
-    "run_average",
-    "run_data",
-    "run_evaluate",
-    "run_runs",
-    "run_train",
-    "run_translate",
-    "set_threads",
-    "task_of",
-]
+__all__ = ["Options", "main"]
 
 
 Options = argparse.Namespace
 
 
-def add_fields(parser: Any, kind: type, *names: str) -> None:
+def _add_fields(parser: Any, kind: type, *names: str) -> None:
     """Give a parser an option for each field of a dataclass.
 
     An option that is not given leaves no trace: the field's default, or
     the preset's value, stays. `names` restricts the fields.
-
-    Chapter: cli-options
     """
     hints = get_type_hints(kind)
     for field in fields(kind):
@@ -75,6 +59,7 @@ def add_fields(parser: Any, kind: type, *names: str) -> None:
         if isinstance(hint, UnionType):
             hint = get_args(hint)[0]  # the other is None
         how: dict[str, Any] = {"type": hint}
+        how["choices"] = field.metadata.get("choices")
         if get_origin(hint) is tuple:
             kinds = get_args(hint)
             how = {"type": kinds[0], "nargs": len(kinds)}
@@ -89,11 +74,8 @@ def add_fields(parser: Any, kind: type, *names: str) -> None:
             )
 
 
-def task_of(options: Options, **more: Any) -> Task:
-    """The task that a command's options describe.
-
-    Chapter: cli-options
-    """
+def _task_of(options: Options, **more: Any) -> Task:
+    """The task that a command's options describe."""
     given = vars(options) | more
     own = {field.name for field in fields(Task)} - {"changes"}
     configs = (TransformerConfig, TrainingConfig)
@@ -105,25 +87,19 @@ def task_of(options: Options, **more: Any) -> Task:
     return task
 
 
-def run_train(options: Options) -> None:
-    """Train a model, or go on with the training that --out holds.
-
-    Chapter: cli-train
-    """
+def _run_train(options: Options) -> None:
+    """Train a model, or go on with the training that --out holds."""
     command = "python -m transformer_lib " + shlex.join(options.words)
-    report = record_training(task_of(options), command)
+    report = record_training(_task_of(options), command)
     if report:
         for name, value in report["result"].items():
             print(f"{name.replace('_', ' ')}: {value}")
         end = "finished" if report["finished"] else "stopped in time"
-        print(f"{options.out}: {end}; the same command goes on")
+        print(f"{end}; the model is in {options.out}")
 
 
-def run_translate(options: Options) -> None:
-    """Translate the sentences given, or the standard input by line.
-
-    Chapter: cli-translate
-    """
+def _run_translate(options: Options) -> None:
+    """Translate the sentences given, or the standard input by line."""
     model = Translator.from_pretrained(options.model, options.device)
     lines = iter(options.sentences or sys.stdin)
     size = 1 if sys.stdin.isatty() else 64
@@ -138,16 +114,13 @@ def run_translate(options: Options) -> None:
             print(next(found) if line else "", flush=True)
 
 
-def run_evaluate(options: Options) -> None:
-    """Print BLEU and chrF, with signatures, of a model on a split.
-
-    Chapter: cli-translate
-    """
+def _run_evaluate(options: Options) -> None:
+    """Print BLEU and chrF, with signatures, of a model on a split."""
     found = Translator.from_pretrained(options.model, options.device)
     place = bundled_models().get(options.model, options.model)
     info = load_model(place)[2]
     known = {k: info[k] for k in ("corpus", "languages") if k in info}
-    task = task_of(Options(**known | vars(options)))
+    task = _task_of(Options(**known | vars(options)))
     search = options.beam_size, options.length_penalty
     corpus = read_split(task, options.split)
     report = evaluate(found.model, found.tokenizer, corpus, *search)
@@ -158,11 +131,8 @@ def run_evaluate(options: Options) -> None:
         print(f"{name.replace('_', ' ')}: {value}")
 
 
-def run_average(options: Options) -> None:
-    """Write a model with the mean weights of the last checkpoints.
-
-    Chapter: cli-translate
-    """
+def _run_average(options: Options) -> None:
+    """Write a model with the mean weights of the last checkpoints."""
     model, tokenizer, info = load_model(options.model)
     paths = checkpoints(options.model)[-options.last :]
     model.load_state_dict(average_checkpoints(paths))
@@ -172,26 +142,21 @@ def run_average(options: Options) -> None:
     )
 
 
-def run_data(options: Options) -> None:
-    """Fetch a corpus if need be, and say what is in it.
-
-    Chapter: cli-translate
-    """
+def _run_data(options: Options) -> None:
+    """Fetch a corpus if need be, and say what is in it."""
     print(f"corpora are kept in {data_folder()}")
     for split in ("train", "validation", "test"):
-        corpus = read_split(task_of(options), split)
+        corpus = read_split(_task_of(options), split)
         print(f"{split}: {len(corpus):,} pairs, as {corpus[0]}")
     print(f"licence: {corpus.licence}")
 
 
-def run_runs(options: Options) -> int:
-    """List the recorded runs, write a card anew, or run a queue.
-
-    Chapter: cli-translate
-    """
+def _run_runs(options: Options) -> int:
+    """List the recorded runs, write a card anew, or run a queue."""
     if options.card:
         print(write_card(options.card))
     elif options.queue:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         limits = options.budget_minutes, options.jobs, options.smoke
         ends = run_queue(options.queue, options.out, *limits)
         print(
@@ -204,21 +169,15 @@ def run_runs(options: Options) -> int:
     return 0
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong.
-
-    Chapter: cli-main
-    """
+class _Parser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong."""
 
     def error(self, message: str):
         raise ValueError(f"{message}; see {self.prog} --help")
 
 
-def add_model(parser: Any) -> None:
-    """The options of `translate` and `evaluate`.
-
-    Chapter: cli-main
-    """
+def _add_model(parser: Any) -> None:
+    """The options of `translate` and `evaluate`."""
     add = parser.add_argument
     add("--model", required=True, help="a folder, or a bundled name")
     add("--device", help="cpu, cuda or mps; the best there is")
@@ -226,16 +185,13 @@ def add_model(parser: Any) -> None:
     add("--length-penalty", type=float, default=0.6, help="alpha")
 
 
-def make_parser() -> Parser:
-    """The parser of all commands.
-
-    Chapter: cli-main
-    """
-    parser = Parser("python -m transformer_lib", allow_abbrev=False)
+def _make_parser() -> _Parser:
+    """The parser of all commands."""
+    parser = _Parser("python -m transformer_lib", allow_abbrev=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(run: Callable) -> Parser:
-        name, line = run.__name__[4:], run.__doc__.splitlines()[0]
+    def command(run: Callable) -> _Parser:
+        name, line = run.__name__[5:], run.__doc__.splitlines()[0]
         made = commands.add_parser(
             name, help=line, allow_abbrev=False
         )
@@ -243,32 +199,29 @@ def make_parser() -> Parser:
         made.add_argument("--threads", type=int, help="of the CPU")
         return made
 
-    made = command(run_train)
-    add_fields(made, Task, *(x.name for x in fields(Task)[:-1]))
-    for kind in (TransformerConfig, TrainingConfig):
-        names = {x.name for x in fields(kind)} - {"vocab_size"}
-        add_fields(
-            made.add_argument_group(kind.__name__), kind, *names
+    made = command(_run_train)
+    for kind in (Task, TransformerConfig, TrainingConfig):
+        group = made.add_argument_group(kind.__name__)
+        names = {x.name for x in fields(kind)} - {"changes"}
+        own = (
+            {x.name for x in fields(Task)}
+            if kind is not Task
+            else set()
         )
-    add_model(made := command(run_translate))
+        _add_fields(group, kind, *names - own)
+    _add_model(made := command(_run_translate))
     made.add_argument("sentences", nargs="*")
-    data = (
-        "corpus",
-        "languages",
-        "source_file",
-        "target_file",
-        "limit",
-    )
-    add_model(made := command(run_evaluate))
-    add_fields(made, Task, *data)
+    data = "corpus languages source_file target_file limit".split()
+    _add_model(made := command(_run_evaluate))
+    _add_fields(made, Task, *data)
     made.add_argument("--split", default="test")
     made.add_argument("--to", help="file for the translations")
-    made = command(run_average)
+    made = command(_run_average)
     made.add_argument("--model", required=True, help="a training")
     made.add_argument("--last", type=int, default=5)
     made.add_argument("--out", required=True, help="a new folder")
-    add_fields(command(run_data), Task, *data)
-    add = command(run_runs).add_argument
+    _add_fields(command(_run_data), Task, *data)
+    add = command(_run_runs).add_argument
     add("--card", metavar="RUN", help="write its card anew")
     add("--queue", help="a YAML file of runs")
     add("--out", default="runs", help="folder for the records")
@@ -278,16 +231,14 @@ def make_parser() -> Parser:
     return parser
 
 
-def set_threads(options: Options) -> None:
+def _set_threads(options: Options) -> None:
     """All cores for training, shared by its workers; one for decoding.
 
     A step of decoding is too small to be worth sharing.
-
-    Chapter: cli-main
     """
     workers = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     threads = max((os.cpu_count() or 1) // workers, 1)
-    if options.run is not run_train:
+    if options.run is not _run_train:
         threads = 1
     elif workers == 1:  # torchrun sets this variable by itself
         threads = int(os.environ.get("OMP_NUM_THREADS", threads))
@@ -304,9 +255,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         words = list(sys.argv[1:] if argv is None else argv)
-        options = make_parser().parse_args(words)
+        options = _make_parser().parse_args(words)
         options.words = words
-        set_threads(options)
+        _set_threads(options)
         return options.run(options) or 0
     except (ValueError, OSError, ImportError) as error:
         line, code = " ".join(str(error).split()), 2

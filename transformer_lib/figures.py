@@ -14,7 +14,6 @@ from typing import Any
 __all__ = [
     "COLOURS",
     "Picture",
-    "Table",
     "attention_chart",
     "heatmap",
     "mask_chart",
@@ -110,10 +109,7 @@ def show(figure: Any, alt: str) -> Picture:
     try:
         with style(), plt.rc_context(salt):
             figure.savefig(
-                file,
-                format="svg",
-                transparent=True,
-                metadata={"Date": None},
+                file, format="svg", metadata={"Date": None}
             )
     finally:
         plt.close(figure)
@@ -125,9 +121,7 @@ def _at_home(svg: str) -> str:
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"\s*<!--.*?-->", "", svg, flags=re.S)
-    svg = re.sub(
-        r'<g id="[^"]*"', "<g", svg
-    )  # nothing refers to these
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # never referred to
     svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
     svg = svg.replace("'DejaVu Sans', ", "")
     return svg.replace("<text ", '<text fill="currentColor" ')
@@ -220,53 +214,56 @@ def heatmap(
 
 
 def _grid(
-    matrix: Any,
+    numbers: Any,
     queries: Sequence[str],
     keys: Sequence[str],
-    words: tuple[str, str],
-    read: Any,
-    colour: str,
+    title: str,
+    description: str,
+    what: str,
 ) -> Any:
     import altair as alt
 
-    matrix = _matrix(matrix, queries, keys)
-    cells = [
-        {"i": i, "j": j, "query": str(q), "key": str(k)}
-        | {"amount": float(matrix[i, j]), "reads": read(matrix[i, j])}
-        for i, q in enumerate(queries)
-        for j, k in enumerate(keys)
-    ]
-
-    def axis(names: Sequence[str], angle: int) -> Any:
-        written = json.dumps([str(name) for name in names])
-        return alt.Axis(
-            labelExpr=f"{written}[datum.value]",
-            labelAngle=angle,
-            domain=False,
-            ticks=False,
-        )
-
+    matrix = _matrix(numbers, queries, keys)
+    mask = what == "may attend"
+    cells = []
+    for i, query in enumerate(queries):
+        for j, key in enumerate(keys):
+            x = float(matrix[i, j])
+            told = ("yes" if x else "no") if mask else f"{x:.3f}"
+            cell = {"i": i, "j": j, "amount": x, what: told}
+            cells.append(cell | {"query": query, "key": key})
     side = min(30, 350 // max(len(keys), len(queries)))
-    encoded = alt.Chart(alt.Data(values=cells)).encode(
-        x=alt.X("j:O", title="key", axis=axis(keys, -50)),
-        y=alt.Y("i:O", title="query", axis=axis(queries, 0)),
-        tooltip=[
-            alt.Tooltip("query:N", title="query"),
-            alt.Tooltip("key:N", title="key"),
-            alt.Tooltip("reads:N", title=words[1]),
-        ],
-    )
-    grid = encoded.mark_rect(
-        color=colour, stroke=COLOURS["muted"], strokeOpacity=0.35
-    ).encode(
-        fillOpacity=alt.FillOpacity(
-            "amount:Q", scale=alt.Scale(domain=[0, 1]), legend=None
+    plain = {"domain": False, "ticks": False}
+    written = [
+        f"{json.dumps(list(names))}[datum.value]"
+        for names in (keys, queries)
+    ]
+    shade = alt.Scale(domain=[0, 1], range=[0, 1])
+    return (
+        alt.Chart(
+            alt.Data(values=cells),
+            width=side * len(keys),
+            height=side * len(queries),
+            title=title,
+            description=description or f"{what}: {title}",
         )
-    )
-    return grid.properties(
-        width=side * len(keys),
-        height=side * len(queries),
-        title=words[0],
+        .mark_rect(
+            color=COLOURS["good" if mask else "query"],
+            stroke=COLOURS["muted"],
+            strokeOpacity=0.35,
+        )
+        .encode(
+            x=alt.X("j:O", title="key").axis(
+                labelExpr=written[0], labelAngle=-50, **plain
+            ),
+            y=alt.Y("i:O", title="query").axis(
+                labelExpr=written[1], **plain
+            ),
+            fillOpacity=alt.FillOpacity(
+                "amount:Q", scale=shade, legend=None
+            ),
+            tooltip=["query:N", "key:N", f"{what}:N"],
+        )
     )
 
 
@@ -284,16 +281,7 @@ def attention_chart(
 
     Chapter: figures-charts
     """
-    chart = _grid(
-        weights,
-        queries,
-        keys,
-        (title, "weight"),
-        lambda weight: f"{weight:.3f}",
-        COLOURS["query"],
-    )
-    told = description or f"Attention weights. {title}"
-    return chart.properties(description=told.strip())
+    return _grid(weights, queries, keys, title, description, "weight")
 
 
 def mask_chart(
@@ -310,67 +298,31 @@ def mask_chart(
 
     Chapter: figures-charts
     """
-    chart = _grid(
-        mask,
-        queries,
-        keys,
-        (title, "may attend"),
-        lambda may: "yes" if may else "no",
-        COLOURS["good"],
+    return _grid(
+        mask, queries, keys, title, description, "may attend"
     )
-    told = description or f"Who may attend to whom. {title}"
-    return chart.properties(description=told.strip())
 
 
-class Table:
-    """A table of rows of text that Jupyter shows as HTML.
-
-    Chapter: figures-shapes
-    """
-
-    def __init__(self, head: Sequence[str], rows: Sequence[Sequence]):
-        self.head, self.rows = head, rows
-
-    def __repr__(self) -> str:
-        lines = [self.head, *self.rows]
-        return "\n".join("  ".join(map(str, line)) for line in lines)
-
-    def _repr_html_(self) -> str:
-        def line(cells: Sequence, kind: str) -> str:
-            row = "".join(
-                f"<{kind}>{html.escape(str(cell))}</{kind}>"
-                for cell in cells
-            )
-            return f"<tr>{row}</tr>"
-
-        body = "".join(line(row, "td") for row in self.rows)
-        return (
-            '<table class="dataframe"><thead>'
-            f"{line(self.head, 'th')}</thead><tbody>{body}</tbody></table>"
-        )
-
-
-def shape_table(tensors: Mapping[str, Any]) -> Table:
+def shape_table(tensors: Mapping[str, Any]) -> Any:
     """Name, shape and meaning of the axes of each tensor, as a table.
 
-    Args:
-        tensors: for each name `(tensor, "batch, source_len")`, or a
-            tensor alone where the axes need no words.
+    An entry is `(tensor, "batch, source_len")`, or the tensor alone.
 
     Raises:
         ValueError: if the words for the axes are not as many as the axes.
 
     Chapter: figures-shapes
     """
-    rows = []
+    import pandas as pd
+
+    rows = {}
     for name, entry in tensors.items():
-        tensor, axes = (
-            entry if isinstance(entry, tuple) else (entry, "")
-        )
+        alone = not isinstance(entry, tuple)
+        tensor, axes = (entry, "") if alone else entry
         shape = tuple(tensor.shape)
         if axes and len(axes.split(",")) != len(shape):
             raise ValueError(
                 f"{name} has shape {shape}, not the axes ({axes})"
             )
-        rows.append((name, str(shape), f"({axes})" if axes else ""))
-    return Table(("tensor", "shape", "axes"), rows)
+        rows[name] = (str(shape), f"({axes})" if axes else "")
+    return pd.DataFrame(rows, index=["shape", "axes"]).T

@@ -108,28 +108,29 @@ class _ProjectedLoss(torch.autograd.Function):
             rows, matrix = hidden.to(half), weight.to(half)
         precise = torch.promote_types(hidden.dtype, torch.float32)
         sums = hidden.new_zeros(2, dtype=precise)
+        room = rows.new_empty(min(chunk, len(rows)), len(weight))
         if wanted:
             by_hidden = torch.empty_like(rows)
             by_weight = torch.zeros_like(weight)
         for at in range(0, len(rows), chunk):
-            h, y = (
-                rows[at : at + chunk],
-                labels[at : at + chunk, None],
-            )
-            z = (h @ matrix.T).to(precise)  # (chunk, vocab_size)
-            real = (y != pad_id).to(precise)
-            lse = z.logsumexp(1, keepdim=True)
-            right = z.gather(1, y)
-            spread = z.sum(1, keepdim=True) * every
+            here = slice(at, at + chunk)
+            h, y = rows[here], labels[here, None]
+            z = torch.mm(h, matrix.T, out=room[: len(h)])
+            p = z.softmax(1, dtype=precise)  # (chunk, vocab_size)
+            log_sum = z.amax(1, True) - p.amax(1, True).log()
+            score = z.gather(1, y).to(precise)
+            spread = z.sum(1, True, dtype=precise) * every
             spread = spread + z[:, pad_id, None] * padding
-            sums[0] += ((lse - right * label - spread) * real).sum()
-            sums[1] += ((lse - right) * real).sum()
+            real = (y != pad_id).to(precise)
+            sums[0] += (
+                (log_sum - score * label - spread) * real
+            ).sum()
+            sums[1] += ((log_sum - score) * real).sum()
             if wanted:
-                z.sub_(lse).exp_().sub_(every)  # softmax - target
-                z[:, pad_id] -= padding
-                z.scatter_add_(1, y, torch.full_like(right, -label))
-                g = z.mul_(real).to(rows.dtype)
-                torch.mm(g, matrix, out=by_hidden[at : at + chunk])
+                p.sub_(every)[:, pad_id] -= padding
+                p.scatter_add_(1, y, torch.full_like(score, -label))
+                g = p.mul_(real).to(rows.dtype)  # softmax - target
+                torch.mm(g, matrix, out=by_hidden[here])
                 by_weight += g.T @ h
         if wanted:
             ctx.save_for_backward(

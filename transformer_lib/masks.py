@@ -15,9 +15,17 @@ __all__ = [
 
 
 def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
-    """True where a token is real: (batch, 1, 1, len).
+    """True where a token is no padding, for every query alike.
 
-    Chapter: masks
+    Args:
+        ids: (batch, len)
+
+    Returns:
+        Boolean, (batch, 1, 1, len): axes batch, head, query, key. An
+        encoder uses it as it is, section 3.2.3; a decoder uses the
+        source's in encoder-decoder attention.
+
+    Chapter: masks-padding
     """
     return (ids != pad_id)[:, None, None, :]
 
@@ -25,32 +33,51 @@ def padding_mask(ids: Tensor, pad_id: int = 0) -> Tensor:
 def causal_mask(
     length: int, device: torch.device | str | None = None
 ) -> Tensor:
-    """True at and left of the diagonal: (1, 1, length, length).
+    """True where the key is not to the right of the query.
 
-    Chapter: masks
+    Returns:
+        Boolean, (1, 1, length, length): the lower triangle with its
+        diagonal, section 3.2.3.
+
+    Chapter: masks-causal
     """
-    square = torch.ones(
-        1, 1, length, length, dtype=torch.bool, device=device
-    )
-    return square.tril()
+    shape = 1, 1, length, length
+    return torch.ones(shape, dtype=torch.bool, device=device).tril()
 
 
 def decoder_mask(target_ids: Tensor, pad_id: int = 0) -> Tensor:
-    """Causal and no padding: (batch, 1, len, len), section 3.2.3.
+    """No looking right and no looking at padding, section 3.2.3.
 
-    Chapter: masks
+    Args:
+        target_ids: (batch, len), the decoder's input.
+
+    Returns:
+        Boolean, (batch, 1, len, len).
+
+    Chapter: masks-causal
     """
-    length = target_ids.size(1)
-    real = padding_mask(target_ids, pad_id)
-    return real & causal_mask(length, target_ids.device)
+    causal = causal_mask(target_ids.size(1), target_ids.device)
+    return padding_mask(target_ids, pad_id) & causal
 
 
 def neighbourhood_mask(
     length: int, r: int, device: torch.device | str | None = None
 ) -> Tensor:
-    """True within r positions either side: (1, 1, length, length).
+    """True for the r positions around each query, section 4.
 
-    Chapter: masks
+    The neighbourhood is centred: r // 2 positions on either side, so
+    an odd r holds r positions, the query's own among them.
+
+    Returns:
+        Boolean, (1, 1, length, length).
+
+    Raises:
+        ValueError: if `r` is below 1: nobody would see anything.
+
+    Chapter: masks-neighbourhood
     """
-    pos = torch.arange(length, device=device)
-    return ((pos[:, None] - pos).abs() <= r)[None, None]
+    if r < 1:
+        raise ValueError(f"a neighbourhood of r={r} is empty: r >= 1")
+    position = torch.arange(length, device=device)
+    distance = (position[:, None] - position).abs()
+    return (distance <= r // 2)[None, None]

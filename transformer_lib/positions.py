@@ -10,40 +10,44 @@ __all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoids"]
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """The positional encodings of section 3.5: (length, d_model).
+    """The positional encodings of section 3.5.
+
+    Returns:
+        (length, d_model): sines in the even dimensions, cosines in the
+        odd ones, for the positions from 0 on.
 
     Raises:
-        ValueError: if `d_model` is odd: sines and cosines come in pairs.
+        ValueError: if `d_model` is odd: sines and cosines are pairs.
 
-    Chapter: positions
+    Chapter: positions-sinusoids
     """
     if d_model % 2:
         raise ValueError(
-            f"sinusoids need an even d_model, got {d_model}: sines "
-            "and cosines come in pairs"
+            f"sinusoids come in pairs, so d_model={d_model} must be "
+            "even; or use LearnedPositions"
         )
+    # float64, as float32 would blur the angles of late positions
     pos = torch.arange(length, dtype=torch.float64)[:, None]
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
-    angles = pos / 10_000 ** (two_i / d_model)
-    pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)
+    angle = pos / 10_000 ** (two_i / d_model)  # (length, d_model / 2)
+    pairs = torch.stack([angle.sin(), angle.cos()], dim=-1)
     return pairs.flatten(1).float()
 
 
 class SinusoidalPositions(nn.Module):
     """Add the sinusoids of section 3.5 to (batch, len, d_model).
 
-    The table grows when a longer sentence comes; it is no weight and is
-    not saved.
+    `forward(x, offset)` takes x to start at position `offset`.
 
     Raises:
         ValueError: if `d_model` is odd.
 
-    Chapter: positions
+    Chapter: positions-module
     """
 
     def __init__(self, d_model: int):
         super().__init__()
-        table = sinusoids(128, d_model)
+        table = sinusoids(256, d_model)
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
@@ -51,16 +55,18 @@ class SinusoidalPositions(nn.Module):
         if end > len(self.table):
             longer = sinusoids(2 * end, x.size(-1))
             self.table = longer.to(self.table)
-        return x + self.table[offset:end]
+        return x + self.table[offset:end]  # (batch, len, d_model)
 
 
 class LearnedPositions(nn.Module):
     """Add a learnt vector for each position, table 3 row (E).
 
-    Raises:
-        ValueError: past `max_length`, where nothing was learnt.
+    `forward(x, offset)` as in `SinusoidalPositions`.
 
-    Chapter: positions
+    Raises:
+        ValueError: past `max_length`, where no vector was learnt.
+
+    Chapter: positions-learned
     """
 
     def __init__(self, d_model: int, max_length: int = 512):
@@ -75,4 +81,4 @@ class LearnedPositions(nn.Module):
                 f"position {end} is past the {len(self.weight)} that "
                 "were learnt: raise max_length, or use sinusoids"
             )
-        return x + self.weight[offset:end]
+        return x + self.weight[offset:end]  # (batch, len, d_model)

@@ -17,8 +17,8 @@ from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoints,
-    latest_checkpoint,
     load_model,
+    read_log,
     save_model,
 )
 from transformer_lib.corpora import (
@@ -27,33 +27,23 @@ from transformer_lib.corpora import (
     read_parallel,
 )
 from transformer_lib.evaluation import bleu, evaluate
-from transformer_lib.loss import perplexity
+from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.runs import machine, write_card, write_lines
+from transformer_lib.schedule import TrainingConfig, start_workers
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import (
-    TrainingConfig,
-    preset,
-    read_log,
-    start_workers,
-    table3,
-    train,
-    validation_loss,
-)
+from transformer_lib.training import preset, table3, train
 from transformer_lib.translator import Translator
 
-__all__ = [
-    "SMALL",
-    "Task",
-    "finish",
-    "read_split",
-    "recipe",
-    "record_training",
-]
+__all__ = ["Task", "read_split", "recipe", "record_training"]
 
 
-def _told(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
+_PRESETS = "tiny base big paper tensor2tensor annotated".split()
+
+
+def _told(default: Any, help: str, choices: Any = None) -> Any:
+    about = {"help": help, "choices": choices}
+    return field(default=default, metadata=about)
 
 
 @dataclass
@@ -69,20 +59,16 @@ class Task:
     out: str = _told("", "folder for all that is written")
     corpus: str = _told("little_spanish", "or multi30k, tatoeba")
     languages: tuple[str, str] = _told(("en", "es"), "source, target")
-    source_file: str | None = _told(
-        None, "your sentences, one a line"
-    )
+    source_file: str | None = _told(None, "your own sentences")
     target_file: str | None = _told(None, "their translations")
     validation_source: str | None = _told(None, "to validate on")
     validation_target: str | None = _told(None, "their translations")
     limit: int | None = _told(None, "only the first so many pairs")
     longest: int = _told(256, "drop pairs of more pieces")
     vocab_size: int = _told(8000, "pieces in the vocabulary, at most")
-    preset: str = _told("tiny", "tiny, base, big; paper, ...")
+    preset: str = _told("tiny", "a size or a recipe", _PRESETS)
     table3: str | None = _told(None, "a row, such as 'B: d_k=16'")
-    validation_bleu: bool = _told(
-        False, "log BLEU of greedy decoding"
-    )
+    validation_bleu: bool = _told(False, "log BLEU, greedy")
     samples: int = _told(0, "how many translations to log")
     test: str | None = _told(None, "the split to evaluate at the end")
     half: bool = _told(False, "save the model in half precision")
@@ -91,23 +77,16 @@ class Task:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-SMALL = {
-    "tokens_per_batch": 4096,
-    "warmup_steps": 800,
-    "max_steps": 12_000,
-    "validate_every": 200,
-    "checkpoint_every": 50,
-    "log_every": 10,
-}  # for the tiny preset: small batches, a short warm-up, frequent looks
+_SMALL = {"tokens_per_batch": 4096, "warmup_steps": 800}
+_SMALL |= {"max_steps": 12_000, "validate_every": 200}
+_SMALL |= {"checkpoint_every": 50, "log_every": 10}
 
 
 def _changed(config: Any, task: Task) -> Any:
     """A configuration with those of the task's changes that it has."""
     names = {field.name for field in fields(config)}
-    return replace(
-        config,
-        **{k: v for k, v in task.changes.items() if k in names},
-    )
+    given = {k: v for k, v in task.changes.items() if k in names}
+    return replace(config, **given)
 
 
 def recipe(
@@ -115,12 +94,8 @@ def recipe(
 ) -> tuple[TransformerConfig, TrainingConfig]:
     """The model and the training that a task asks for.
 
-    `preset` names a size (tiny, base, big) or a recipe (paper,
-    tensor2tensor, annotated), unless there is a row of table 3;
-    `changes` has the last word.
-
-    Raises:
-        ValueError: as the configurations and presets do.
+    A row of table 3, or a preset: a size (tiny, base, big) or a recipe
+    (paper, tensor2tensor, annotated). `changes` has the last word.
 
     Chapter: recording-recipe
     """
@@ -128,7 +103,7 @@ def recipe(
         pair = table3(task.table3, vocab_size)
     elif task.preset in ("tiny", "base", "big"):
         size = getattr(TransformerConfig, task.preset)
-        small = SMALL if task.preset == "tiny" else {}
+        small = _SMALL if task.preset == "tiny" else {}
         pair = size(vocab_size), TrainingConfig(**small)
     else:
         pair = preset(task.preset, vocab_size)
@@ -138,10 +113,8 @@ def recipe(
 def read_split(task: Task, split: str) -> ParallelCorpus | None:
     """A split of the named corpus, or the reader's own files.
 
-    None for own files without a validation part.
-
-    Raises:
-        ValueError: if one file of a pair is missing, and as the loaders.
+    None for own files without a validation part; a file without its
+    translations is a ValueError.
 
     Chapter: recording-data
     """
@@ -155,8 +128,7 @@ def read_split(task: Task, split: str) -> ParallelCorpus | None:
         return corpus[: task.limit]
     if not all(own):
         raise ValueError(
-            f"own files come in pairs, here are {own}: give a file of "
-            "sentences and the file of their translations"
+            f"give a file of sentences and their translations, not {own}"
         )
     return read_parallel(*own, *task.languages)[: task.limit]
 
@@ -171,9 +143,16 @@ def _tokenizer(task: Task, corpus: ParallelCorpus) -> BPETokenizer:
 
 
 def _claim(
-    task: Task, model: Transformer, tokenizer: Any, info: dict
+    task: Task, model: Transformer, tokenizer: Any, corpus: Any
 ):
     """Begin a training's folder, or see that it holds this training."""
+    info = {
+        "corpus": corpus.name,
+        "languages": list(task.languages),
+        "pieces_asked": task.vocab_size,
+        "pairs": len(corpus),
+        "licence": corpus.licence,
+    }
     if not Path(task.out, "config.json").is_file():
         save_model(task.out, model, tokenizer, **info)
     held, _, before = load_model(task.out)
@@ -184,19 +163,17 @@ def _claim(
                 f"{task.out} holds a training with {name}={before[name]}, "
                 f"not {now}: use its options, or another folder"
             )
+    return info
 
 
 def _minutes(task: Task, began: float) -> float | None:
-    """What is left of `max_minutes`, as `train` counts it.
-
-    `train` counts from its first start of all, the budget from this
-    one; a twentieth is kept for what follows the last step.
-    """
+    """This start's `max_minutes`, as `train` counts: from the first."""
     budget = task.changes.get("max_minutes")
     if budget is None:
         return None
+    # a twentieth is kept for what follows the last step
     seconds = 57 * budget - (time.monotonic() - began)
-    if path := latest_checkpoint(task.out):
+    for path in checkpoints(task.out)[-1:]:
         lines = read_log(task.out, int(path.stem[-8:]))
         seconds += lines[-1]["seconds"]
     return max(seconds, 0.1) / 60
@@ -205,8 +182,7 @@ def _minutes(task: Task, began: float) -> float | None:
 def _judge(task: Task, tokenizer: Any) -> Callable[..., dict]:
     """What `train` calls to validate: judge(model, step) -> figures.
 
-    Loss and perplexity, and what the task asks for: BLEU of greedy
-    translations, the first few of them.
+    Loss, perplexity, and what the task asks for.
     """
     corpus = read_split(task, "validation")
     if corpus is None:
@@ -237,18 +213,17 @@ def _judge(task: Task, tokenizer: Any) -> Callable[..., dict]:
 def record_training(task: Task, command: str = "") -> dict | None:
     """Train into a folder, or go on there; leave a record behind.
 
-    The folder gets config, tokenizer, log, checkpoints and, whenever a
-    start ends by itself, the averaged model, report and card. With
-    `torchrun` every worker calls this, and the first one writes.
+    The folder gets config, tokenizer, log, checkpoints and, when steps
+    or minutes are used up, the averaged model, report and card. Every
+    worker of `torchrun` calls this. A folder that holds another
+    training is a ValueError.
 
-    Returns:
-        The report, None for a worker that is not the first.
-
-    Raises:
-        ValueError: if the folder holds another training.
+    Returns the report, or None for a worker that is not the first.
 
     Chapter: recording-train
     """
+    if not task.out or task.changes.get("max_steps", 1) < 1:
+        raise ValueError("a training needs --out FOLDER, and a step")
     began = time.monotonic()
     rank, workers, device = start_workers(task.changes.get("device"))
     corpus = read_split(task, "train")
@@ -258,63 +233,38 @@ def record_training(task: Task, command: str = "") -> dict | None:
     config, training = recipe(task, len(tokenizer))
     torch.manual_seed(training.seed)
     model = Transformer(config)
-    info = {
-        "corpus": corpus.name,
-        "languages": list(task.languages),
-        "pieces_asked": task.vocab_size,
-        "pairs": len(corpus),
-        "licence": corpus.licence,
-    }
-    _claim(task, model, tokenizer, info)
+    info = _claim(task, model, tokenizer, corpus)
     if workers > 1 and not rank:
         torch.distributed.barrier()
     pairs = encode_pairs(corpus, tokenizer, task.longest)
     budget, share = training.tokens_per_batch, (rank, workers)
     batches = TokenBatches(pairs, budget, training.seed, True, *share)
-    judge = _judge(task, tokenizer)
-    minutes = _minutes(task, began)
-    limits = {"device": device, "max_minutes": minutes}
-    train(
-        model, batches, replace(training, **limits), judge, task.out
-    )
+    judge, minutes = _judge(task, tokenizer), _minutes(task, began)
+    limited = replace(training, device=device, max_minutes=minutes)
+    train(model, batches, limited, judge, task.out)
     if rank:
         return None
-    return finish(
-        task, model, tokenizer, training, info, judge, command
-    )
+    task.changes["device"] = device
+    return _finish(task, model, tokenizer, info, judge, command)
 
 
 def _last_tenth(folder: str | Path, average: int) -> list[Path]:
-    """The last checkpoints, none from before the last tenth of steps.
-
-    Weights that still move fast have a poor mean. The paper's five
-    checkpoints were the last 7% of its training.
-    """
+    """The last checkpoints, none from before the last tenth of steps."""
     paths = checkpoints(folder)[-average:]
-    steps = [int(path.stem[-8:]) for path in paths]
-    return [
-        p for p, step in zip(paths, steps) if step > 0.9 * steps[-1]
-    ]
+    first = 0.9 * int(paths[-1].stem[-8:])
+    return [path for path in paths if int(path.stem[-8:]) > first]
 
 
 @torch.no_grad()
-def finish(
-    task: Task,
-    model: Transformer,
-    tokenizer: Any,
-    training: TrainingConfig,
-    info: dict[str, Any],
-    judge: Callable[..., dict],
-    command: str,
-) -> dict[str, Any]:
-    """What follows the last step: average, save, evaluate, report.
-
-    Chapter: recording-report
-    """
+def _finish(task, model, tokenizer, info, judge, command) -> dict:
+    """What follows the last step: average, save, evaluate, report."""
     folder, last = Path(task.out), read_log(task.out)[-1]
+    training = recipe(task, len(tokenizer))[1]
     paths = _last_tenth(folder, training.average)
     model.load_state_dict(average_checkpoints(paths))
     save_model(folder, model, tokenizer, task.half, **info)
+    found = judge(model.eval(), last["step"])
+    found.pop("samples", None)
     weights = (folder / "model.safetensors").read_bytes()
     figures = {
         "steps": last["step"],
@@ -329,7 +279,7 @@ def finish(
         "command": command,
         "finished": last["step"] >= training.max_steps,
         "weights_sha256": sha256(weights).hexdigest(),
-        "result": figures | judge(model.eval(), last["step"]),
+        "result": figures | found,
         "data": info,
         "model": asdict(model.config),
         "training": asdict(training),
@@ -337,10 +287,12 @@ def finish(
     }
     if task.test:
         shipped = load_model(folder)[0].to(model.output_weight.device)
-        corpus = read_split(task, task.test)
-        report["test"] = evaluate(shipped, tokenizer, corpus)
-        lines = report["test"].pop("translations")
-        write_lines(folder / "translations.txt", lines)
+        test = evaluate(
+            shipped, tokenizer, read_split(task, task.test)
+        )
+        translations = test.pop("translations")
+        write_lines(folder / "translations.txt", translations)
+        report["test"] = test
     text = json.dumps(report, indent=1, ensure_ascii=False)
     write_lines(folder / "report.json", [text])
     write_card(folder)

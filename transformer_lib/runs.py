@@ -1,19 +1,15 @@
 # Collected from book/results/runs.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Recorded runs: how one is read, its card, the queue that makes them."""
+"""Recorded runs: how one is read, and the card drawn from it."""
 
 import json
 import math
 import os
 import platform
-import shlex
+import re
 import shutil
-import signal
 import subprocess
-import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -21,19 +17,14 @@ from typing import Any
 
 import torch
 
-from transformer_lib.checkpoints import write_atomically
-from transformer_lib.training import History, read_log
-from transformer_lib.translator import Translator
+from transformer_lib.checkpoints import read_log, write_atomically
+from transformer_lib.training import History
 
 __all__ = [
-    "Job",
     "Run",
-    "SMOKE",
     "load_run",
     "machine",
-    "read_queue",
     "recorded_runs",
-    "run_queue",
     "write_card",
     "write_lines",
 ]
@@ -57,16 +48,11 @@ class Run:
         text = (self.folder / "translations.txt").read_text("utf-8")
         return text.split("\n")[:-1]
 
-    def translator(self, device: str | None = None) -> Translator:
-        """The model that the run left, ready to translate."""
-        return Translator.from_pretrained(self.folder, device)
-
 
 def recorded_runs() -> dict[str, Path]:
     """Every recorded run by name: {name: folder}.
 
-    A checkout has them in `runs`, an installed wheel the shipped ones
-    in `transformer_lib/pretrained`.
+    A checkout has them in `runs`, a wheel in its `pretrained`.
 
     Chapter: runs-record
     """
@@ -113,16 +99,14 @@ def machine() -> dict[str, str | int]:
         place = str(files("transformer_lib"))
         done = subprocess.run(git, cwd=place, capture_output=True)
         commit = done.stdout.decode().strip() or commit
-    if Path("/proc/cpuinfo").is_file():
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                processor = line.partition(": ")[2]
+    if (info := Path("/proc/cpuinfo")).is_file():
+        names = re.findall("model name\\s*: (.+)", info.read_text())
+        processor = (names or [processor])[0]
     if torch.cuda.is_available():
         processor = f"{torch.cuda.get_device_name()}, {processor}"
     return {
         "processor": processor,
         "cores": os.cpu_count() or 1,
-        "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "commit": commit,
@@ -194,151 +178,3 @@ def write_card(folder: str | Path) -> str:
     card = "\n\n".join(part for part in parts if part)
     write_lines(run.folder / "card.md", [card])
     return card
-
-
-SMOKE = (
-    "--device cpu --precision fp32 --max-steps 4 --validate-every 2 "
-    "--checkpoint-every 2 --limit 64 --tokens-per-batch 512 --N 1 "
-    "--d-model 32 --d-ff 64 --h 2 --vocab-size 400"
-)  # at the end of a command, it makes a training a matter of seconds
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One training of a queue: a run's command, for one seed.
-
-    `run` is the queue's entry: with `needs`, files without which the
-    job is skipped, and `minutes`, the longest that one start may take.
-
-    Chapter: runs-queue
-    """
-
-    name: str
-    folder: Path
-    command: list[str]
-    run: dict[str, Any]
-
-    @property
-    def finished(self) -> bool:
-        """Whether a report says that the last step was made."""
-        path = self.folder / "report.json"
-        return (
-            path.is_file() and load_run(self.folder).history.finished
-        )
-
-    @property
-    def obstacle(self) -> str:
-        """Why the job is not to be started, empty if it is."""
-        needs = self.run.get("needs", [])
-        missing = [x for x in needs if not Path(x).exists()]
-        if self.finished:
-            return "finished before"
-        return f"skipped: needs {missing}" if missing else ""
-
-
-def read_queue(
-    queue: str | Path,
-    folder: str | Path = "runs",
-    smoke: bool = False,
-) -> list[Job]:
-    """The jobs of a queue, a YAML file: one for each seed of a run.
-
-    A run of one seed fills `folder/NAME`, one of several
-    `folder/NAME/seed-S`. `smoke` takes the first seed of each run and
-    makes it tiny.
-
-    Raises:
-        ValueError: for a run without a name or an end.
-
-    Chapter: runs-queue
-    """
-    import yaml
-
-    folder = tempfile.mkdtemp() if smoke else folder
-    runs = yaml.safe_load(Path(queue).read_text("utf-8"))["runs"]
-    jobs = []
-    for run in runs:
-        name, command = run.get("name"), run.get("command", "")
-        if not name or "--max-steps" not in command:
-            raise ValueError(
-                f"{queue}: {name or run} needs a name, and a command "
-                "whose --max-steps says when it is finished"
-            )
-        seeds = run.get("seeds", [0])
-        for seed in seeds[: 1 if smoke else None]:
-            label = f"{name}/seed-{seed}" if seeds[1:] else name
-            words = [*shlex.split(command), f"--seed={seed}"]
-            words.append(f"--measures={run.get('measures', '')}")
-            words += SMOKE.split() if smoke else []
-            place = Path(folder) / label
-            jobs.append(Job(label, place, words, run))
-    return jobs
-
-
-def _start_job(job: Job, minutes: float) -> subprocess.Popen:
-    """Start a job's command as a process that ends within `minutes`."""
-    job.folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "transformer_lib", *job.command]
-    command += ["--name", job.name, "--out", str(job.folder)]
-    command += ["--max-minutes", f"{minutes:.2f}"]
-    with (job.folder / "output.txt").open("w") as output:
-        return subprocess.Popen(command, stdout=output, stderr=output)
-
-
-def _end_job(job: Job, code: int) -> str:
-    """What became of a job whose process ended; tidies a finished one."""
-    output = job.folder / "output.txt"
-    if code:
-        lines = output.read_text("utf-8").strip().splitlines()
-        return f"failed: {(lines or [f'exit code {code}'])[-1]}"
-    output.unlink()
-    if not job.finished:
-        return "stopped, goes on next time"
-    for path in job.folder.glob("checkpoint-*.safetensors"):
-        path.unlink()
-    return "finished"
-
-
-def run_queue(
-    queue: str | Path,
-    folder: str | Path = "runs",
-    budget_minutes: float = math.inf,
-    jobs: int = 1,
-    smoke: bool = False,
-) -> dict[str, str]:
-    """Run a queue within a budget, `jobs` at once: {job: its end}.
-
-    Finished jobs are skipped and stopped ones go on. Each process gets
-    the minutes that are left and stops by itself; an interrupt stops
-    all of them, to go on from their last checkpoints.
-
-    Chapter: runs-queue
-    """
-    deadline = time.monotonic() + 60 * budget_minutes
-    planned = read_queue(queue, folder, smoke)
-    state = {job.name: job.obstacle for job in planned}
-    waiting = [job for job in planned if not job.obstacle]
-    running: dict[Job, subprocess.Popen] = {}
-    try:
-        while running or (waiting and time.monotonic() < deadline):
-            left = (deadline - time.monotonic()) / 60
-            while waiting and len(running) < jobs and left > 0:
-                job = waiting.pop(0)
-                minutes = min(job.run.get("minutes", 9), left)
-                running[job] = _start_job(job, minutes)
-            time.sleep(0.1)
-            for job, process in list(running.items()):
-                if process.poll() is not None:
-                    del running[job]
-                    state[job.name] = _end_job(
-                        job, process.returncode
-                    )
-                    print(
-                        f"{job.name}: {state[job.name]}", flush=True
-                    )
-    finally:
-        for process in running.values():
-            process.send_signal(signal.SIGINT)
-        for process in running.values():
-            process.wait()
-    return {name: end or "not started" for name, end in state.items()}

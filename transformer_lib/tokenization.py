@@ -184,7 +184,7 @@ class BPETokenizer:
     @classmethod
     def load(cls, path: str | Path) -> "BPETokenizer":
         """Read what `save` wrote; ValueError if it is something else."""
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text("utf-8", errors="replace")
         try:
             tokenizer = Tokenizer.from_str(text)
             special = [
@@ -224,6 +224,8 @@ class WordTokenizer:
     def __init__(self, words: list[str], language: str):
         import spacy  # the rules alone: no model is downloaded
 
+        if words[: len(SPECIAL)] != SPECIAL:
+            raise ValueError(f"the first words must be {SPECIAL}")
         self.words, self.language = words, language
         self.ids = {word: id_ for id_, word in enumerate(words)}
         self.split = spacy.blank(language).tokenizer
@@ -236,11 +238,9 @@ class WordTokenizer:
         vocab_size: int | None = None,
         min_count: int = 1,
     ) -> "WordTokenizer":
-        """Keep the words that come `min_count` times, or the first ones.
+        """Keep the `vocab_size` commonest words, special ones counted.
 
-        Args:
-            language: spaCy's code: "en", "de", ...; "xx" for several.
-            vocab_size: how many to keep, special tokens included.
+        `language` is spaCy's code: "en", "de"...; "xx" for several.
         """
         tokenizer = cls(SPECIAL, language)
         counts = Counter(
@@ -249,6 +249,8 @@ class WordTokenizer:
             for word in tokenizer.cut(text)
         )
         room = vocab_size and vocab_size - len(SPECIAL)
+        if room is not None and room < 1:
+            raise ValueError(f"{vocab_size=} has no room for a word")
         kept = [
             w for w, n in counts.most_common(room) if n >= min_count
         ]
@@ -287,7 +289,7 @@ class WordTokenizer:
     @classmethod
     def load(cls, path: str | Path) -> "WordTokenizer":
         """Read what `save` wrote; ValueError if it is something else."""
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text("utf-8", errors="replace")
         try:
             kept = json.loads(text)
             return cls(kept["words"], kept["language"])

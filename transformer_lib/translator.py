@@ -238,8 +238,10 @@ class Translator:
         """
         source_ids = self.encode([source])[0]
         if target is None:
-            target = self.translate(source, beam_size=1)
-        target_ids = self.encode([target])[0]
+            found = decode_all(self.model, [source_ids], beam_size=1)
+            target_ids = found.ids[0][0]
+        else:
+            target_ids = self.encode([target])[0]
         inputs = [BOS, *target_ids[:-1]]
         device = self.model.output_weight.device
         with (

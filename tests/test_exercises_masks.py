@@ -1,0 +1,33 @@
+"""Typical wrong answers to the exercises on masks."""
+
+import torch
+
+from transformer_lib.exercises import check
+
+
+def test_a_mask_without_the_future_closed(capsys):
+    def wrong(ids):
+        keys = (ids != 0)[:, None, None, :]
+        return keys.expand(-1, 1, ids.size(1), -1)
+
+    assert not check("masks.decoder", wrong)
+    assert "to its right" in capsys.readouterr().out
+
+
+def test_a_mask_that_means_the_opposite(capsys):
+    def wrong(ids):
+        closed = (ids == 0)[:, None, None, :]
+        future = torch.ones(ids.size(1), ids.size(1)).triu(1).bool()
+        return closed | future
+
+    assert not check("masks.decoder", wrong)
+    assert "right" in capsys.readouterr().out
+
+
+def test_one_position_too_far(capsys):
+    def wrong(length, width):
+        band = torch.ones(length, length).tril().triu(-width)
+        return band.bool()[None, None]
+
+    assert not check("masks.recent", wrong)
+    assert "not 2" in capsys.readouterr().out
