@@ -389,3 +389,36 @@ def test_under_autocast(dtype):
     torch.testing.assert_close(
         got.float(), expected, atol=2e-2, rtol=2e-2
     )
+
+
+def test_the_scale_keeps_the_variance_at_one():
+    for d_k in (4, 64, 512):
+        query, key = torch.randn(2, 400, d_k)
+        assert abs((query @ key.mT).var() / d_k - 1) < 0.2
+        _, weights = attention(query, key, key)
+        # The log of a softmax is the scores, up to a constant a row.
+        scores = weights.double().log()
+        scores = scores - scores.mean(dim=-1, keepdim=True)
+        assert abs(scores.var() - 1) < 0.2
+
+
+def test_two_heads_fetch_what_one_must_average():
+    """Two values at once, from two places, in order."""
+    n, losses = 6, {}
+    for h in (1, 2):
+        torch.manual_seed(0)
+        module = MultiHeadAttention(24, h)
+        optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+        for _ in range(150):
+            content = torch.randn(32, n, 6)
+            place = 3 * torch.eye(n).expand(32, n, n)
+            rest = torch.zeros(32, n, 12)
+            x = torch.cat([content, place, rest], -1)
+            wanted = [content.roll(1, 1), content.roll(-1, 1)]
+            got = module(x, x)[..., :12]
+            loss = (got - torch.cat(wanted, -1)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        losses[h] = loss.item()
+    assert losses[2] < 0.05 < 0.3 < losses[1]

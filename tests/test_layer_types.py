@@ -84,7 +84,7 @@ def test_convolution_sees_its_window_alone(
 @pytest.mark.parametrize("r", [1, 2, 3, 4, 7, 16, 64])
 def test_restricted_equals_masked_attention(n, r):
     q, k, v = torch.randn(3, 2, n, 8, dtype=torch.double).unbind(0)
-    mask = neighbourhood_mask(n, r // 2)[0]
+    mask = neighbourhood_mask(n, r)[0]
     want, _ = attention(q, k, v, mask)
     torch.testing.assert_close(restricted_attention(q, k, v, r), want)
 

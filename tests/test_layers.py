@@ -345,3 +345,18 @@ def test_one_position_at_a_time_with_a_cache(norm):
         for i in range(5)
     ]
     torch.testing.assert_close(torch.cat(steps, 1), expected)
+
+
+def test_no_recurrence_no_convolution():
+    encoder = Encoder([encoder_layer()], D_MODEL)
+    decoder = Decoder([decoder_layer()], D_MODEL)
+    parts = {
+        type(m) for m in (*encoder.modules(), *decoder.modules())
+    }
+    torchs = {p for p in parts if p.__module__.startswith("torch.nn")}
+    assert torchs == {
+        nn.ModuleList,
+        nn.Linear,
+        nn.LayerNorm,
+        nn.Dropout,
+    }

@@ -26,10 +26,10 @@ def attention(
     mask: Tensor | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention written out: equation 1, section 3.2.1.
+    """Scaled dot-product attention, written out: equation 1.
 
-    A query whose mask forbids every key has nothing to look at: its
-    weights and its output are zeros, and so are its gradients.
+    Section 3.2.1. A query whose mask forbids every key has nothing to
+    look at: its weights and output are zeros, and so is its gradient.
 
     Args:
         query: (..., query_len, d_k)
@@ -66,7 +66,7 @@ def _open_empty_rows(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Let rows with nothing to attend to see all, and say which."""
     if mask.dtype != torch.bool:
         raise ValueError(
-            f"a mask is boolean, True = may attend; got {mask.dtype}: "
+            f"a mask is boolean, True = may attend, not {mask.dtype}: "
             "write mask.bool(), or mask == 0 if it holds -inf and 0"
         )
     empty = ~mask.any(dim=-1, keepdim=True)  # (..., query_len, 1)
@@ -117,8 +117,8 @@ class MultiHeadAttention(nn.Module):
         bias: whether the four projections add one.
 
     Raises:
-        ValueError: if `h` does not divide `d_model` and `d_k` or `d_v`
-            is missing.
+        ValueError: if `h` does not divide `d_model`, and `d_k` or
+            `d_v` is missing.
 
     Chapter: attention-multi-head
     """
@@ -152,7 +152,7 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (batch, h, len, d_k) and values (batch, h, len, d_v)."""
+        """Keys (batch, h, len, d_k), values (batch, h, len, d_v)."""
         keys, values = self.w_k(memory), self.w_v(memory)
         return self.split(keys), self.split(values)
 

@@ -7,15 +7,24 @@ import torch
 
 from transformer_lib.attention import MultiHeadAttention, attention
 from transformer_lib.exercises import exercise
+from transformer_lib.layers import FeedForward
+from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import sinusoids
 
 __all__ = [
     "attention_causal",
     "attention_mirror",
     "attention_shared_keys",
-    "background_dilated",
-    "background_reach",
+    "background_dilations",
+    "background_layers_needed",
+    "background_words_that_fit",
     "exercises_softmax",
+    "layer_types_cheapest",
+    "layer_types_layers_needed",
+    "layer_types_look_back",
+    "layers_both",
+    "layers_layer_norm",
+    "layers_merge",
     "masks_decoder",
     "masks_recent",
     "model_budget",
@@ -23,45 +32,112 @@ __all__ = [
     "model_untie",
     "positions_back",
     "positions_encoding",
+    "sentence_greedy",
+    "sentence_shapes",
 ]
 
 
-@exercise("background.reach")
-def background_reach(answer):
-    """How far back a stack of convolutions sees.
+@exercise("sentence.shapes")
+def sentence_shapes(answer):
+    """The shapes of memory and logits.
+
+    Chapter: checks-sentence
+    """
+    found = answer()
+    assert found["memory"] == (8, 12, 128), (
+        "the memory has a vector of d_model for each source piece, "
+        f"not {found['memory']}"
+    )
+    assert found["logits"] == (8, 15, 750), (
+        "the logits have a score for each piece of the vocabulary at "
+        f"each target position, not {found['logits']}"
+    )
+
+
+@exercise("sentence.greedy")
+def sentence_greedy(answer):
+    """Greedy decoding of one sentence.
+
+    Chapter: checks-sentence
+    """
+    source = torch.tensor([[5, 6, 7, 3]])
+    sizes = dict(N=1, d_model=16, d_ff=16, h=2, dropout=0.0)
+    for seed in (18, 3):  # one that never ends, one that does at once
+        torch.manual_seed(seed)
+        model = Transformer(TransformerConfig(12, **sizes)).eval()
+        ids = [2]
+        while ids[-1] != 3 and len(ids) <= 50:
+            logits = model(source, torch.tensor([ids]))
+            ids.append(int(logits[0, -1].argmax()))
+        found = list(map(int, answer(model, source)))
+        assert found[:1] != [2], "leave the start symbol out"
+        assert len(found) <= 50, "it does not give up after 50 pieces"
+        assert found == ids[1:], (
+            f"wanted {ids[1:6]}..., got {found[:5]}...: take the newest "
+            "position's likeliest piece, and stop after eos (3)"
+        )
+
+
+@exercise("background.layers_needed")
+def background_layers_needed(answer):
+    """Layers of a plain convolution until a signal has gone so far.
 
     Chapter: checks-background
     """
-    assert answer(3, 1) == 2, (
-        f"one layer of width 3 sees 2 words back, you say {answer(3, 1)}"
-    )
-    assert answer(3, 4) == 8, (
-        "each layer adds k - 1 words: four layers of width 3 see 8, "
-        f"you say {answer(3, 4)}"
-    )
-    assert answer(9, 2) == 16, (
-        f"k=9, 2 layers: {answer(9, 2)} is not 16"
-    )
-
-
-@exercise("background.dilated")
-def background_dilated(answer):
-    """Layers that dilated convolutions need for a distance.
-
-    Chapter: checks-background
-    """
-    for k, distance, layers in (
-        (3, 1, 1),
-        (3, 2, 1),
-        (3, 3, 2),
-        (3, 8, 2),
-        (3, 64, 4),
-        (2, 7, 3),
+    for distance, k, right in (
+        (7, 3, 7),
+        (8, 5, 4),
+        (9, 5, 5),
+        (1, 9, 1),
     ):
-        found = answer(k, distance)
-        assert found == layers, (
-            f"k={k}, distance {distance}: {layers} layers reach "
-            f"{k**layers - 1} words back, you say {found}"
+        got = answer(distance, k)
+        assert got == right, (
+            f"a signal moves {k // 2} words a layer if k is {k}, so "
+            f"{distance} words take {right} layers, not {got}"
+        )
+
+
+@exercise("background.dilations")
+def background_dilations(answer):
+    """The fewest dilations that reach every word up to a distance.
+
+    Chapter: checks-background
+    """
+    for distance, fewest in (
+        (1, 1),
+        (4, 2),
+        (13, 3),
+        (14, 4),
+        (40, 4),
+    ):
+        spread, reached = list(answer(distance)), {0}
+        for dilation in spread:
+            moves = (-dilation, 0, dilation)
+            reached = {at + move for at in reached for move in moves}
+        skipped = sorted(set(range(distance + 1)) - reached)
+        assert not skipped, (
+            f"{spread} never reaches the words {skipped[:5]} away"
+        )
+        assert len(spread) <= fewest, (
+            f"{len(spread)} layers for {distance} words: {fewest} suffice"
+        )
+
+
+@exercise("background.words_that_fit")
+def background_words_that_fit(answer):
+    """How many words can be stored in so many bits.
+
+    Chapter: checks-background
+    """
+    for bits, vocab_size, right in (
+        (24, 8, 8),
+        (25, 8, 8),
+        (1, 2, 1),
+    ):
+        got = answer(bits, vocab_size)
+        assert got == right, (
+            f"one of {vocab_size} words takes log2({vocab_size}) bits, so "
+            f"{bits} bits hold {right} whole words, not {got}"
         )
 
 
@@ -180,7 +256,7 @@ def attention_shared_keys(answer):
     shared, full = answer(12, 3), MultiHeadAttention(12, 3)
     size = tuple(shared.w_k.weight.shape)
     assert size == (4, 12), (
-        f"w_k maps 12 numbers to d_k = 4, not {size}"
+        f"the matrix w_k maps 12 to d_k = 4, not {size}"
     )
     with torch.no_grad():
         for name, heads in (("q", 1), ("k", 3), ("v", 3), ("o", 1)):
@@ -210,7 +286,72 @@ def attention_mirror(answer):
         f"a position gives its mirror image {least:.2f}: sharpen it"
     )
     assert key.size(1) <= 2, (
-        f"d_k = 2 is enough, yours is {key.size(1)}"
+        f"a width of 2 is enough, yours is {key.size(1)}"
+    )
+
+
+@exercise("layers.layer_norm")
+def layers_layer_norm(answer):
+    """Layer normalization from means and roots.
+
+    Chapter: checks-layers
+    """
+    x, gain, offset = (
+        3 + torch.randn(2, 4, 8),
+        torch.rand(8),
+        torch.rand(8),
+    )
+    right = torch.nn.functional.layer_norm
+    for scale in (1.0, 0.01):  # small numbers make eps visible
+        got = answer(scale * x, gain, offset, 1e-3)
+        wrong = (
+            (got - right(scale * x, (8,), gain, offset, 1e-3))
+            .abs()
+            .max()
+        )
+        assert wrong < 1e-3, (
+            f"numbers of size {3 * scale}: off by up to {wrong:.3f}. Is the "
+            "mean over the last axis, does the variance divide by d, is "
+            "eps added under the root?"
+        )
+
+
+@exercise("layers.both")
+def layers_both(answer):
+    """A residual with a norm before and a norm after its sub-layer.
+
+    Chapter: checks-layers
+    """
+    both, x = answer(8), 5 * torch.randn(2, 4, 8)
+    same = both(x, torch.zeros_like)
+    assert torch.allclose(same, x, atol=1e-5), (
+        "a sub-layer that gives 0 must leave x as it is: keep norms off "
+        "the path"
+    )
+    with torch.no_grad():
+        both.norm_in.weight.mul_(2)
+    right = x + both.norm_out(both.norm_in(x).exp())
+    assert torch.allclose(both(x, torch.exp), right, atol=1e-5), (
+        "the sub-layer sees norm_in(x), and norm_out sees its answer"
+    )
+
+
+@exercise("layers.merge")
+def layers_merge(answer):
+    """One linear layer for a feed-forward network without its ReLU.
+
+    Chapter: checks-layers
+    """
+    network, x = FeedForward(6, 10), torch.randn(3, 6)
+    merged, right = answer(network), network.w_2(network.w_1(x))
+    size = tuple(merged.weight.shape)
+    assert size == (6, 6), f"d_model to d_model is (6, 6), not {size}"
+    slope = merged(x) - merged(x.flip(0))
+    assert torch.allclose(slope, right - right.flip(0), atol=1e-5), (
+        "the matrix is wrong: nn.Linear multiplies by weight.T"
+    )
+    assert torch.allclose(merged(x), right, atol=1e-5), (
+        "the offset is wrong: b_1 passes W_2 as well, and b_2 is added"
     )
 
 
@@ -289,6 +430,62 @@ def model_budget(answer):
         assert abs(off) < 0.02, (
             f"N={depth} is {off:+.1%} off the budget"
         )
+
+
+@exercise("layer_types.cheapest")
+def layer_types_cheapest(answer):
+    """The layer type with the fewest operations in table 1.
+
+    Chapter: checks-layer-types
+    """
+    from transformer_lib.layer_types import table_1
+
+    for sizes in (
+        (30, 512, 3, 64),
+        (9000, 512, 3, 64),
+        (9, 8, 3, 99),
+    ):
+        rows, got = table_1(*sizes), answer(*sizes)
+        assert got in rows, f"{got!r} is no row of table_1"
+        want = min(rows, key=lambda name: rows[name][0])
+        assert rows[got][0] == rows[want][0], (
+            f"n, d, k, r = {sizes}: {got} takes {rows[got][0]:,} "
+            f"operations, {want} {rows[want][0]:,}"
+        )
+
+
+@exercise("layer_types.look_back")
+def layer_types_look_back(answer):
+    """Attention to oneself and the r - 1 positions before.
+
+    Chapter: checks-layer-types
+    """
+    for n, r in ((7, 3), (8, 4), (5, 1), (4, 9)):
+        q, k, v = torch.randn(3, 2, n, 4).unbind(0)
+        far = torch.arange(n)[:, None] - torch.arange(n)
+        want, _ = attention(q, k, v, (far >= 0) & (far < r))
+        got = answer(q, k, v, r)
+        assert got.shape == want.shape, f"{n=}, shape {got.shape}"
+        wrong = ~torch.isclose(got, want, atol=1e-5).all(-1).all(0)
+        assert not wrong.any(), (
+            f"{n=}, {r=}: positions {wrong.nonzero().flatten().tolist()} "
+            "see too much or too little; they may see 0 to r - 1 back"
+        )
+
+
+@exercise("layer_types.layers_needed")
+def layer_types_layers_needed(answer):
+    """How many dilated layers join the first position to the last.
+
+    Chapter: checks-layer-types
+    """
+    for k in (2, 3, 5, 10):
+        for n in (1, 2, k, k + 1, k**3, k**3 + 1, k**5):
+            want = next(i for i in range(99) if k**i >= n)
+            got = answer(n, k)
+            assert got == want, (
+                f"{n=}, {k=}: {want} layers, not {got}"
+            )
 
 
 def _verdict(test, candidate) -> bool:

@@ -188,6 +188,7 @@ def fetch(name: str, file: str) -> Path:
     try:
         import pooch
 
+        pooch.get_logger().setLevel("WARNING")
         agent = {"User-Agent": "transformer_lib"}
         web = pooch.HTTPDownloader(headers=agent, timeout=30)
         pooch.retrieve(url, known, file, path.parent, downloader=web)

@@ -1,7 +1,7 @@
 # Collected from book/back/exercises.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""The exercises' self-checks: register one, run one, list them all."""
+"""The exercises' self-checks: register one, run one, list all."""
 
 import difflib
 import importlib
@@ -92,8 +92,8 @@ def check(name: str, answer: Any) -> bool:
     """Check an answer, print what is right or wrong with it.
 
     Args:
-        name: the check, as in "attention.causal"; `checks()` lists all.
-        answer: what the exercise asks for: a function, class or value.
+        name: as in "attention.causal"; `checks()` lists all.
+        answer: the function, class or value that is asked for.
 
     Returns:
         True if everything the check asks holds.
@@ -105,10 +105,8 @@ def check(name: str, answer: Any) -> bool:
     """
     _load_checks()
     if name not in _CHECKS:
-        close = difflib.get_close_matches(
-            name, _CHECKS, n=3, cutoff=0.4
-        )
-        hint = ", ".join(map(repr, close)) or "see checks()"
+        close = difflib.get_close_matches(name, _CHECKS, cutoff=0.4)
+        hint = ", ".join(map(repr, close)) or "one of checks()"
         raise ValueError(
             f"no check named {name!r}; did you mean {hint}?"
         )

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
@@ -50,9 +51,7 @@ def style() -> AbstractContextManager:
 
     return plt.rc_context(
         {
-            "font.family": "sans-serif",
             "font.size": 9,
-            "axes.titlesize": 10,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.prop_cycle": cycler(color=list(COLOURS.values())),
@@ -64,25 +63,21 @@ def style() -> AbstractContextManager:
     )
 
 
+@dataclass
 class Picture:
     """An SVG that stands in the page, with words for who cannot see it.
 
     Chapter: figures-show
     """
 
-    def __init__(self, svg: str, alt: str):
-        self.svg, self.alt = svg, alt
-
-    def __repr__(self) -> str:
-        return f"Picture({self.alt!r})"
+    svg: str = field(repr=False)
+    alt: str
 
     def _repr_html_(self) -> str:
         words = html.escape(self.alt, quote=True)
-        attributes = (
-            f'<svg role="img" aria-label="{words}" '
-            'class="picture" style="max-width: 100%; height: auto"'
-        )
-        return self.svg.replace("<svg", attributes, 1)
+        fit = 'class="picture" style="max-width: 100%; height: auto"'
+        start = f'<svg {fit} role="img" aria-label="{words}"'
+        return self.svg.replace("<svg", start, 1)
 
 
 def show(figure: Any, alt: str) -> Picture:
@@ -91,17 +86,14 @@ def show(figure: Any, alt: str) -> Picture:
     The figure is closed. The same figure and words give the same SVG.
 
     Raises:
-        ValueError: if `alt` does not say what the picture shows, or the
-            string is no SVG.
+        ValueError: if `alt` does not say what the picture shows.
 
     Chapter: figures-show
     """
     if not alt.strip():
         raise ValueError("alt is empty: say what the picture shows")
     if isinstance(figure, str):
-        if not figure.lstrip().startswith("<svg"):
-            raise ValueError("the string does not start with <svg")
-        return Picture(figure.strip(), alt)
+        return Picture(figure[figure.index("<svg") :], alt)
     import matplotlib.pyplot as plt
 
     file = io.StringIO()
@@ -119,11 +111,10 @@ def show(figure: Any, alt: str) -> Picture:
 def _at_home(svg: str) -> str:
     """Matplotlib's SVG without its head, in the page's own colour."""
     svg = svg[svg.index("<svg") :].strip()
-    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = re.sub(r"\s*<!--.*?-->", "", svg, flags=re.S)
+    noise = r"\s*(<metadata>.*?</metadata>|<!--.*?-->)"
+    svg = re.sub(noise, "", svg, flags=re.S)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # never referred to
     svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
-    svg = svg.replace("'DejaVu Sans', ", "")
     return svg.replace("<text ", '<text fill="currentColor" ')
 
 
@@ -134,32 +125,28 @@ def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:
     if hasattr(numbers, "detach"):
         numbers = numbers.detach().cpu().float()
     matrix = np.asarray(numbers, dtype=float)
-    while matrix.ndim > 2 and matrix.shape[0] == 1:
+    while matrix.shape[:1] == (1,) and matrix.ndim > 2:
         matrix = matrix[0]
     if matrix.shape != (len(rows), len(columns)):
         raise ValueError(
             f"a matrix of shape {matrix.shape} cannot have {len(rows)} "
-            f"row and {len(columns)} column names: pass the tokens of "
-            "its own axes"
+            f"row and {len(columns)} column names: pass its own tokens"
         )
     return matrix
 
 
 def _colour_map(cmap: str | None, signed: bool) -> Any:
     """A colour of the book, two if signed, or one of matplotlib's own."""
-    import matplotlib.pyplot as plt
-    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+    from matplotlib.colors import LinearSegmentedColormap
 
     if cmap and cmap not in COLOURS:
-        return plt.get_cmap(cmap)
-    high = COLOURS[cmap or "query"]
-    low = COLOURS["key"] if signed else high
-    stops = [to_rgba(low, 1), to_rgba(low, 0)] if signed else []
-    stops += [to_rgba(high, 0), to_rgba(high, 1)]
-    where = [0, 0.5, 0.5, 1] if signed else [0, 1]
-    return LinearSegmentedColormap.from_list(
-        "book", list(zip(where, stops, strict=True))
-    )
+        return cmap
+    high, low = COLOURS[cmap or "query"], COLOURS["key"]
+    stops = [(0, high + "00"), (1, high)]
+    if signed:
+        middle = [(0.5, low + "00"), (0.5, high + "00")]
+        stops = [(0, low), *middle, (1, high)]
+    return LinearSegmentedColormap.from_list("book", stops)
 
 
 def heatmap(
@@ -186,18 +173,15 @@ def heatmap(
     matrix = _matrix(matrix, rows, columns)
     if ax is None:
         with style():
-            n, m = matrix.shape
-            width = min(5.2, 1.7 + 0.32 * m)
-            height = min(5.2, 1.1 + 0.3 * n)
+            width = min(5.2, 1.7 + 0.32 * len(columns))
+            height = min(5.2, 1.1 + 0.3 * len(rows))
             ax = plt.subplots(figsize=(width, height))[1]
     signed = limits[0] < 0 if limits else matrix.min() < 0
-    if not limits:
-        top = abs(matrix).max() or 1.0
-        limits = (-top if signed else 0.0, top)
+    top = abs(matrix).max() or 1.0
+    limits = limits or (-top if signed else 0.0, top)
     drawn = ax.imshow(
         matrix,
-        vmin=limits[0],
-        vmax=limits[1],
+        clim=limits,
         cmap=_colour_map(cmap, signed),
         interpolation="none",
         aspect="auto" if max(matrix.shape) > 40 else "equal",
@@ -213,32 +197,23 @@ def heatmap(
     return ax.figure
 
 
-def _grid(
-    numbers: Any,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    title: str,
-    description: str,
-    what: str,
-) -> Any:
+def _grid(numbers, queries, keys, title, description, what) -> Any:
     import altair as alt
+    import numpy as np
 
     matrix = _matrix(numbers, queries, keys)
     mask = what == "may attend"
     cells = []
-    for i, query in enumerate(queries):
-        for j, key in enumerate(keys):
-            x = float(matrix[i, j])
-            told = ("yes" if x else "no") if mask else f"{x:.3f}"
-            cell = {"i": i, "j": j, "amount": x, what: told}
-            cells.append(cell | {"query": query, "key": key})
+    for (i, j), x in np.ndenumerate(matrix):
+        told = ("yes" if x else "no") if mask else f"{x:.3f}"
+        names = {"query": queries[i], "key": keys[j], what: told}
+        cells.append({"i": i, "j": j, "amount": float(x)} | names)
     side = min(30, 350 // max(len(keys), len(queries)))
-    plain = {"domain": False, "ticks": False}
-    written = [
-        f"{json.dumps(list(names))}[datum.value]"
-        for names in (keys, queries)
-    ]
+    colour = COLOURS["good" if mask else "query"]
     shade = alt.Scale(domain=[0, 1], range=[0, 1])
+    plain = {"domain": False, "ticks": False}
+    across = f"{json.dumps(list(keys))}[datum.value]"
+    down = f"{json.dumps(list(queries))}[datum.value]"
     return (
         alt.Chart(
             alt.Data(values=cells),
@@ -247,21 +222,17 @@ def _grid(
             title=title,
             description=description or f"{what}: {title}",
         )
-        .mark_rect(
-            color=COLOURS["good" if mask else "query"],
-            stroke=COLOURS["muted"],
-            strokeOpacity=0.35,
-        )
+        .mark_rect(color=colour, stroke=COLOURS["muted"] + "59")
         .encode(
             x=alt.X("j:O", title="key").axis(
-                labelExpr=written[0], labelAngle=-50, **plain
+                labelExpr=across, labelAngle=-50, **plain
             ),
             y=alt.Y("i:O", title="query").axis(
-                labelExpr=written[1], **plain
+                labelExpr=down, **plain
             ),
             fillOpacity=alt.FillOpacity(
-                "amount:Q", scale=shade, legend=None
-            ),
+                "amount:Q", scale=shade
+            ).legend(None),
             tooltip=["query:N", "key:N", f"{what}:N"],
         )
     )

@@ -1,7 +1,7 @@
 # Collected from book/architecture/layer_types.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""The layer types that section 4 and table 1 compare, and the yardsticks."""
+"""The layer types of section 4 and table 1, and the yardsticks."""
 
 import math
 from collections.abc import Callable
@@ -115,13 +115,13 @@ class SelfAttentionLayer(nn.Module):
 def restricted_attention(
     query: Tensor, key: Tensor, value: Tensor, r: int
 ) -> Tensor:
-    """Attention to the r // 2 positions on either side and to oneself.
+    """Attention to oneself and r // 2 positions on either side.
 
     (batch, n, d_k), (batch, n, d_k), (batch, n, d_v) to (batch, n,
     d_v), in O(r n d) steps: blocks of r // 2 queries look at three
     blocks of keys. Section 4.
 
-    Chapter: layer_types-attention
+    Chapter: layer_types-restricted
     """
     n, side = query.size(1), r // 2
     size = max(side, 1)
@@ -150,7 +150,7 @@ class RestrictedSelfAttentionLayer(SelfAttentionLayer):
 
     (batch, n, d) to (batch, n, d). Section 4, table 1.
 
-    Chapter: layer_types-attention
+    Chapter: layer_types-restricted
     """
 
     def __init__(self, d: int, r: int, projections: bool = True):
@@ -164,61 +164,8 @@ class RestrictedSelfAttentionLayer(SelfAttentionLayer):
         return restricted_attention(query, key, value, self.r)
 
 
-def table_1(
-    n: int, d: int, k: int = 3, r: int = 16
-) -> dict[str, tuple[float, float, float]]:
-    """What table 1 and section 4 print, without the O's constants.
-
-    For each layer type: operations in a layer, sequential operations,
-    maximum path length.
-
-    Chapter: layer_types-table
-    """
-    dilated = max(1, math.log(n, k))
-    return {
-        "self-attention": (n * n * d, 1, 1),
-        "recurrent": (n * d * d, n, n),
-        "convolutional": (k * n * d * d, 1, n / k),
-        "dilated": (k * n * d * d, 1, dilated),
-        "separable": (k * n * d + n * d * d, 1, n / k),
-        "restricted": (r * n * d, 1, n / r),
-    }
-
-
-def sequential_operations(output: Tensor) -> int:
-    """Operations on the longest chain that leads to `output`.
-
-    Each had to wait for the one before. Counted on autograd's own
-    record. Section 4, table 1.
-
-    Raises:
-        ValueError: if `output` was computed without gradients.
-
-    Chapter: layer_types-sequential
-    """
-    if output.grad_fn is None:
-        raise ValueError(
-            "output has no record of how it was computed: let the input "
-            "or the weights require gradients"
-        )
-    depth: dict = {}
-    stack = [output.grad_fn]
-    while stack:
-        node = stack[-1]
-        before = [f for f, _ in node.next_functions if f is not None]
-        waiting = [f for f in before if f not in depth]
-        if waiting:
-            stack += waiting
-        else:
-            depth[node] = 1 + max(
-                (depth[f] for f in before), default=0
-            )
-            stack.pop()
-    return depth[output.grad_fn]
-
-
 def connections(network: nn.Module, n: int, d: int) -> Tensor:
-    """Which outputs feel which inputs: a boolean (n, n), by gradients.
+    """Which outputs feel which inputs, by gradients: boolean (n, n).
 
     Entry [i, j] is True where output i has a gradient at input j.
 
@@ -240,9 +187,9 @@ def maximum_path_length(
 ) -> int:
     """Mixing steps between the two positions farthest apart.
 
-    Stacks `build(0)`, `build(1)`, ... until every pair of positions is
-    connected, then counts the steps that a gradient passes on its way
-    from the last output to the inputs. Section 4, table 1.
+    Stacks `build(0)`, `build(1)`, ... until every pair of positions
+    is connected, then counts the steps that a gradient passes on its
+    way from the last output to the inputs. Section 4, table 1.
 
     Raises:
         ValueError: if n layers are not enough.
@@ -268,3 +215,56 @@ def maximum_path_length(
     x = torch.ones(1, n, d).double().requires_grad_()
     network(x)[0, -1].sum().backward()
     return sum(passed)
+
+
+def sequential_operations(output: Tensor) -> int:
+    """Operations on the longest chain that leads to `output`.
+
+    Each had to wait for the one before. Counted on autograd's own
+    record. Section 4, table 1.
+
+    Raises:
+        ValueError: if `output` was computed without gradients.
+
+    Chapter: layer_types-sequential
+    """
+    if output.grad_fn is None:
+        raise ValueError(
+            "output has no record of how it was computed: let the "
+            "input or the weights require gradients"
+        )
+    depth: dict = {}
+    stack = [output.grad_fn]
+    while stack:
+        node = stack[-1]
+        before = [f for f, _ in node.next_functions if f is not None]
+        waiting = [f for f in before if f not in depth]
+        if waiting:
+            stack += waiting
+        else:
+            depth[node] = 1 + max(
+                (depth[f] for f in before), default=0
+            )
+            stack.pop()
+    return depth[output.grad_fn]
+
+
+def table_1(
+    n: int, d: int, k: int = 3, r: int = 16
+) -> dict[str, tuple[float, float, float]]:
+    """What table 1 and section 4 print, without the O's constants.
+
+    For each layer type: operations in a layer, sequential operations,
+    maximum path length.
+
+    Chapter: layer_types-table
+    """
+    dilated = max(1, math.log(n, k))
+    return {
+        "self-attention": (n * n * d, 1, 1),
+        "recurrent": (n * d * d, n, n),
+        "convolutional": (k * n * d * d, 1, n / k),
+        "dilated": (k * n * d * d, 1, dilated),
+        "separable": (k * n * d + n * d * d, 1, n / k),
+        "restricted": (r * n * d, 1, n / r),
+    }

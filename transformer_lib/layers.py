@@ -1,7 +1,7 @@
 # Collected from book/architecture/layers.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Feed-forward networks, residuals, and the two stacks, section 3.1."""
+"""Feed-forward network, residual and both stacks: 3.1 and 3.3."""
 
 from collections.abc import Callable, Iterable
 
@@ -168,7 +168,7 @@ class Encoder(nn.Module):
     """The encoder's stack of layers, section 3.1.
 
     `norm` says how the layers were built: with "pre", whose layers
-    leave their sum unnormalized, one last LayerNorm stands at the top.
+    leave the sum unnormalized, one more LayerNorm stands on top.
 
     Chapter: layers-stacks
     """
@@ -193,7 +193,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The decoder's stack of layers, section 3.1; `norm` as `Encoder`.
+    """The decoder's stack, section 3.1; `norm` as for `Encoder`.
 
     Chapter: layers-stacks
     """

@@ -94,6 +94,19 @@ def smoothed_loss(
     return -(right.sum() * label + spread)
 
 
+def perplexity(nats_per_token: float) -> float:
+    """e to the loss: between how many pieces the model hesitates.
+
+    Per piece of the vocabulary, as in table 3; give it a loss without
+    smoothing. Infinite where it would be too large for a float.
+
+    Chapter: loss-perplexity
+    """
+    return (
+        math.exp(nats_per_token) if nats_per_token < 709 else math.inf
+    )
+
+
 class _ProjectedLoss(torch.autograd.Function):
     """Both losses of a batch, and the gradient while at it."""
 
@@ -197,19 +210,6 @@ def projected_loss(
     Chapter: loss-projected
     """
     return projected_losses(hidden, weight, labels, **settings)[0]
-
-
-def perplexity(nats_per_token: float) -> float:
-    """e to the loss: between how many pieces the model hesitates.
-
-    Per piece of the vocabulary, as in table 3; give it a loss without
-    smoothing. Infinite where it would be too large for a float.
-
-    Chapter: loss-perplexity
-    """
-    return (
-        math.exp(nats_per_token) if nats_per_token < 709 else math.inf
-    )
 
 
 def hidden_states(

@@ -58,7 +58,8 @@ def check_config(config: "TransformerConfig") -> None:
     for name, value in vars(c).items():
         if value not in CHOICES.get(name, (value,)):
             raise ValueError(
-                f"unknown {name}={value!r}; choose from {CHOICES[name]}"
+                f"unknown {name}={value!r}; choose from "
+                f"{CHOICES[name]}"
             )
         if name.endswith("dropout") and not 0 <= value < 1:
             raise ValueError(f"{name}={value!r} is not in 0 <= p < 1")
@@ -74,19 +75,19 @@ def check_config(config: "TransformerConfig") -> None:
             )
     if None in (c.d_k, c.d_v) and c.d_model % c.h:
         raise ValueError(
-            f"h={c.h} does not divide d_model={c.d_model}: change one "
-            "of them, or give both d_k and d_v"
+            f"h={c.h} does not divide d_model={c.d_model}: change "
+            "one of them, or give both d_k and d_v"
         )
     if c.positions == "sinusoid" and c.d_model % 2:
         raise ValueError(
-            f"sinusoids come in pairs, so d_model={c.d_model} must be "
-            "even; or use positions='learned'"
+            f"sinusoids come in pairs, so d_model={c.d_model} must "
+            "be even; or use positions='learned'"
         )
 
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The sizes and choices of one model; the defaults are the paper's.
+    """The sizes and choices of one model; by default, the paper's.
 
     `d_k` and `d_v` are d_model / h where they are None. `tie` says
     which of the two embeddings and the pre-softmax matrix are one.
@@ -129,7 +130,7 @@ class TransformerConfig:
 
     @classmethod
     def tiny(cls, vocab_size: int, **changes: Any) -> Self:
-        """Small enough to train on a laptop; ours, not the paper's."""
+        """Small enough for a laptop; ours, not the paper's."""
         tiny = dict(N=4, d_model=128, d_ff=256, h=4)
         return cls(vocab_size, **(tiny | changes))
 
@@ -185,8 +186,9 @@ def build_positions(config: TransformerConfig) -> nn.Module | None:
 class Transformer(nn.Module):
     """Encoder and decoder between embeddings and softmax, figure 1.
 
-    `model(source_ids, target_ids)` maps (batch, source_len) and (batch,
-    target_len) to logits (batch, target_len, vocab_size). Section 3.
+    `model(source_ids, target_ids)` maps (batch, source_len) and
+    (batch, target_len) to logits (batch, target_len, vocab_size).
+    Section 3.
 
     Chapter: model-transformer
     """
@@ -243,7 +245,7 @@ class Transformer(nn.Module):
         source_ids: Tensor,
         cache: Any = None,
     ) -> Tensor:
-        """Hidden states; with a cache, of the new target ids alone."""
+        """Hidden states; with a cache, of the new ids alone."""
         source_mask = padding_mask(source_ids, self.config.pad_id)
         mask = decoder_mask(target_ids, self.config.pad_id)
         offset = cache.length if cache else 0

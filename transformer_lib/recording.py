@@ -77,9 +77,9 @@ class Task:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-_SMALL = {"tokens_per_batch": 4096, "warmup_steps": 800}
+_SMALL = {"tokens_per_batch": 4096, "warmup_steps": 500}
 _SMALL |= {"max_steps": 12_000, "validate_every": 200}
-_SMALL |= {"checkpoint_every": 50, "log_every": 10}
+_SMALL |= {"checkpoint_every": 20, "log_every": 10}
 
 
 def _changed(config: Any, task: Task) -> Any:

@@ -24,6 +24,7 @@ __all__ = [
     "Run",
     "load_run",
     "machine",
+    "markdown_table",
     "recorded_runs",
     "write_card",
     "write_lines",
@@ -113,8 +114,11 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def _markdown_table(rows: list[dict[str, Any]]) -> str:
-    """Rows of like keys as a Markdown table, with figures made short."""
+def markdown_table(rows: list[dict[str, Any]]) -> str:
+    """Rows of like keys as a Markdown table, with figures made short.
+
+    Chapter: runs-card
+    """
 
     def text(value: Any) -> str:
         if isinstance(value, list | tuple):
@@ -162,19 +166,19 @@ def write_card(folder: str | Path) -> str:
             rows = [{name: key, "": content[key]} for key in content]
             parts += [
                 f"## {name.capitalize()}",
-                _markdown_table(rows),
+                markdown_table(rows),
             ]
     lines = [x for x in run.history.lines if "validation_loss" in x]
     shown = lines[:: -max(1, math.ceil(len(lines) / 12))][::-1]
     hidden = ("samples", "loss", "tokens_per_second")
     rows = [{k: x[k] for k in x if k not in hidden} for x in shown]
-    parts += ["## The curve", _markdown_table(rows)]
+    parts += ["## The curve", markdown_table(rows)]
     rows = [
         {"step": x["step"], "greedy": "<br>".join(x["samples"])}
         for x in shown
         if "samples" in x
     ]
-    parts += ["## Samples", _markdown_table(rows)] if rows else []
+    parts += ["## Samples", markdown_table(rows)] if rows else []
     card = "\n\n".join(part for part in parts if part)
     write_lines(run.folder / "card.md", [card])
     return card

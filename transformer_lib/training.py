@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import (

@@ -1,0 +1,34 @@
+"""The self-checks of the batching chapter."""
+
+from transformer_lib.exercises import check
+
+
+def test_padding(capsys):
+    def padding(lengths):
+        return 1 - sum(lengths) / (len(lengths) * max(lengths))
+
+    def per_token(lengths):  # of the real tokens, not of the batch
+        return len(lengths) * max(lengths) / sum(lengths) - 1
+
+    assert check("batching.padding", padding)
+    assert not check("batching.padding", per_token)
+    assert "4 columns and 2 rows" in capsys.readouterr().out
+
+
+def test_share(capsys):
+    def again(batches, rank, size):
+        turns = -(-len(batches) // size)
+        places = range(rank, turns * size, size)
+        return [batches[place % len(batches)] for place in places]
+
+    def slices(batches, rank, size):
+        return batches[rank::size]
+
+    def cut(batches, rank, size):
+        return batches[: len(batches) // size * size][rank::size]
+
+    assert check("batching.share", again)
+    assert not check("batching.share", slices)
+    assert "wait for ever" in capsys.readouterr().out
+    assert not check("batching.share", cut)
+    assert "Nobody gets" in capsys.readouterr().out
