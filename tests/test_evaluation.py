@@ -38,18 +38,24 @@ REFERENCES = [
 def by_hand(system, references):
     """Papineni's formula on words split at spaces."""
     matches, totals, lengths = [0] * 4, [0] * 4, [0, 0]
-    for ours, theirs in zip(system, references):
+    for ours, theirs in zip(system, references, strict=True):
         ours, theirs = ours.split(), theirs.split()
         lengths[0] += len(ours)
         lengths[1] += len(theirs)
         for n in range(1, 5):
             count, allowed = (
-                Counter(zip(*(words[i:] for i in range(n))))
+                Counter(zip(*(words[i:] for i in range(n)), strict=False))
                 for words in (ours, theirs)
             )
             matches[n - 1] += (count & allowed).total()
             totals[n - 1] += count.total()
-    mean = sum(math.log(m / t) for m, t in zip(matches, totals)) / 4
+    mean = (
+        sum(
+            math.log(m / t)
+            for m, t in zip(matches, totals, strict=True)
+        )
+        / 4
+    )
     brevity = min(0.0, 1 - lengths[1] / lengths[0])
     return 100 * math.exp(mean + brevity)
 
@@ -143,7 +149,7 @@ def test_level_is_a_share():
 
 
 def test_report():
-    pairs = tuple(zip(SYSTEM, REFERENCES))
+    pairs = tuple(zip(SYSTEM, REFERENCES, strict=True))
     corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
     tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
     config = TransformerConfig(
@@ -179,7 +185,7 @@ def test_exact_counts_equal_sentences(monkeypatch):
     import transformer_lib.evaluation as module
     from transformer_lib.decoding import Hypotheses
 
-    pairs = tuple(zip(SYSTEM, REFERENCES))
+    pairs = tuple(zip(SYSTEM, REFERENCES, strict=True))
     corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
     tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
     config = TransformerConfig(

@@ -65,9 +65,9 @@ def test_beam_is_ranked(translator):
     scores = [one.score for one in ranked]
     ended = [one.pieces[-1] == "<eos>" for one in ranked]
     assert 1 <= len(ranked) <= 3
-    assert sorted(zip(ended, scores), reverse=True) == list(
-        zip(ended, scores)
-    )
+    assert sorted(
+        zip(ended, scores, strict=True), reverse=True
+    ) == list(zip(ended, scores, strict=True))
     assert ranked[0].text == translator.translate(
         TEXTS[0], beam_size=3, max_extra=5
     )

@@ -18,6 +18,8 @@ __all__ = [
     "background_dilations",
     "background_layers_needed",
     "background_words_that_fit",
+    "embeddings_nearest",
+    "embeddings_one_hot",
     "exercises_softmax",
     "layer_types_cheapest",
     "layer_types_layers_needed",
@@ -139,6 +141,45 @@ def background_words_that_fit(answer):
             f"one of {vocab_size} words takes log2({vocab_size}) bits, so "
             f"{bits} bits hold {right} whole words, not {got}"
         )
+
+
+@exercise("embeddings.one_hot")
+def embeddings_one_hot(answer):
+    """Scaled embeddings by a matrix product.
+
+    Chapter: checks-embeddings
+    """
+    table = torch.arange(24.0).reshape(6, 4)
+    ids = torch.tensor([[1, 5], [0, 2]])
+    found = answer(ids, table)
+    assert found.shape == (2, 2, 4), (
+        f"the shape should be (2, 2, 4), it is {tuple(found.shape)}"
+    )
+    assert not torch.allclose(found, table[ids]), (
+        "the rows are right; the factor sqrt(d_model) is missing"
+    )
+    assert torch.allclose(found, table[ids] * 2), (
+        "these are not the table's rows times sqrt(4)"
+    )
+
+
+@exercise("embeddings.nearest")
+def embeddings_nearest(answer):
+    """Nearest tokens by cosine.
+
+    Chapter: checks-embeddings
+    """
+    angle = torch.tensor([0.0, 0.1, 0.3, 2.0])
+    table = torch.stack([angle.cos(), angle.sin()], dim=1)
+    table[3] *= 100  # long, but pointing elsewhere
+    found = list(map(int, answer(table, 0, 2)))
+    assert 0 not in found, "leave the token itself out"
+    assert 3 not in found, (
+        "a long vector won: compare directions, not dot products"
+    )
+    assert found == [1, 2], (
+        f"wanted [1, 2], nearest first; got {found}"
+    )
 
 
 @exercise("positions.encoding")

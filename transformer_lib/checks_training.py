@@ -3,20 +3,29 @@
 
 """Self-checks of the exercises on sections 5 and 6 of the paper."""
 
+from functools import partial
+
 import torch
 
+from transformer_lib.batching import collate
 from transformer_lib.exercises import exercise
+from transformer_lib.loss import smoothed_loss
+from transformer_lib.model import Transformer, TransformerConfig
 
 __all__ = [
     "batching_padding",
     "batching_share",
+    "beams_extend",
+    "beams_rank",
     "checkpoints_fading",
     "checkpoints_size",
     "corpora_overlap",
     "corpora_split",
-    "decoding_extend",
+    "decoding_cache_size",
     "decoding_greedy",
-    "decoding_rank",
+    "decoding_nucleus",
+    "first_translation_align",
+    "first_translation_exact",
     "grammar_article",
     "grammar_combinations",
     "loss_epoch",
@@ -27,6 +36,9 @@ __all__ = [
     "schedule_peak",
     "tokenization_bytes",
     "tokenization_learn",
+    "training_accumulate",
+    "training_patience",
+    "training_shift",
 ]
 
 
@@ -338,7 +350,7 @@ def checkpoints_fading(answer):
     states = [{"w": torch.tensor([x, 0.0])} for x in (0.0, 4.0, 8.0)]
     got = answer(states, 0.75)["w"][0].item()
     assert states[0]["w"][0] == 0, "the first state has been changed"
-    assert abs(got - 5.75) > 1e-6, "`keep` belongs to the mean so far"
+    assert abs(got - 6.75) > 1e-6, "`keep` belongs to the mean so far"
     assert abs(got - 2.75) < 1e-6, (
         f"0 becomes 0.75 * 0 + 0.25 * 4 = 1, then 2.75; you give {got}"
     )
@@ -348,26 +360,85 @@ def checkpoints_fading(answer):
     )
 
 
-@exercise("decoding.rank")
-def decoding_rank(answer):
-    """Sort hypotheses by log-probability over length penalty.
+@exercise("training.shift")
+def training_shift(answer):
+    """The decoder's input and its labels, shifted by one.
+
+    Chapter: checks-training-loop
+    """
+    inputs, labels = map(list, answer([7, 8, 9]))
+    assert len(inputs) == len(labels) == 4, (
+        f"three ids make four places, yours {len(inputs)} and {len(labels)}"
+    )
+    assert inputs != labels, (
+        "the decoder would read what it is asked for"
+    )
+    assert inputs == [2, 7, 8, 9], (
+        f"it reads {inputs}: begin goes in front"
+    )
+    assert labels == [7, 8, 9, 3], (
+        f"it is asked for {labels}: end goes last"
+    )
+
+
+@exercise("training.accumulate")
+def training_accumulate(answer):
+    """Gradients of the loss per token over several batches.
+
+    Chapter: checks-training-loop
+    """
+    model = Transformer(TransformerConfig.tiny(12, N=1, dropout=0.0))
+    pairs = [([5, 6, 3], [7, 8, 9, 8, 7, 3]), ([5, 3], [6, 3])]
+    whole = collate(pairs)
+    logits = model(whole.source_ids, whole.target_ids)
+    (smoothed_loss(logits, whole.labels) / 8).backward()
+    wanted = [w.grad.clone() for w in model.parameters()]
+    for time in ("", " when old gradients are there"):
+        answer(model, [collate(pairs[:1]), collate(pairs[1:])])
+        got = [w.grad for w in model.parameters()]
+        ratio = got[0].norm() / wanted[0].norm()
+        close = all(
+            map(partial(torch.allclose, atol=1e-5), got, wanted)
+        )
+        assert close, (
+            f"the gradients differ{time}; yours are {ratio:.2f} times as "
+            "long. Divide each sum by the tokens of all batches"
+        )
+
+
+@exercise("training.patience")
+def training_patience(answer):
+    """The best step when training stops early.
+
+    Chapter: checks-training-loop
+    """
+    steps, losses = [10, 20, 30, 40, 50], [3.0, 2.0, 2.5, 2.2, 1.0]
+    got = answer(steps, losses, 2)
+    assert got == 20, (
+        f"after two measurements without a new lowest it stops, and never "
+        f"sees step 50; the best until then is step 20, not {got}"
+    )
+    assert answer(steps, losses, 3) == 50, (
+        "with patience 3 it goes on to 50"
+    )
+    assert answer([1, 2], [2.0, 3.0], 5) == 1, (
+        "patience may never run out"
+    )
+
+
+@exercise("decoding.cache_size")
+def decoding_cache_size(answer):
+    """Count the numbers in a full cache of keys and values.
 
     Chapter: checks-decoding
     """
-    two = [([5, 6, 7, 8, 9, 5, 3], -2.0), ([5, 3], -1.8)]
-    got = [pair[1] for pair in answer(list(two), 0.0)]
-    assert got == [-1.8, -2.0], (
-        "with alpha 0 the log-probability decides"
-    )
-    got = [pair[1] for pair in answer(two[::-1], 0.6)]
-    assert got == [-2.0, -1.8], (
-        "with alpha 0.6 the longer one wins: -2 is divided by 2**0.6; "
-        "do you divide by the penalty, and is the highest score first?"
-    )
-    near = [([5, 3], -1.1), ([3], -1.0)]
-    got = [pair[1] for pair in answer(near, 0.6)]
-    assert got == [-1.0, -1.1], (
-        "lp is ((5 + length) / 6)^alpha, eos counts"
+    config = TransformerConfig(100, N=3, d_model=16, d_ff=32, h=2)
+    got, right = answer(config, 5, 7, 11), 2 * 3 * 16 * 5 * (7 + 11)
+    assert got != right // 2, "keys and values: that is two of each"
+    assert got != right // 3, "every one of the N layers has its own"
+    assert got == right, (
+        f"3 layers of width 16, 5 sentences, 7 + 11 positions: {right} "
+        f"numbers, yours is {got}"
     )
 
 
@@ -395,11 +466,56 @@ def decoding_greedy(answer):
     assert got == [5, 4], f"the limit is 2 ids, got {got}"
 
 
-@exercise("decoding.extend")
-def decoding_extend(answer):
-    """Choose the best candidates of all open hypotheses together.
+@exercise("decoding.nucleus")
+def decoding_nucleus(answer):
+    """Keep the fewest pieces that hold a share p, scaled to sum 1.
 
     Chapter: checks-decoding
+    """
+    chances = torch.tensor([0.1, 0.5, 0.05, 0.25, 0.1])
+    got = answer(chances.clone(), 0.7)
+    kept = (got > 0).tolist()
+    assert kept[1], (
+        "the likeliest piece always belongs to the nucleus"
+    )
+    assert kept == [False, True, False, True, False], (
+        "0.5 is less than 0.7, and 0.5 + 0.25 is enough: two pieces"
+    )
+    assert abs(got.sum() - 1) < 1e-6, "what is kept must sum to 1"
+    assert abs(got[1] - 2 / 3) < 1e-6, "scale all that is kept alike"
+    assert (answer(chances, 0.01) > 0).sum() == 1, (
+        "never keep nothing"
+    )
+
+
+@exercise("beams.rank")
+def beams_rank(answer):
+    """Sort hypotheses by log-probability over length penalty.
+
+    Chapter: checks-beams
+    """
+    two = [([5, 6, 7, 8, 9, 5, 3], -2.0), ([5, 3], -1.8)]
+    got = [pair[1] for pair in answer(list(two), 0.0)]
+    assert got == [-1.8, -2.0], (
+        "with alpha 0 the log-probability decides"
+    )
+    got = [pair[1] for pair in answer(two[::-1], 0.6)]
+    assert got == [-2.0, -1.8], (
+        "with alpha 0.6 the longer one wins: -2 is divided by 2**0.6; "
+        "do you divide by the penalty, and is the highest score first?"
+    )
+    near = [([5, 3], -1.1), ([3], -1.0)]
+    got = [pair[1] for pair in answer(near, 0.6)]
+    assert got == [-1.0, -1.1], (
+        "lp is ((5 + length) / 6)^alpha, eos counts"
+    )
+
+
+@exercise("beams.extend")
+def beams_extend(answer):
+    """Choose the best candidates of all open hypotheses together.
+
+    Chapter: checks-beams
     """
     totals = torch.tensor([-1.0, -2.0, -9.0])
     gains = torch.rand(3, 5).log_softmax(-1) * 3
@@ -417,3 +533,39 @@ def decoding_extend(answer):
     assert torch.allclose(all_of_them[places], best), (
         "rows and pieces differ"
     )
+
+
+@exercise("first_translation.exact")
+def first_translation_exact(answer):
+    """The share of sentences exactly right.
+
+    Chapter: checks-first-translation
+    """
+    guesses = ["Veo un árbol ", "veo un árbol", "Sí", "No"]
+    got = answer(guesses, ["Veo un árbol"] * 2 + ["Sí", "Nunca"])
+    assert got != 0.25, "strip the spaces at the ends of both"
+    assert got != 0.75, "'veo' is not 'Veo': capitals count"
+    assert got == 0.5, f"two of four are right, you say {got}"
+    try:
+        answer(["Sí"], ["Sí", "No"])
+    except Exception:
+        return
+    raise AssertionError("two lists of different length are an error")
+
+
+@exercise("first_translation.align")
+def first_translation_align(answer):
+    """Each predicted piece with the source piece it looks at most.
+
+    Chapter: checks-first-translation
+    """
+    heads = [[[9.0, 0, 1], [0, 2, 8]], [[0, 6, 4], [0, 9, 1]]]
+    weights = torch.tensor(heads) / 10  # (2 heads, 2 rows, 3 columns)
+    got = answer(weights, ["el", "rojo"], ["the", "red", "<eos>"])
+    assert ("rojo", "<eos>") not in got, "average the heads first"
+    right = [("el", "the"), ("rojo", "red")]
+    assert got == right, f"it should be {right}, you give {got}"
+    got = answer(
+        weights.flip(2), ["el", "<eos>"], ["<eos>", "a", "b"]
+    )
+    assert got == [("el", "b")], "leave out <eos>, on either side"

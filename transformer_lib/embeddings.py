@@ -13,13 +13,17 @@ __all__ = ["Embeddings"]
 class Embeddings(nn.Module):
     """Vectors for tokens, times sqrt(d_model), section 3.4.
 
-    The table is drawn from N(0, d_model^-0.5), so that the scaled
-    vectors have components of size 1.
+    Maps ids (batch, len) to (batch, len, d_model). `weight`
+    (vocab_size, d_model) is drawn from N(0, d_model^-0.5), so that the
+    scaled vectors have components of size 1. `scale=False` leaves the
+    factor out.
 
     Raises:
-        ValueError: if an id is not in the vocabulary (on a CPU).
+        ValueError: if an id is not in the vocabulary. On a GPU the
+            check would cost a wait, so there PyTorch's own error
+            speaks.
 
-    Chapter: embeddings
+    Chapter: embeddings-module
     """
 
     def __init__(
@@ -36,14 +40,12 @@ class Embeddings(nn.Module):
         self.weight = nn.Parameter(table)
 
     def forward(self, ids: Tensor) -> Tensor:
-        # (batch, len) -> (batch, len, d_model)
         if ids.device.type == "cpu" and ids.numel():
             low, high = (int(end) for end in ids.aminmax())
             if low < 0 or high >= len(self.weight):
-                wrong = low if low < 0 else high
                 raise ValueError(
-                    f"token id {wrong} is outside the vocabulary of "
-                    f"{len(self.weight)}: encode the text with the "
-                    "tokenizer that the model was trained with"
+                    f"token id {low if low < 0 else high} is outside "
+                    f"the vocabulary of {len(self.weight)}: encode "
+                    "with the tokenizer the model was trained with"
                 )
         return F.embedding(ids, self.weight) * self.factor

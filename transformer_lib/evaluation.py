@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from transformer_lib.batching import TokenBatches, encode_pairs
-from transformer_lib.decoding import decode_all
+from transformer_lib.beams import decode_all
 from transformer_lib.model import Transformer
 from transformer_lib.training import validation_loss
 

@@ -12,12 +12,9 @@ import torch
 from torch import Tensor
 
 from transformer_lib.attention import record_attention
+from transformer_lib.beams import beam_search, decode_all
 from transformer_lib.checkpoints import load_model
-from transformer_lib.decoding import (
-    beam_search,
-    decode_all,
-    evaluating,
-)
+from transformer_lib.decoding import evaluating
 from transformer_lib.model import Transformer
 from transformer_lib.tokenization import BOS, EOS
 from transformer_lib.training import pick_device
