@@ -181,8 +181,8 @@ def bootstrap_scores(
         force=True,
     )
     rows = []
-    for hypothesis, reference in zip(hypotheses, references):
-        one = metric.sentence_score(hypothesis, [reference])
+    for pair in zip(hypotheses, references, strict=True):
+        one = metric.sentence_score(pair[0], [pair[1]])
         rows.append(
             [*one.counts, *one.totals, one.sys_len, one.ref_len]
         )

@@ -175,7 +175,7 @@ class Translator:
         wanted = [sources[i] for i in full]
         found = decode_all(self.model, wanted, *search)
         texts = [""] * len(sources)
-        for i, ids in zip(full, found.ids):
+        for i, ids in zip(full, found.ids, strict=True):
             texts[i] = self.tokenizer.decode(ids[0])
         return texts
 
@@ -210,6 +210,7 @@ class Translator:
                 found.ids[0],
                 found.scores[0],
                 found.log_probabilities[0],
+                strict=True,
             )
         ]
 
