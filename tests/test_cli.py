@@ -49,7 +49,9 @@ def module(*words):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "little"
-    words = training(folder, "--max-steps", 8, "--checkpoint-every", 4)
+    words = training(
+        folder, "--max-steps", 8, "--checkpoint-every", 4
+    )
     assert main([*words, "--samples", "2", "--test", "test"]) == 0
     return folder
 
@@ -86,7 +88,9 @@ def test_the_folder_is_a_model(trained, capsys):
 def test_translates_the_standard_input_line_by_line(
     trained, capsys, monkeypatch
 ):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("I like trees\n\nA\n"))
+    monkeypatch.setattr(
+        sys, "stdin", io.StringIO("I like trees\n\nA\n")
+    )
     words = ["translate", "--model", str(trained), "--beam-size", "1"]
     assert main(words) == 0
     lines = capsys.readouterr().out.split("\n")
@@ -97,7 +101,9 @@ def test_evaluate_prints_bleu_with_its_signature(trained, capsys):
     words = ["evaluate", "--model", str(trained), "--limit", "20"]
     assert main([*words, "--split", "validation"]) == 0
     said = capsys.readouterr().out
-    assert "bleu: " in said and "tok:13a" in said and "version:" in said
+    assert (
+        "bleu: " in said and "tok:13a" in said and "version:" in said
+    )
 
 
 def test_average_writes_a_model(trained, tmp_path, capsys):
@@ -118,7 +124,9 @@ def test_data_says_what_is_there(capsys):
     assert "train: " in said and "licence: " in said
 
 
-def test_a_stopped_training_goes_on_as_if_it_had_not(tmp_path, capsys):
+def test_a_stopped_training_goes_on_as_if_it_had_not(
+    tmp_path, capsys
+):
     more = "--checkpoint-every", 3, "--max-steps"
     assert main(training(tmp_path / "a", *more, 9)) == 0
     assert main(training(tmp_path / "b", *more, 5)) == 0
@@ -131,7 +139,9 @@ def test_a_killed_training_resumes(tmp_path, capsys):
     torch.set_num_threads(1)
     more = "--checkpoint-every", 5, "--max-steps", 60, "--threads", 1
     words = training(tmp_path / "killed", *more)
-    process = subprocess.Popen(module(*words), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        module(*words), stderr=subprocess.DEVNULL
+    )
     limit = time.monotonic() + 120
     while not checkpoints(tmp_path / "killed"):
         assert process.poll() is None and time.monotonic() < limit
@@ -205,7 +215,9 @@ def test_bad_input_is_one_line_and_exit_2(
     monkeypatch.chdir(tmp_path)
     assert main(words.split()) == 2
     said = capsys.readouterr().err
-    assert said.startswith("transformer_lib: ") and said.count("\n") == 1
+    assert (
+        said.startswith("transformer_lib: ") and said.count("\n") == 1
+    )
     assert any(name in said for name in named.split("|"))
     assert not list(tmp_path.glob("x/model.safetensors"))
 
@@ -214,7 +226,9 @@ def test_another_training_is_kept_out_of_the_folder(trained, capsys):
     before = (trained / "model.safetensors").read_bytes()
     assert main(training(trained, "--max-steps", 8, "--N", 2)) == 2
     assert "N=1, not 2" in capsys.readouterr().err
-    words = training(trained, "--max-steps", 8, "--languages", "es", "en")
+    words = training(
+        trained, "--max-steps", 8, "--languages", "es", "en"
+    )
     assert main(words) == 2
     assert "languages=" in capsys.readouterr().err
     assert (trained / "model.safetensors").read_bytes() == before
@@ -232,5 +246,10 @@ def test_two_workers(tmp_path):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert [line["step"] for line in log(tmp_path / "two")] == [1, 2, 3, 4]
+    assert [line["step"] for line in log(tmp_path / "two")] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     Translator.from_pretrained(tmp_path / "two").translate("Trees")

@@ -29,7 +29,9 @@ def test_scaled_vectors_have_size_one():
 
 @pytest.mark.parametrize("wrong", [-1, 10, 99])
 def test_ids_out_of_range(wrong):
-    with pytest.raises(ValueError, match=f"token id {wrong} is outside"):
+    with pytest.raises(
+        ValueError, match=f"token id {wrong} is outside"
+    ):
         Embeddings(10, 4)(torch.tensor([[1, wrong]]))
 
 

@@ -44,7 +44,9 @@ def by_hand(system, references):
         lengths[1] += len(theirs)
         for n in range(1, 5):
             count, allowed = (
-                Counter(zip(*(words[i:] for i in range(n)), strict=False))
+                Counter(
+                    zip(*(words[i:] for i in range(n)), strict=False)
+                )
                 for words in (ours, theirs)
             )
             matches[n - 1] += (count & allowed).total()

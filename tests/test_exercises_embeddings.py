@@ -4,7 +4,9 @@ from transformer_lib.exercises import check
 
 
 def test_the_factor_forgotten(capsys):
-    assert not check("embeddings.one_hot", lambda ids, table: table[ids])
+    assert not check(
+        "embeddings.one_hot", lambda ids, table: table[ids]
+    )
     assert "factor" in capsys.readouterr().out
 
 

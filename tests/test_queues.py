@@ -57,16 +57,26 @@ def test_runs_skips_and_goes_on(queue, tmp_path, capsys):
     records = tmp_path / "records"
     ends = run_queue(path, records, jobs=2)
     assert ends["good"] == "finished"
-    assert ends["bad"].startswith("failed: ") and "nope" in ends["bad"]
+    assert (
+        ends["bad"].startswith("failed: ") and "nope" in ends["bad"]
+    )
     assert ends["far"].startswith("skipped: ")
-    report = json.loads((records / "good" / "report.json").read_text())
-    assert report["name"] == "good" and report["measures"] == "nothing"
+    report = json.loads(
+        (records / "good" / "report.json").read_text()
+    )
+    assert (
+        report["name"] == "good" and report["measures"] == "nothing"
+    )
     left = {path.name for path in (records / "good").iterdir()}
     assert "card.md" in left and "output.txt" not in left
     assert not any(name.startswith("checkpoint") for name in left)
     began = time.monotonic()
-    ends = run_queue(queue({"name": "good", "command": TRAIN}), records)
-    assert ends == {"good": "finished"} and time.monotonic() - began < 1
+    ends = run_queue(
+        queue({"name": "good", "command": TRAIN}), records
+    )
+    assert (
+        ends == {"good": "finished"} and time.monotonic() - began < 1
+    )
 
 
 def test_no_budget_starts_nothing(queue, tmp_path):
@@ -78,17 +88,23 @@ def test_no_budget_starts_nothing(queue, tmp_path):
 
 def test_a_stopped_run_goes_on(queue, tmp_path):
     command = TRAIN.replace("--max-steps 4", "--max-steps 100000")
-    path = queue({"name": "long", "command": command, "minutes": 0.03})
+    path = queue(
+        {"name": "long", "command": command, "minutes": 0.03}
+    )
     steps = []
     for _ in range(2):
         ends = run_queue(path, tmp_path, budget_minutes=3)
         assert ends == {"long": "stopped, goes on next time"}
-        report = json.loads((tmp_path / "long" / "report.json").read_text())
+        report = json.loads(
+            (tmp_path / "long" / "report.json").read_text()
+        )
         steps.append(report["result"]["steps"])
     assert steps[1] > steps[0] > 0
 
 
-def test_an_interrupt_stops_the_processes(queue, tmp_path, monkeypatch):
+def test_an_interrupt_stops_the_processes(
+    queue, tmp_path, monkeypatch
+):
     command = TRAIN.replace("--max-steps 4", "--max-steps 100000")
     path = queue({"name": "long", "command": command})
     started = []

@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from transformer_lib.checkpoints import checkpoints, load_model
-from transformer_lib.recording import Task, read_split, recipe, record_training
+from transformer_lib.recording import (
+    Task,
+    read_split,
+    recipe,
+    record_training,
+)
 
 CHANGES = {
     "N": 1,
@@ -33,7 +38,9 @@ def test_sizes(size):
     assert (model.d_model, model.vocab_size) == (widths[size], 500)
 
 
-@pytest.mark.parametrize("name", ["paper", "tensor2tensor", "annotated"])
+@pytest.mark.parametrize(
+    "name", ["paper", "tensor2tensor", "annotated"]
+)
 def test_recipes_are_the_library_s_own(name):
     from transformer_lib.training import preset
 
@@ -41,13 +48,17 @@ def test_recipes_are_the_library_s_own(name):
 
 
 def test_changes_have_the_last_word():
-    task = Task(table3="B: d_k=16", changes={"d_k": 8, "max_steps": 7})
+    task = Task(
+        table3="B: d_k=16", changes={"d_k": 8, "max_steps": 7}
+    )
     model, training = recipe(task, 500)
     assert (model.d_k, model.N, training.max_steps) == (8, 6, 7)
 
 
 def test_the_record_is_whole(tmp_path):
-    task = small(tmp_path / "x", samples=1, half=True, measures="a test")
+    task = small(
+        tmp_path / "x", samples=1, half=True, measures="a test"
+    )
     report = record_training(task, "the command")
     assert report["finished"] and report["command"] == "the command"
     held = json.loads((tmp_path / "x/report.json").read_text())
@@ -70,7 +81,9 @@ def test_two_recordings_are_equal(tmp_path):
     for name in "ab":
         record_training(small(tmp_path / name))
     a, b = (load_model(tmp_path / name)[0] for name in "ab")
-    for one, other in zip(a.parameters(), b.parameters(), strict=True):
+    for one, other in zip(
+        a.parameters(), b.parameters(), strict=True
+    ):
         assert torch.equal(one, other)
 
 
@@ -79,7 +92,9 @@ def test_another_training_is_refused(tmp_path):
     with pytest.raises(ValueError, match="pieces_asked=400, not 300"):
         record_training(small(tmp_path / "x", vocab_size=300))
     with pytest.raises(ValueError, match="dropout"):
-        record_training(small(tmp_path / "x", changes={"dropout": 0.3}))
+        record_training(
+            small(tmp_path / "x", changes={"dropout": 0.3})
+        )
 
 
 def test_a_folder_is_needed():

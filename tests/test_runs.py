@@ -67,14 +67,21 @@ def test_no_record_tells_where_it_was_made(name):
 
 
 def test_all_records_together_stay_small():
-    files = {x for place in recorded_runs().values() for x in place.rglob("*")}
+    files = {
+        x
+        for place in recorded_runs().values()
+        for x in place.rglob("*")
+    }
     assert sum(x.stat().st_size for x in files) < 40 * 2**20
     weights = recorded_runs()["little-spanish"] / "model.safetensors"
     assert weights.stat().st_size < 4 * 2**20
 
 
 def test_little_spanish_translates_what_it_recorded():
-    run, corpus = load_run("little-spanish"), load_corpus("little_spanish", split="test")
+    run, corpus = (
+        load_run("little-spanish"),
+        load_corpus("little_spanish", split="test"),
+    )
     assert run.report["test"]["exact"] >= 0.95
     right = sum(map(str.__eq__, run.translations, corpus.targets))
     assert right / len(corpus) == run.report["test"]["exact"]
@@ -87,7 +94,10 @@ def test_little_spanish_translates_what_it_recorded():
 
 def test_translates_the_first_sentence():
     translator = Translator.from_pretrained("little-spanish")
-    assert translator.translate("I like trees") == "Me gustan los árboles"
+    assert (
+        translator.translate("I like trees")
+        == "Me gustan los árboles"
+    )
 
 
 def test_an_unknown_run_names_the_known(tmp_path):
@@ -98,7 +108,10 @@ def test_an_unknown_run_names_the_known(tmp_path):
 
 
 def test_table_prints_figures_short_and_bars_escaped():
-    rows = [{"a": 12345, "b": 0.123456, "c_d": "x|y"}, {"a": [1, 2.5]}]
+    rows = [
+        {"a": 12345, "b": 0.123456, "c_d": "x|y"},
+        {"a": [1, 2.5]},
+    ]
     head, rule, first, second = markdown_table(rows).split("\n")
     assert head == "| a | b | c d |" and rule == "| --- | --- | --- |"
     assert first == r"| 12,345 | 0.1235 | x\|y |"
@@ -107,10 +120,16 @@ def test_table_prints_figures_short_and_bars_escaped():
 
 def test_machine_is_plain_json():
     found = machine()
-    assert found["cores"] >= 1 and json.loads(json.dumps(found)) == found
+    assert (
+        found["cores"] >= 1 and json.loads(json.dumps(found)) == found
+    )
 
 
 def test_a_card_without_validation(tmp_path):
-    folder = Path(shutil.copytree(recorded_runs()["little-spanish"], tmp_path / "x"))
+    folder = Path(
+        shutil.copytree(
+            recorded_runs()["little-spanish"], tmp_path / "x"
+        )
+    )
     (folder / "log.jsonl").write_text('{"step": 1, "seconds": 1.0}\n')
     assert "nothing was logged" in write_card(folder)

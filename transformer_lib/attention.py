@@ -66,8 +66,8 @@ def _open_empty_rows(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Let rows with nothing to attend to see all, and say which."""
     if mask.dtype != torch.bool:
         raise ValueError(
-            f"a mask is boolean, True = may attend, not {mask.dtype}: "
-            "write mask.bool(), or mask == 0 if it holds -inf and 0"
+            f"a mask is boolean, True = may attend; not {mask.dtype}:"
+            " write mask.bool(), or mask == 0 if it holds -inf and 0"
         )
     empty = ~mask.any(dim=-1, keepdim=True)  # (..., query_len, 1)
     return mask | empty, empty

@@ -180,13 +180,10 @@ class TokenBatches:
     def _cut(self, order: Iterable[int]) -> list[list[int]]:
         """Sort places by length, cut them where the budget is full."""
         batches: list[list[int]] = [[]]
-        for place in sorted(
-            order, key=lambda i: _by_length(self.pairs[i])
-        ):
-            widest = max(map(len, self.pairs[place]))
-            if (
-                len(batches[-1]) + 1
-            ) * widest > self.tokens_per_batch:
+        key = [_by_length(pair) for pair in self.pairs]
+        for place in sorted(order, key=key.__getitem__):
+            rows = len(batches[-1]) + 1
+            if rows * key[place][0] > self.tokens_per_batch:
                 batches.append([])
             batches[-1].append(place)
         return batches

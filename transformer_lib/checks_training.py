@@ -11,6 +11,7 @@ from transformer_lib.batching import collate
 from transformer_lib.exercises import exercise
 from transformer_lib.loss import smoothed_loss
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.training import History
 
 __all__ = [
     "batching_padding",
@@ -19,11 +20,15 @@ __all__ = [
     "beams_rank",
     "checkpoints_fading",
     "checkpoints_size",
+    "cli_options",
     "corpora_overlap",
     "corpora_split",
     "decoding_cache_size",
     "decoding_greedy",
     "decoding_nucleus",
+    "evaluation_brevity",
+    "evaluation_per_word",
+    "evaluation_precision",
     "first_translation_align",
     "first_translation_exact",
     "grammar_article",
@@ -31,6 +36,9 @@ __all__ = [
     "loss_epoch",
     "loss_floor",
     "loss_smoothed",
+    "queues_fits",
+    "recording_late",
+    "runs_first_step",
     "schedule_adam",
     "schedule_cosine",
     "schedule_peak",
@@ -535,6 +543,61 @@ def beams_extend(answer):
     )
 
 
+@exercise("evaluation.brevity")
+def evaluation_brevity(answer):
+    """BLEU's penalty for hypotheses shorter than their reference.
+
+    Chapter: checks-evaluation
+    """
+    assert answer(10, 10) == 1, "as long as the reference: no penalty"
+    assert answer(15, 10) == 1, (
+        "longer is not punished, 1 is the most"
+    )
+    got, right = answer(5, 10), torch.tensor(-1.0).exp().item()
+    assert abs(got - right) < 1e-6, (
+        f"5 words for 10 give e^(1 - 10/5) = {right:.3f}, not {got:.3f}"
+    )
+    assert answer(0, 10) == 0, "an empty hypothesis deserves 0"
+
+
+@exercise("evaluation.precision")
+def evaluation_precision(answer):
+    """The share of n-grams that one of several references allows.
+
+    Chapter: checks-evaluation
+    """
+    the, two = "the the the the".split(), ["the cat", "the the dog"]
+    two = [text.split() for text in two]
+    got = answer(the, two, 1)
+    assert got != 1, (
+        "'the' may count twice, as often as one reference has it"
+    )
+    assert got != 0.75, (
+        "do not add up the references, take the largest"
+    )
+    assert got == 0.5, f"two of four words are allowed, you say {got}"
+    got = answer("a cat sat".split(), ["a cat".split()], 2)
+    assert got == 0.5, f"'a cat' matches, 'cat sat' does not: {got}"
+    assert answer(["a"], [["a"]], 2) == 0, "no pairs: 0, and no error"
+
+
+@exercise("evaluation.per_word")
+def evaluation_per_word(answer):
+    """Turn a perplexity per piece into one per word.
+
+    Chapter: checks-evaluation
+    """
+    got = answer(3.0, 100, 50)
+    assert got != 6.0, "perplexities do not share out, losses do"
+    assert abs(got - 9.0) < 1e-6, (
+        "two pieces a word, each one of 3: a word is one of 9; "
+        f"yours is one of {got:.2f}"
+    )
+    assert abs(answer(7.5, 60, 60) - 7.5) < 1e-6, (
+        "one piece a word: equal"
+    )
+
+
 @exercise("first_translation.exact")
 def first_translation_exact(answer):
     """The share of sentences exactly right.
@@ -569,3 +632,72 @@ def first_translation_align(answer):
         weights.flip(2), ["el", "<eos>"], ["<eos>", "a", "b"]
     )
     assert got == [("el", "b")], "leave out <eos>, on either side"
+
+
+@exercise("runs.first_step")
+def runs_first_step(answer):
+    """The first step at which a figure is at or below a bound.
+
+    Chapter: checks-runs
+    """
+    lines = [{"step": 1, "nll": 5.0}, {"step": 2}]
+    lines += [{"step": 3, "nll": 2.0}, {"step": 4, "nll": 3.0}]
+    history = History(lines)
+    got = answer(history, "nll", 2.0)
+    assert got == 3, f"the bound itself counts: step 3, not {got}"
+    got = answer(history, "nll", 4.0)
+    assert got == 3, f"the first step at or below 4 is 3, not {got}"
+    got = answer(history, "nll", 1.0)
+    assert got is None, f"it never came down to 1: None, not {got}"
+
+
+@exercise("recording.late")
+def recording_late(answer):
+    """The checkpoints of the last tenth, a few at most.
+
+    Chapter: checks-recording
+    """
+    got = answer([50, 100, 150, 200, 250], 5)
+    assert got == [250], (
+        f"of 250 steps the last tenth begins after 225, you keep {got}"
+    )
+    steps = list(range(100, 1001, 10))
+    got = answer(steps, 5)
+    assert got == steps[-5:], f"five at most, the last: not {got}"
+    assert answer([7], 5) == [7], "one is always there"
+
+
+@exercise("queues.fits")
+def queues_fits(answer):
+    """How many jobs end within a budget, several at once.
+
+    Chapter: checks-queues
+    """
+    got = answer([3, 3, 3], 6, 1)
+    assert got == 2, f"one after the other, two fit into 6, not {got}"
+    got = answer([5, 1, 1, 1], 5, 2)
+    assert got == 4, (
+        "while the long one runs, the short ones take turns in the "
+        f"other place: all 4 end, not {got}"
+    )
+    got = answer([4, 9, 4], 8, 2)
+    assert got == 2, f"the 9 does not end in time, two do, not {got}"
+
+
+@exercise("cli.options")
+def cli_options(answer):
+    """The option of a field, as it is typed.
+
+    Chapter: checks-cli
+    """
+    asked = {"tokens_per_batch": 4096, "half": True, "bias": False}
+    got = answer(asked)
+    assert "--tokens_per_batch" not in got, "options have hyphens"
+    assert "True" not in got, "a flag has no value: --half"
+    assert "--no-bias" in got, "a flag that is off is --no-..."
+    assert got == [
+        "--tokens-per-batch",
+        "4096",
+        "--half",
+        "--no-bias",
+    ], f"words as a shell would pass them, not {got}"

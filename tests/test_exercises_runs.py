@@ -1,0 +1,46 @@
+"""Typical wrong answers to the exercises on records and queues."""
+
+from transformer_lib.exercises import check
+
+
+def test_looking_for_the_last_step(capsys):
+    def answer(history, name, bound):
+        pairs = zip(*history.series(name), strict=True)
+        return max((s for s, x in pairs if x <= bound), default=None)
+
+    assert not check("runs.first_step", answer)
+    assert "first step" in capsys.readouterr().out
+
+
+def test_stopping_short_of_the_bound(capsys):
+    def answer(history, name, bound):
+        pairs = zip(*history.series(name), strict=True)
+        return next((s for s, x in pairs if x < bound), None)
+
+    assert not check("runs.first_step", answer)
+    assert "the bound itself counts" in capsys.readouterr().out.lower()
+
+
+def test_averaging_the_way_downhill(capsys):
+    assert not check("recording.late", lambda steps, n: steps[-n:])
+    assert "last tenth" in capsys.readouterr().out
+
+
+def test_averaging_too_many(capsys):
+    def answer(steps, average):
+        return [step for step in steps if step > 0.9 * steps[-1]]
+
+    assert not check("recording.late", answer)
+    assert "five at most" in capsys.readouterr().out.lower()
+
+
+def test_queueing_in_rounds(capsys):
+    def answer(minutes, budget, jobs):
+        spent, ended = 0, 0
+        for i in range(0, len(minutes), jobs):
+            spent += max(minutes[i : i + jobs])
+            ended += len(minutes[i : i + jobs]) * (spent <= budget)
+        return ended
+
+    assert not check("queues.fits", answer)
+    assert "take turns" in capsys.readouterr().out

@@ -1,0 +1,251 @@
+# Collected from book/back/checks_model.md by tools/tangle.py.
+# Do not edit: change the chapter, then run `make tangle`.
+
+"""Self-checks of the exercises on layers, model and layer types."""
+
+import torch
+
+from transformer_lib.attention import attention
+from transformer_lib.exercises import exercise
+from transformer_lib.layers import FeedForward
+
+__all__ = [
+    "exercises_softmax",
+    "layer_types_cheapest",
+    "layer_types_layers_needed",
+    "layer_types_look_back",
+    "layers_both",
+    "layers_layer_norm",
+    "layers_merge",
+    "model_budget",
+    "model_share",
+    "model_untie",
+]
+
+
+@exercise("layers.layer_norm")
+def layers_layer_norm(answer):
+    """Layer normalization from means and roots.
+
+    Chapter: checks-layers
+    """
+    x, gain, offset = (
+        3 + torch.randn(2, 4, 8),
+        torch.rand(8),
+        torch.rand(8),
+    )
+    right = torch.nn.functional.layer_norm
+    for scale in (1.0, 0.01):  # small numbers make eps visible
+        got = answer(scale * x, gain, offset, 1e-3)
+        wrong = (
+            (got - right(scale * x, (8,), gain, offset, 1e-3))
+            .abs()
+            .max()
+        )
+        assert wrong < 1e-3, (
+            f"numbers of size {3 * scale}: off by up to {wrong:.3f}. Is the "
+            "mean over the last axis, does the variance divide by d, is "
+            "eps added under the root?"
+        )
+
+
+@exercise("layers.both")
+def layers_both(answer):
+    """A residual with a norm before and a norm after its sub-layer.
+
+    Chapter: checks-layers
+    """
+    both, x = answer(8), 5 * torch.randn(2, 4, 8)
+    same = both(x, torch.zeros_like)
+    assert torch.allclose(same, x, atol=1e-5), (
+        "a sub-layer that gives 0 must leave x as it is: keep norms off "
+        "the path"
+    )
+    with torch.no_grad():
+        both.norm_in.weight.mul_(2)
+    right = x + both.norm_out(both.norm_in(x).exp())
+    assert torch.allclose(both(x, torch.exp), right, atol=1e-5), (
+        "the sub-layer sees norm_in(x), and norm_out sees its answer"
+    )
+
+
+@exercise("layers.merge")
+def layers_merge(answer):
+    """One linear layer for a feed-forward network without its ReLU.
+
+    Chapter: checks-layers
+    """
+    network, x = FeedForward(6, 10), torch.randn(3, 6)
+    merged, right = answer(network), network.w_2(network.w_1(x))
+    size = tuple(merged.weight.shape)
+    assert size == (6, 6), f"d_model to d_model is (6, 6), not {size}"
+    slope = merged(x) - merged(x.flip(0))
+    assert torch.allclose(slope, right - right.flip(0), atol=1e-5), (
+        "the matrix is wrong: nn.Linear multiplies by weight.T"
+    )
+    assert torch.allclose(merged(x), right, atol=1e-5), (
+        "the offset is wrong: b_1 passes W_2 as well, and b_2 is added"
+    )
+
+
+@exercise("model.share")
+def model_share(answer):
+    """The feed-forward networks' share of a model's parameters.
+
+    Chapter: checks-model
+    """
+    from transformer_lib.model import (
+        TransformerConfig,
+        parameter_count,
+    )
+
+    for config in (
+        TransformerConfig(100, N=3, d_model=8, d_ff=24, h=2),
+        TransformerConfig.base(37_000, norm="pre", tie="none"),
+    ):
+        count = parameter_count(config)
+        both = [n for k, n in count.items() if "feed-forward" in k]
+        want, got = sum(both) / count["total"], answer(config)
+        hint = "count both stacks, and divide by the total"
+        assert abs(got - want) < 1e-9, (
+            f"{got}, not {want:.4f}: {hint}"
+        )
+
+
+@exercise("model.untie")
+def model_untie(answer):
+    """A model with three matrices of its own and the same logits.
+
+    Chapter: checks-model
+    """
+    from transformer_lib.model import Transformer, TransformerConfig
+
+    sizes = dict(N=1, d_model=8, d_ff=8, h=2)
+    model = Transformer(TransformerConfig(9, **sizes)).eval()
+    free, ids = answer(model).eval(), torch.tensor([[5, 6, 3]])
+    three = [
+        free.source_embedding.weight,
+        free.target_embedding.weight,
+    ]
+    places = {w.data_ptr() for w in [*three, free.output_weight]}
+    assert len(places) == 3, (
+        f"{len(places)} matrices in memory, not 3"
+    )
+    home = model.output_weight.data_ptr()
+    assert home not in places, (
+        "the old matrix is shared: copy the values"
+    )
+    same = torch.equal(free(ids, ids), model(ids, ids))
+    assert same, "other logits: load all the old weights"
+    kept = model.source_embedding.weight is model.output_weight
+    assert kept, "the model you were given is no longer tied"
+
+
+@exercise("model.budget")
+def model_budget(answer):
+    """Other depths at the parameters of the tiny model.
+
+    Chapter: checks-model
+    """
+    from transformer_lib.model import (
+        TransformerConfig,
+        parameter_count,
+    )
+
+    want = parameter_count(TransformerConfig.tiny(500))["total"]
+    for depth in (1, 2, 4, 8):
+        config = answer(depth)
+        assert config.N == depth, (
+            f"asked for N={depth}, got {config.N}"
+        )
+        assert config.vocab_size == 500, "keep the vocabulary at 500"
+        off = parameter_count(config)["total"] / want - 1
+        assert abs(off) < 0.02, (
+            f"N={depth} is {off:+.1%} off the budget"
+        )
+
+
+@exercise("layer_types.cheapest")
+def layer_types_cheapest(answer):
+    """The layer type with the fewest operations in table 1.
+
+    Chapter: checks-layer-types
+    """
+    from transformer_lib.layer_types import table_1
+
+    for sizes in (
+        (30, 512, 3, 64),
+        (9000, 512, 3, 64),
+        (9, 8, 3, 99),
+    ):
+        rows, got = table_1(*sizes), answer(*sizes)
+        assert got in rows, f"{got!r} is no row of table_1"
+        want = min(rows, key=lambda name: rows[name][0])
+        assert rows[got][0] == rows[want][0], (
+            f"n, d, k, r = {sizes}: {got} takes {rows[got][0]:,} "
+            f"operations, {want} {rows[want][0]:,}"
+        )
+
+
+@exercise("layer_types.look_back")
+def layer_types_look_back(answer):
+    """Attention to oneself and the r - 1 positions before.
+
+    Chapter: checks-layer-types
+    """
+    for n, r in ((7, 3), (8, 4), (5, 1), (4, 9)):
+        q, k, v = torch.randn(3, 2, n, 4).unbind(0)
+        far = torch.arange(n)[:, None] - torch.arange(n)
+        want, _ = attention(q, k, v, (far >= 0) & (far < r))
+        got = answer(q, k, v, r)
+        assert got.shape == want.shape, f"{n=}, shape {got.shape}"
+        wrong = ~torch.isclose(got, want, atol=1e-5).all(-1).all(0)
+        assert not wrong.any(), (
+            f"{n=}, {r=}: positions {wrong.nonzero().flatten().tolist()} "
+            "see too much or too little; they may see 0 to r - 1 back"
+        )
+
+
+@exercise("layer_types.layers_needed")
+def layer_types_layers_needed(answer):
+    """How many dilated layers join the first position to the last.
+
+    Chapter: checks-layer-types
+    """
+    for k in (2, 3, 5, 10):
+        for n in (1, 2, k, k + 1, k**3, k**3 + 1, k**5):
+            want = next(i for i in range(99) if k**i >= n)
+            got = answer(n, k)
+            assert got == want, (
+                f"{n=}, {k=}: {want} layers, not {got}"
+            )
+
+
+def _verdict(test, candidate) -> bool:
+    """Whether a learner's own test lets a candidate pass."""
+    try:
+        test(candidate)
+    except AssertionError:
+        return False
+    return True
+
+
+@exercise("exercises.softmax")
+def exercises_softmax(answer):
+    """A check that tells a softmax over the last axis from others.
+
+    Chapter: checks-exercises
+    """
+    assert _verdict(answer, lambda x: torch.softmax(x, -1)), (
+        "your check refuses torch's own softmax over the last axis"
+    )
+    assert not _verdict(answer, torch.exp), (
+        "your check lets exp(x) pass: what must each row sum to?"
+    )
+    assert not _verdict(answer, lambda x: x / x.sum(-1, True)), (
+        "your check lets x / x.sum() pass: can a weight be negative?"
+    )
+    assert not _verdict(answer, lambda x: torch.softmax(x, 0)), (
+        "your check lets a softmax over the first axis pass: try it "
+        "on a matrix that is not square"
+    )
