@@ -5,7 +5,9 @@ from transformer_lib.exercises import check
 
 def test_underscores(capsys):
     def answer(fields):
-        return [w for k, v in fields.items() for w in (f"--{k}", str(v))]
+        return [
+            w for k, v in fields.items() for w in (f"--{k}", str(v))
+        ]
 
     assert not check("cli.options", answer)
     assert "hyphens" in capsys.readouterr().out

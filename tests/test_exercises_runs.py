@@ -18,7 +18,9 @@ def test_stopping_short_of_the_bound(capsys):
         return next((s for s, x in pairs if x < bound), None)
 
     assert not check("runs.first_step", answer)
-    assert "the bound itself counts" in capsys.readouterr().out.lower()
+    assert (
+        "the bound itself counts" in capsys.readouterr().out.lower()
+    )
 
 
 def test_averaging_the_way_downhill(capsys):

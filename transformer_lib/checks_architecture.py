@@ -1,24 +1,21 @@
 # Collected from book/back/checks_architecture.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Self-checks of the exercises from one sentence to attention."""
+"""Self-checks of the exercises from one sentence to masks."""
 
 import torch
 
-from transformer_lib.attention import MultiHeadAttention, attention
 from transformer_lib.exercises import exercise
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import sinusoids
 
 __all__ = [
-    "attention_causal",
-    "attention_mirror",
-    "attention_shared_keys",
     "background_dilations",
     "background_layers_needed",
     "background_words_that_fit",
     "embeddings_nearest",
     "embeddings_one_hot",
+    "exercises_softmax",
     "masks_decoder",
     "masks_recent",
     "positions_back",
@@ -253,68 +250,35 @@ def masks_recent(answer):
     )
 
 
-@exercise("attention.causal")
-def attention_causal(answer):
-    """Attention in which each position sees itself and those before.
+@exercise("exercises.softmax")
+def exercises_softmax(answer):
+    """A check that tells a softmax over the last axis from others.
 
-    Chapter: checks-attention
+    Chapter: checks-exercises
     """
-    query, key, value = torch.randn(3, 2, 2, 5, 4)
-    mask = torch.ones(5, 5, dtype=torch.bool).tril()
-    got, right = (
-        answer(query, key, value),
-        attention(query, key, value, mask)[0],
-    )
-    assert isinstance(got, torch.Tensor), "return the output alone"
-    assert torch.allclose(got[:, :, 0], value[:, :, 0], atol=1e-5), (
-        "position 0 sees itself alone, so its output is its own value"
-    )
-    assert torch.allclose(
-        got[:, :, -1], right[:, :, -1], atol=1e-5
-    ), "the last position sees all: is its output scaled as in eq. 1?"
-    assert torch.allclose(got, right, atol=1e-5), (
-        "a position between first and last sees too much or too little"
-    )
-
-
-@exercise("attention.shared_keys")
-def attention_shared_keys(answer):
-    """Heads with queries of their own and one key and value for all.
-
-    Chapter: checks-attention
-    """
-    shared, full = answer(12, 3), MultiHeadAttention(12, 3)
-    size = tuple(shared.w_k.weight.shape)
-    assert size == (4, 12), (
-        f"the matrix w_k maps 12 to d_k = 4, not {size}"
-    )
-    with torch.no_grad():
-        for name, heads in (("q", 1), ("k", 3), ("v", 3), ("o", 1)):
-            weight = getattr(shared, f"w_{name}").weight
-            getattr(full, f"w_{name}").weight.copy_(
-                weight.repeat(heads, 1)
-            )
-    x, memory = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
-    assert torch.allclose(
-        shared(x, memory), full(x, memory), atol=1e-5
-    ), "it must equal h heads whose w_k and w_v are copies of one"
-
-
-@exercise("attention.mirror")
-def attention_mirror(answer):
-    """A query and key of width 2 by which 16 positions see their mirror.
-
-    Chapter: checks-attention
-    """
-    query, key = answer(16)
-    assert query.shape == key.shape and len(key) == 16, (
-        f"both are (16, d_k), yours {query.shape} and {key.shape}"
-    )
-    weights = attention(query, key, key)[1]
-    least = weights.flip(1).diagonal().min().item()
-    assert least > 0.9, (
-        f"a position gives its mirror image {least:.2f}: sharpen it"
-    )
-    assert key.size(1) <= 2, (
-        f"a width of 2 is enough, yours is {key.size(1)}"
-    )
+    softmax = torch.softmax
+    for passes, fault, candidate in (
+        (
+            True,
+            "refuses torch's own softmax",
+            lambda x: softmax(x, -1),
+        ),
+        (False, "lets exp(x) pass: what is a row's sum?", torch.exp),
+        (
+            False,
+            "lets x / x.sum() pass: can a weight be negative?",
+            lambda x: x / x.sum(-1, True),
+        ),
+        (
+            False,
+            "lets a softmax over the first axis pass: try it on a "
+            "matrix that is not square",
+            lambda x: softmax(x, 0),
+        ),
+    ):
+        try:
+            answer(candidate)
+            passed = True
+        except AssertionError:
+            passed = False
+        assert passed == passes, f"your check {fault}"

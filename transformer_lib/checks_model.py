@@ -1,16 +1,18 @@
 # Collected from book/back/checks_model.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Self-checks of the exercises on layers, model and layer types."""
+"""Self-checks: attention, layers, model, layer types."""
 
 import torch
 
-from transformer_lib.attention import attention
+from transformer_lib.attention import MultiHeadAttention, attention
 from transformer_lib.exercises import exercise
 from transformer_lib.layers import FeedForward
 
 __all__ = [
-    "exercises_softmax",
+    "attention_causal",
+    "attention_mirror",
+    "attention_shared_keys",
     "layer_types_cheapest",
     "layer_types_layers_needed",
     "layer_types_look_back",
@@ -21,6 +23,73 @@ __all__ = [
     "model_share",
     "model_untie",
 ]
+
+
+@exercise("attention.causal")
+def attention_causal(answer):
+    """Attention in which each position sees itself and those before.
+
+    Chapter: checks-attention
+    """
+    query, key, value = torch.randn(3, 2, 2, 5, 4)
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    got, right = (
+        answer(query, key, value),
+        attention(query, key, value, mask)[0],
+    )
+    assert isinstance(got, torch.Tensor), "return the output alone"
+    assert torch.allclose(got[:, :, 0], value[:, :, 0], atol=1e-5), (
+        "position 0 sees itself alone, so its output is its own value"
+    )
+    assert torch.allclose(
+        got[:, :, -1], right[:, :, -1], atol=1e-5
+    ), "the last position sees all: is its output scaled as in eq. 1?"
+    assert torch.allclose(got, right, atol=1e-5), (
+        "a position between first and last sees too much or too little"
+    )
+
+
+@exercise("attention.shared_keys")
+def attention_shared_keys(answer):
+    """Heads with queries of their own and one key and value for all.
+
+    Chapter: checks-attention
+    """
+    shared, full = answer(12, 3), MultiHeadAttention(12, 3)
+    size = tuple(shared.w_k.weight.shape)
+    assert size == (4, 12), (
+        f"the matrix w_k maps 12 to d_k = 4, not {size}"
+    )
+    with torch.no_grad():
+        for name, heads in (("q", 1), ("k", 3), ("v", 3), ("o", 1)):
+            weight = getattr(shared, f"w_{name}").weight
+            getattr(full, f"w_{name}").weight.copy_(
+                weight.repeat(heads, 1)
+            )
+    x, memory = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    assert torch.allclose(
+        shared(x, memory), full(x, memory), atol=1e-5
+    ), "it must equal h heads whose w_k and w_v are copies of one"
+
+
+@exercise("attention.mirror")
+def attention_mirror(answer):
+    """A query and key of width 2 by which 16 positions see their mirror.
+
+    Chapter: checks-attention
+    """
+    query, key = answer(16)
+    assert query.shape == key.shape and len(key) == 16, (
+        f"both are (16, d_k), yours {query.shape} and {key.shape}"
+    )
+    weights = attention(query, key, key)[1]
+    least = weights.flip(1).diagonal().min().item()
+    assert least > 0.9, (
+        f"a position gives its mirror image {least:.2f}: sharpen it"
+    )
+    assert key.size(1) <= 2, (
+        f"a width of 2 is enough, yours is {key.size(1)}"
+    )
 
 
 @exercise("layers.layer_norm")
@@ -219,33 +288,3 @@ def layer_types_layers_needed(answer):
             assert got == want, (
                 f"{n=}, {k=}: {want} layers, not {got}"
             )
-
-
-def _verdict(test, candidate) -> bool:
-    """Whether a learner's own test lets a candidate pass."""
-    try:
-        test(candidate)
-    except AssertionError:
-        return False
-    return True
-
-
-@exercise("exercises.softmax")
-def exercises_softmax(answer):
-    """A check that tells a softmax over the last axis from others.
-
-    Chapter: checks-exercises
-    """
-    assert _verdict(answer, lambda x: torch.softmax(x, -1)), (
-        "your check refuses torch's own softmax over the last axis"
-    )
-    assert not _verdict(answer, torch.exp), (
-        "your check lets exp(x) pass: what must each row sum to?"
-    )
-    assert not _verdict(answer, lambda x: x / x.sum(-1, True)), (
-        "your check lets x / x.sum() pass: can a weight be negative?"
-    )
-    assert not _verdict(answer, lambda x: torch.softmax(x, 0)), (
-        "your check lets a softmax over the first axis pass: try it "
-        "on a matrix that is not square"
-    )

@@ -47,6 +47,7 @@ __all__ = [
     "training_accumulate",
     "training_patience",
     "training_shift",
+    "translator_page",
 ]
 
 
@@ -595,6 +596,34 @@ def evaluation_per_word(answer):
     )
     assert abs(answer(7.5, 60, 60) - 7.5) < 1e-6, (
         "one piece a word: equal"
+    )
+
+
+@exercise("translator.page")
+def translator_page(answer):
+    """Translate a page, keep its lines, ask once for all sentences.
+
+    Chapter: checks-translator
+    """
+    asked = []
+
+    def translate(sentences):
+        asked.append(list(sentences))
+        return [sentence.upper() for sentence in sentences]
+
+    page = "One two. Three?\n\nFour five! Six. Seven\nEight"
+    got = answer(translate, page)
+    assert len(asked) == 1, f"translate was called {len(asked)} times"
+    known = "One two.|Three?|Four five!|Six.|Seven|Eight".split("|")
+    said = [sentence for sentence in asked[0] if sentence.strip()]
+    assert said == known, (
+        f"the sentences are {known}, you sent {said}"
+    )
+    assert got.count("\n") == 3, (
+        "the page has four lines, one of them blank"
+    )
+    assert got == page.upper(), (
+        f"each translation in its place: {got!r}"
     )
 
 

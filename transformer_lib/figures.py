@@ -76,7 +76,8 @@ class Picture:
     def _repr_html_(self) -> str:
         words = html.escape(self.alt, quote=True)
         fit = 'class="picture" style="max-width: 100%; height: auto"'
-        start = f'<svg {fit} role="img" aria-label="{words}"'
+        role = "group" if "<a " in self.svg else "img"  # keep links
+        start = f'<svg {fit} role="{role}" aria-label="{words}"'
         return self.svg.replace("<svg", start, 1)
 
 
@@ -115,7 +116,7 @@ def _at_home(svg: str) -> str:
     svg = re.sub(noise, "", svg, flags=re.S)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # never referred to
     svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
-    return svg.replace("<text ", '<text fill="currentColor" ')
+    return re.sub("<text(?=[ >])", '<text fill="currentColor"', svg)
 
 
 def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:

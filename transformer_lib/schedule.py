@@ -242,7 +242,7 @@ def update(
     torch.manual_seed(dice.getrandbits(32))
     optimizer.zero_grad(set_to_none=True)
     count = sum(batch.tokens for batch in batches)
-    tokens = model.output_weight.new_tensor([count])
+    tokens = model.output_weight.new_full((1,), count)
     sum_over_workers([tokens])
     kind = config.label_smoothing, config.smoothing
     losses = accumulate_gradients(

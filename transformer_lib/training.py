@@ -4,6 +4,7 @@
 """The training loop, presets, and the rows of table 3."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -168,12 +169,15 @@ class _Recorder:
 
     def late(self) -> bool:
         """Whether any worker's clock has passed `max_minutes`."""
-        limit = self.state["settings"]["max_minutes"]
-        if limit is None:
-            return False
-        seconds = time.perf_counter() - self.began
-        device = pick_device(self.state["settings"]["device"])
-        flag = torch.tensor(float(seconds >= 60 * limit)).to(device)
+        settings = self.state["settings"]
+        limit = settings["max_minutes"] or math.inf
+        passed = time.perf_counter() - self.began >= 60 * limit
+        if (
+            settings["max_minutes"] is None
+            or settings["workers"] == 1
+        ):
+            return passed
+        flag = torch.tensor(float(passed)).to(settings["device"])
         sum_over_workers([flag])
         return bool(flag)
 

@@ -33,7 +33,7 @@ def bundled_models() -> dict[str, Path]:
     An installed wheel carries them in `transformer_lib/pretrained`, a
     checkout of the book in `runs`.
 
-    Chapter: translator-class
+    Chapter: translator-models
     """
     package = Path(str(files("transformer_lib")))
     return {

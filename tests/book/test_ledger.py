@@ -32,7 +32,7 @@ def labels() -> set[str]:
 
 
 @functools.cache
-def tests_in(path: str) -> set[str]:
+def names_in(path: str) -> set[str]:
     tree = ast.parse((tangle.ROOT / path).read_text("utf-8"))
     return {
         node.name
@@ -60,5 +60,5 @@ def test_row_resolves(row):
             thing = getattr(thing, part)
     if row["test"]:
         path, _, name = row["test"].partition("::")
-        assert name.split("[")[0] in tests_in(path)
+        assert name.split("[")[0] in names_in(path)
     assert row["test"] or row["status"] == "open"
