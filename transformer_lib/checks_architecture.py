@@ -15,7 +15,6 @@ __all__ = [
     "background_words_that_fit",
     "embeddings_nearest",
     "embeddings_one_hot",
-    "exercises_softmax",
     "masks_decoder",
     "masks_recent",
     "positions_back",
@@ -61,14 +60,15 @@ def sentence_greedy(answer):
         assert found[:1] != [2], "leave the start symbol out"
         assert len(found) <= 50, "it does not give up after 50 pieces"
         assert found == ids[1:], (
-            f"wanted {ids[1:6]}..., got {found[:5]}...: take the newest "
+            f"wanted {ids[1:6]}..., got {found[:5]}...: take the "
+            "newest "
             "position's likeliest piece, and stop after eos (3)"
         )
 
 
 @exercise("background.layers_needed")
 def background_layers_needed(answer):
-    """Layers of a plain convolution until a signal has gone so far.
+    """Layers of a plain convolution that reach a distance.
 
     Chapter: checks-background
     """
@@ -107,7 +107,8 @@ def background_dilations(answer):
             f"{spread} never reaches the words {skipped[:5]} away"
         )
         assert len(spread) <= fewest, (
-            f"{len(spread)} layers for {distance} words: {fewest} suffice"
+            f"{len(spread)} layers for {distance} words: {fewest} "
+            "suffice"
         )
 
 
@@ -124,7 +125,8 @@ def background_words_that_fit(answer):
     ):
         got = answer(bits, vocab_size)
         assert got == right, (
-            f"one of {vocab_size} words takes log2({vocab_size}) bits, so "
+            f"one of {vocab_size} words takes log2({vocab_size}) "
+            "bits, so "
             f"{bits} bits hold {right} whole words, not {got}"
         )
 
@@ -228,7 +230,8 @@ def masks_decoder(answer):
     )
     assert not mask[1, 0, :, 2:].any(), "padding can be looked at"
     assert torch.equal(mask[0, 0], torch.ones(4, 4).tril().bool()), (
-        "something that should be open is closed: True means may attend"
+        "something that should be open is closed: True means may "
+        "attend"
     )
 
 
@@ -248,37 +251,3 @@ def masks_recent(answer):
     assert reach == 2, (
         f"with width 2 the last query sees {reach} keys, not 2"
     )
-
-
-@exercise("exercises.softmax")
-def exercises_softmax(answer):
-    """A check that tells a softmax over the last axis from others.
-
-    Chapter: checks-exercises
-    """
-    softmax = torch.softmax
-    for passes, fault, candidate in (
-        (
-            True,
-            "refuses torch's own softmax",
-            lambda x: softmax(x, -1),
-        ),
-        (False, "lets exp(x) pass: what is a row's sum?", torch.exp),
-        (
-            False,
-            "lets x / x.sum() pass: can a weight be negative?",
-            lambda x: x / x.sum(-1, True),
-        ),
-        (
-            False,
-            "lets a softmax over the first axis pass: try it on a "
-            "matrix that is not square",
-            lambda x: softmax(x, 0),
-        ),
-    ):
-        try:
-            answer(candidate)
-            passed = True
-        except AssertionError:
-            passed = False
-        assert passed == passes, f"your check {fault}"

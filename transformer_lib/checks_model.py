@@ -27,7 +27,7 @@ __all__ = [
 
 @exercise("attention.causal")
 def attention_causal(answer):
-    """Attention in which each position sees itself and those before.
+    """Attention that looks at itself and at what stands before.
 
     Chapter: checks-attention
     """
@@ -45,13 +45,14 @@ def attention_causal(answer):
         got[:, :, -1], right[:, :, -1], atol=1e-5
     ), "the last position sees all: is its output scaled as in eq. 1?"
     assert torch.allclose(got, right, atol=1e-5), (
-        "a position between first and last sees too much or too little"
+        "a position between first and last sees too much or too "
+        "little"
     )
 
 
 @exercise("attention.shared_keys")
 def attention_shared_keys(answer):
-    """Heads with queries of their own and one key and value for all.
+    """Heads with own queries, and one key and value for all.
 
     Chapter: checks-attention
     """
@@ -74,7 +75,7 @@ def attention_shared_keys(answer):
 
 @exercise("attention.mirror")
 def attention_mirror(answer):
-    """A query and key of width 2 by which 16 positions see their mirror.
+    """Queries and keys of width 2 that look at the mirror place.
 
     Chapter: checks-attention
     """
@@ -112,22 +113,25 @@ def layers_layer_norm(answer):
             .max()
         )
         assert wrong < 1e-3, (
-            f"numbers of size {3 * scale}: off by up to {wrong:.3f}. Is the "
-            "mean over the last axis, does the variance divide by d, is "
+            f"numbers of size {3 * scale}: off by up to {wrong:.3f}. "
+            "Is the "
+            "mean over the last axis, does the variance divide by d, "
+            "is "
             "eps added under the root?"
         )
 
 
 @exercise("layers.both")
 def layers_both(answer):
-    """A residual with a norm before and a norm after its sub-layer.
+    """A residual with a norm before and after its sub-layer.
 
     Chapter: checks-layers
     """
     both, x = answer(8), 5 * torch.randn(2, 4, 8)
     same = both(x, torch.zeros_like)
     assert torch.allclose(same, x, atol=1e-5), (
-        "a sub-layer that gives 0 must leave x as it is: keep norms off "
+        "a sub-layer that gives 0 must leave x as it is: keep norms "
+        "off "
         "the path"
     )
     with torch.no_grad():
@@ -140,7 +144,7 @@ def layers_both(answer):
 
 @exercise("layers.merge")
 def layers_merge(answer):
-    """One linear layer for a feed-forward network without its ReLU.
+    """One linear layer for a feed-forward network without ReLU.
 
     Chapter: checks-layers
     """
@@ -153,7 +157,8 @@ def layers_merge(answer):
         "the matrix is wrong: nn.Linear multiplies by weight.T"
     )
     assert torch.allclose(merged(x), right, atol=1e-5), (
-        "the offset is wrong: b_1 passes W_2 as well, and b_2 is added"
+        "the offset is wrong: b_1 passes W_2 as well, and b_2 is "
+        "added"
     )
 
 
@@ -270,7 +275,8 @@ def layer_types_look_back(answer):
         assert got.shape == want.shape, f"{n=}, shape {got.shape}"
         wrong = ~torch.isclose(got, want, atol=1e-5).all(-1).all(0)
         assert not wrong.any(), (
-            f"{n=}, {r=}: positions {wrong.nonzero().flatten().tolist()} "
+            f"{n=}, {r=}: positions "
+            f"{wrong.nonzero().flatten().tolist()} "
             "see too much or too little; they may see 0 to r - 1 back"
         )
 
