@@ -219,10 +219,17 @@ def prepare(app):
         write_charts(app)
 
 
-def add_charts(app, pagename, templatename, context, doctree):
-    """Load the charts' script on pages that have a chart."""
+def choose_scripts(app, pagename, templatename, context, doctree):
+    """Charts where a page has one; no Thebe, which asks another host."""
     if "altair-viz-" in context.get("body", ""):
         app.add_js_file("charts.js", priority=100)
+    kept = {}
+    for script in context.get("script_files", []):
+        body = getattr(script, "attributes", {}).get("body") or ""
+        name = f"{getattr(script, 'filename', script)} {body}"
+        if "thebe" not in name.lower():
+            kept.setdefault(name, script)
+    context["script_files"] = list(kept.values())
 
 
 # Notebooks and the buttons that lead to them
@@ -247,6 +254,7 @@ def repository() -> str:
 
 def set_repository(app, config):
     """Point every button at the repository that builds the site."""
+    config.html_context.setdefault("default_mode", "auto")
     options = config.html_theme_options
     if address := repository():
         options["repository_url"] = address
@@ -339,7 +347,7 @@ def setup(app):
     app.connect("builder-inited", prepare)
     app.connect("env-get-outdated", stale)
     app.connect("source-read", add_key)
-    app.connect("html-page-context", add_charts)
+    app.connect("html-page-context", choose_scripts, priority=900)
     app.connect("html-page-context", lead_to_notebook, priority=900)
     app.connect("build-finished", write_notebooks)
     app.connect("build-finished", write_record)
