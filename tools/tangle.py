@@ -365,9 +365,7 @@ def contents() -> list[Path]:
     return [ROOT / f"{page['file']}.md" for page in pages]
 
 
-def tangle(
-    only: list[str] | None = None,
-) -> tuple[dict[str, str], list[str]]:
+def tangle() -> tuple[dict[str, str], list[str]]:
     """The library's files by name, and what is wrong with the chapters."""
     chapters, earlier, files, problems = [], [], {}, []
     for path in contents():
@@ -386,8 +384,7 @@ def tangle(
     files["__init__.py"] = package(chapters)
     files["__main__.py"] = HEADER.format(file="the chapters") + MAIN
     for chapter in chapters:
-        if not only or chapter.name in only:
-            problems += chapter.problems
+        problems += chapter.problems
     return formatted(files), problems
 
 
@@ -398,9 +395,8 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare, write nothing"
     )
-    parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
-    files, problems = tangle(options.only)
+    files, problems = tangle()
     if problems:
         print("\n".join(problems), file=sys.stderr)
         return 1
@@ -426,7 +422,7 @@ def main() -> int:
             sys.stdout.writelines(lines)
         elif name in files:
             (library / name).write_text(files[name], "utf-8")
-        elif not options.only:
+        else:
             (library / name).unlink()
     if options.check and differing:
         print(f"{len(differing)} files differ: run `make tangle`")
