@@ -201,8 +201,11 @@ def test_kill_9_leaves_a_folder_that_goes_on(tmp_path, root):
     code = KILLED.format(
         tests=str(root / "tests"), folder=str(tmp_path)
     )
+    # As many threads as here: sums of other parts round otherwise.
+    threads = str(torch.get_num_threads())
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=alone()
+        [sys.executable, "-c", code],
+        env=alone(OMP_NUM_THREADS=threads),
     )
     until = time.monotonic() + 60
     while len(checkpoints(tmp_path)) < 3 and time.monotonic() < until:
