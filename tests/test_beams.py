@@ -6,13 +6,15 @@ from itertools import product
 import pytest
 import torch
 from test_decoding import SMALL, a_model, log_probability, sources
+from torch import cat
+from torch.testing import assert_close
 
 from transformer_lib.beams import (
     beam_search,
     decode_all,
     length_penalty,
 )
-from transformer_lib.decoding import greedy_decode
+from transformer_lib.decoding import Stepper, greedy_decode
 from transformer_lib.tokenization import BOS, EOS, PAD
 
 
@@ -156,3 +158,51 @@ def test_an_eos_below_the_beam_does_not_end():
         model = a_model(seed, end=-1.0)
         found = beam_search(model, sources(6), 1, max_extra=2)
         assert found.ids == greedy_decode(model, sources(6), 2).ids
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_every_cached_step_equals_an_uncached_one(
+    beam_size, monkeypatch
+):
+    """Greedy and beam, in a batch of very unequal sentences."""
+    steps = []
+
+    class Watched(Stepper):
+        """Asks the model again, without its cache, and compares."""
+
+        def __init__(self, model, source_ids, max_length):
+            super().__init__(model, source_ids, max_length)
+            self.all, self.read = source_ids, None
+            self.which = torch.arange(len(source_ids))
+
+        def next(self, last, k):
+            beams = len(last) // len(self.which)
+            self.which = self.which.repeat_interleave(beams)
+            new = last[:, None]
+            self.read = (
+                new if self.read is None else cat([self.read, new], 1)
+            )
+            values, ids = super().next(last, k)
+            logits = self.model(self.all[self.which], self.read)
+            logs = logits[:, -1].log_softmax(-1)
+            logs[:, [PAD, BOS]] = -torch.inf  # never to be said
+            logs = logs.gather(1, ids)
+            assert_close(values, logs, atol=1e-5, rtol=1e-5)
+            steps.append(len(last))
+            return values, ids
+
+        def select(self, rows, *more, **named):
+            super().select(rows, *more, **named)
+            self.which = self.which[rows]
+            if self.read is not None:
+                self.read = self.read[rows]
+
+    for module in ("beams", "decoding"):
+        place = f"transformer_lib.{module}.Stepper"
+        monkeypatch.setattr(place, Watched)
+    model, batch = a_model(5, end=-2.0), sources(1, 60, 7, 25, 2)
+    search = greedy_decode if beam_size == 1 else beam_search
+    how = {} if beam_size == 1 else {"beam_size": beam_size}
+    search(model, batch, max_extra=5, **how)
+    assert len(steps) > 5
+    assert steps[-1] < steps[0], "some should end before others"

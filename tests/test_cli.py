@@ -157,6 +157,22 @@ def test_a_killed_training_resumes(tmp_path, capsys):
         assert torch.equal(weight, weights(tmp_path / "killed")[name])
 
 
+def test_a_terminated_training_stops_politely(tmp_path):
+    more = "--checkpoint-every", 1, "--max-steps", 100_000
+    words = training(tmp_path / "long", *more, "--threads", 1)
+    process = subprocess.Popen(
+        module(*words), stderr=subprocess.PIPE, text=True
+    )
+    limit = time.monotonic() + 120
+    while not checkpoints(tmp_path / "long"):
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.01)
+    process.terminate()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command goes on" in said
+
+
 def test_a_budget_ends_with_a_model_and_the_command_goes_on(
     tmp_path, capsys
 ):

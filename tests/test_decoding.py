@@ -111,12 +111,32 @@ def test_cache_reordered_repeated_and_shrunk():
             rows = torch.tensor(rows)
             source, ids = source[rows], ids[rows]
             memory = memory[rows]
-            cache.select(rows)
+            cache.select(rows, rows)
             new = torch.randint(4, 7, (len(rows), 1))
             ids = torch.cat([ids[:, : cache.length], new], 1)
             got = model.decode(new, memory, source, cache)
             expected = model.decode(ids, memory, source)[:, -1:]
             torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_rows_share_a_source(padded):
+    """Beams of one sentence, over keys and values that stand once."""
+    model = a_model(4)
+    source = sources(9, 4 if padded else 9, 9)
+    each = source.repeat_interleave(3, 0)
+    ids = torch.randint(4, 7, (9, 5))
+    with evaluating(model):
+        expected = model.decode(ids, model.encode(each), each)
+        cache = DecoderCache(model, model.encode(source), 5)
+        known = source if padded else None
+        for step in range(5):
+            new = ids[:, step : step + 1]
+            got = model.decode(new, None, known, cache)
+            torch.testing.assert_close(got[:, 0], expected[:, step])
+            rows = torch.tensor([2, 0, 0, 3, 5, 4, 8, 8, 7])
+            cache.select(rows)
+            ids, expected = ids[rows], expected[rows]
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

@@ -55,3 +55,16 @@ def test_gradients_arrive_from_both_ends():
     logits = model(torch.tensor([[4, 3]]), torch.tensor([[2, 5]]))
     F.cross_entropy(logits[0], torch.tensor([5, 3])).backward()
     assert (model.output_weight.grad.abs().sum(1) > 0).all()
+
+
+def test_a_linear_map_and_a_softmax_give_probabilities():
+    """The pre-softmax map is the product with every token's vector."""
+    sizes = dict(N=1, d_model=8, d_ff=8, h=2)
+    model = Transformer(TransformerConfig(10, **sizes)).eval()
+    hidden = torch.randn(2, 3, 8)
+    logits = model.project(hidden)
+    by_hand = hidden @ model.target_embedding.weight.T
+    assert torch.allclose(logits, by_hand, atol=1e-6)
+    chances = model(IDS, IDS).softmax(-1)
+    assert chances.shape == (2, 3, 10)
+    assert torch.allclose(chances.sum(-1), torch.ones(2, 3))

@@ -32,3 +32,22 @@ def test_share(capsys):
     assert "wait for ever" in capsys.readouterr().out
     assert not check("batching.share", cut)
     assert "Nobody gets" in capsys.readouterr().out
+
+
+def test_shape(capsys):
+    def rounded(width, budget, multiple):
+        wide = -(-width // multiple) * multiple
+        return budget // wide, wide
+
+    def rows_first(width, budget, multiple):
+        return budget // width, -(-width // multiple) * multiple
+
+    def down(width, budget, multiple):
+        wide = width // multiple * multiple
+        return budget // wide, wide
+
+    assert check("batching.shape", rounded)
+    assert not check("batching.shape", rows_first)
+    assert "by the rounded width" in capsys.readouterr().out
+    assert not check("batching.shape", down)
+    assert "rounded up" in capsys.readouterr().out

@@ -4,6 +4,7 @@ import hashlib
 import random
 
 from transformer_lib.exercises import check
+from transformer_lib.grammar import thing
 
 
 def by_hash(pairs):
@@ -69,3 +70,52 @@ def test_split(capsys):
     assert "on both sides" in capsys.readouterr().out
     assert not check("corpora.split", in_order)
     assert "order of the pairs" in capsys.readouterr().out
+
+
+def test_there(capsys):
+    def with_articles(noun, place, plural, some):
+        what, qué = thing(noun, some, plural)
+        where, dónde = thing(place, "the/el/la", False)
+        be = "are" if plural else "is"
+        return (
+            f"There {be} {what} in {where}",
+            f"Hay {qué} en {dónde}",
+        )
+
+    def two_spaces(noun, plural, place):
+        some = "//" if plural else "a/un/una"
+        return with_articles(noun, place, plural, some)
+
+    def right(noun, plural, place):
+        pair = two_spaces(noun, plural, place)
+        return [" ".join(text.split()) for text in pair]
+
+    def the_many(noun, plural, place):
+        some = "/los/las" if plural else "a/un/una"
+        pair = with_articles(noun, place, plural, some)
+        return [" ".join(text.split()) for text in pair]
+
+    assert check("grammar.there", right)
+    assert not check("grammar.there", two_spaces)
+    assert "There are  flowers" in capsys.readouterr().out
+    assert not check("grammar.there", the_many)
+    assert "'Hay flores en la casa'" in capsys.readouterr().out
+
+
+def test_suspects(capsys):
+    def by(key):
+        def suspects(pairs, n):
+            def worst(pair):
+                return key(*(len(side.split()) for side in pair))
+
+            return sorted(pairs, key=worst, reverse=True)[:n]
+
+        return suspects
+
+    assert check(
+        "corpora.suspects", by(lambda a, b: max(a, b) / min(a, b))
+    )
+    assert not check("corpora.suspects", by(lambda a, b: abs(a - b)))
+    assert "take the ratio" in capsys.readouterr().out
+    assert not check("corpora.suspects", by(lambda a, b: b / a))
+    assert "whichever it is" in capsys.readouterr().out

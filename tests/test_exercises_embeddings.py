@@ -1,5 +1,7 @@
 """Typical wrong answers to the exercises on embeddings."""
 
+import torch
+
 from transformer_lib.exercises import check
 
 
@@ -18,3 +20,13 @@ def test_dot_products_for_cosines(capsys):
 
     assert not check("embeddings.nearest", wrong)
     assert "directions" in capsys.readouterr().out
+
+
+def test_the_last_of_equal_ids_wins(capsys):
+    def wrong(ids, upstream, vocab_size):
+        gradient = torch.zeros(vocab_size, upstream.size(-1))
+        gradient[ids] = upstream
+        return gradient
+
+    assert not check("embeddings.gradient", wrong)
+    assert "stands twice" in capsys.readouterr().out

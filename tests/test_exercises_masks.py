@@ -31,3 +31,21 @@ def test_one_position_too_far(capsys):
 
     assert not check("masks.recent", wrong)
     assert "not 2" in capsys.readouterr().out
+
+
+def test_packed_sentences_that_see_each_other(capsys):
+    def wrong(sentence, causal):
+        n = sentence.size(1)
+        mask = torch.ones(len(sentence), 1, n, n, dtype=torch.bool)
+        return mask.tril() if causal else mask
+
+    assert not check("masks.packed", wrong)
+    assert "look at another" in capsys.readouterr().out
+
+
+def test_packed_without_the_triangle(capsys):
+    def wrong(sentence, causal):
+        return (sentence[:, :, None] == sentence[:, None, :])[:, None]
+
+    assert not check("masks.packed", wrong)
+    assert "to its right" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Typical wrong answers to the exercises on records and queues."""
+"""Typical wrong answers to the exercises on runs and results."""
 
 from transformer_lib.exercises import check
 
@@ -46,3 +46,24 @@ def test_queueing_in_rounds(capsys):
 
     assert not check("queues.fits", answer)
     assert "take turns" in capsys.readouterr().out
+
+
+def test_the_last_query_has_no_next_key(capsys):
+    def answer(weights, offset):
+        return weights.diagonal(offset).sum() / len(weights)
+
+    assert not check("attention_maps.share", answer)
+    assert "no next key" in capsys.readouterr().out
+
+
+def test_counting_four_projections_as_two(capsys):
+    assert not check("cost.crossing", lambda config: config.d_model)
+    assert "twice as much" in capsys.readouterr().out
+
+
+def test_comparing_with_the_first_way(capsys):
+    def answer(speeds):
+        return [speed / speeds[0] for speed in speeds[1:]]
+
+    assert not check("speed.bought", answer)
+    assert "the line before" in capsys.readouterr().out

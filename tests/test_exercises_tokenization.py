@@ -56,3 +56,25 @@ def test_learn_without_counting_anew(capsys):
 
     assert not check("tokenization.learn", once)
     assert "count anew" in capsys.readouterr().out
+
+
+def test_rare(capsys):
+    def share(divide):
+        def rare(tokenizer, texts, times):
+            counts = Counter(
+                i for t in texts for i in tokenizer.encode(t)
+            )
+            often = sum(n >= times for n in counts.values())
+            return 1 - often / divide(tokenizer, counts)
+
+        return rare
+
+    assert check(
+        "tokenization.rare", share(lambda t, counts: len(t) - 4)
+    )
+    assert not check(
+        "tokenization.rare", share(lambda t, counts: len(counts))
+    )
+    assert "never comes" in capsys.readouterr().out
+    assert not check("tokenization.rare", share(lambda t, c: len(t)))
+    assert "leave them out" in capsys.readouterr().out

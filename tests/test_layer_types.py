@@ -11,7 +11,6 @@ from transformer_lib.attention import attention
 from transformer_lib.layer_types import (
     ConvolutionalLayer,
     RecurrentLayer,
-    RestrictedSelfAttentionLayer,
     SelfAttentionLayer,
     connections,
     maximum_path_length,
@@ -29,8 +28,8 @@ LAYERS = {
     "convolutional": lambda d: ConvolutionalLayer(d, 3),
     "dilated": lambda d: ConvolutionalLayer(d, 3, dilation=3),
     "separable": lambda d: ConvolutionalLayer(d, 3, separable=True),
-    "restricted": lambda d: RestrictedSelfAttentionLayer(
-        d, 16, False
+    "restricted": lambda d: SelfAttentionLayer(
+        d, projections=False, r=17
     ),
 }
 
@@ -81,7 +80,7 @@ def test_convolution_sees_its_window_alone(
 
 
 @pytest.mark.parametrize("n", [1, 5, 16, 33])
-@pytest.mark.parametrize("r", [1, 2, 3, 4, 7, 16, 64])
+@pytest.mark.parametrize("r", [1, 3, 5, 7, 17, 65])
 def test_restricted_equals_masked_attention(n, r):
     q, k, v = torch.randn(3, 2, n, 8, dtype=torch.double).unbind(0)
     mask = neighbourhood_mask(n, r)[0]
@@ -89,11 +88,15 @@ def test_restricted_equals_masked_attention(n, r):
     torch.testing.assert_close(restricted_attention(q, k, v, r), want)
 
 
+@pytest.mark.parametrize("r", [-1, 0, 2, 16])
+def test_a_neighbourhood_has_a_middle(r):
+    q, k, v = torch.randn(3, 2, 5, 8).unbind(0)
+    with pytest.raises(ValueError, match="take an odd r"):
+        restricted_attention(q, k, v, r)
+
+
 def test_restricted_layer_equals_full_layer_when_wide():
-    full, near = (
-        SelfAttentionLayer(8),
-        RestrictedSelfAttentionLayer(8, 40),
-    )
+    full, near = SelfAttentionLayer(8), SelfAttentionLayer(8, r=39)
     near.load_state_dict(full.state_dict())
     x = torch.randn(2, 20, 8)
     torch.testing.assert_close(near(x), full(x))
@@ -142,6 +145,14 @@ def test_separable_with_k_n_costs_attention_and_feed_forward():
     assert flops(layer, n, d) == pytest.approx(together, rel=0.4)
 
 
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_convolution_costs_k_times_one_matrix_a_position(k):
+    """Section 4: k times recurrence, whose d x d matrices are two."""
+    n, d = 64, 32
+    convolves = flops(ConvolutionalLayer(d, k), n, d)
+    assert convolves * 2 == k * flops(RecurrentLayer(d), n, d)
+
+
 def test_only_recurrence_waits_for_every_position():
     for name, build in LAYERS.items():
         layer = build(8)
@@ -177,9 +188,38 @@ def test_path_lengths(n):
     wide = maximum_path_length(lambda i: ConvolutionalLayer(d, 9), n)
     assert wide == math.ceil((n - 1) / 4)
     near = maximum_path_length(
-        lambda i: RestrictedSelfAttentionLayer(d, 8), n
+        lambda i: SelfAttentionLayer(d, r=9), n
     )
     assert near == math.ceil((n - 1) / 4)
+
+
+def test_one_narrow_convolution_leaves_pairs_apart():
+    """Section 4: k < n does not connect all pairs, k = 2n - 1 does."""
+    n = 9
+    for k in (3, 5, 7):
+        assert not connections(ConvolutionalLayer(4, k), n, 4).all()
+    assert connections(ConvolutionalLayer(4, 2 * n - 1), n, 4).all()
+
+
+def test_connections_leave_the_network_as_it_was():
+    layer = RecurrentLayer(4)
+    connections(layer, 5, 4)
+    assert layer.cell.weight.dtype == torch.float32
+
+
+def test_a_gradient_fades_along_a_long_path():
+    """Section 4: short paths make distant positions easier to learn."""
+    faded = {}
+    for name, layer in {
+        "recurrent": RecurrentLayer(32),
+        "self-attention": SelfAttentionLayer(32),
+    }.items():
+        x = torch.randn(8, 40, 32).requires_grad_()
+        layer(x)[:, -1].sum().backward()
+        size = x.grad.norm(dim=-1).mean(0)
+        faded[name] = size[0] / size[-2]
+    assert faded["recurrent"] < 1e-4
+    assert faded["self-attention"] > 0.2
 
 
 @pytest.mark.parametrize("n", [9, 27, 28, 81])

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from transformer_lib.attention import MultiHeadAttention
+from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import (
     Decoder,
     DecoderLayer,
@@ -15,6 +16,7 @@ from transformer_lib.layers import (
     Residual,
 )
 from transformer_lib.masks import causal_mask, padding_mask
+from transformer_lib.model import Transformer, TransformerConfig
 
 D_MODEL, D_FF, H = 16, 32, 4
 NORMS = ["post", "pre"]
@@ -360,3 +362,24 @@ def test_no_recurrence_no_convolution():
         nn.LayerNorm,
         nn.Dropout,
     }
+
+
+def test_everything_is_d_model_wide():
+    """Section 3.1: sub-layers and embeddings give d_model numbers."""
+    config = TransformerConfig(
+        11, N=2, d_model=D_MODEL, d_ff=D_FF, h=2, d_k=3, d_v=5
+    )
+    model = Transformer(config)
+    widths = {}
+
+    def note(module, inputs, output):
+        widths[module] = output.size(-1)
+
+    kinds = MultiHeadAttention, FeedForward, Residual, Embeddings
+    parts = [m for m in model.modules() if isinstance(m, kinds)]
+    for part in parts:
+        part.register_forward_hook(note)
+    ids = torch.tensor([[4, 5, 3]])
+    model(ids, ids)
+    assert len(widths) == len(parts) > 20
+    assert set(widths.values()) == {D_MODEL}

@@ -58,3 +58,9 @@ def test_neighbourhood(r, seen):
 def test_empty_neighbourhood_is_refused():
     with pytest.raises(ValueError, match="r=0 is empty"):
         neighbourhood_mask(4, 0)
+
+
+@pytest.mark.parametrize("r", [2, 4, 16])
+def test_a_neighbourhood_without_a_middle_is_refused(r):
+    with pytest.raises(ValueError, match=f"take {r - 1} or {r + 1}"):
+        neighbourhood_mask(9, r)

@@ -100,3 +100,36 @@ def test_order_matters_with_positions_alone(kind):
         moved, model.encode(ids)[:, order], atol=1e-5
     )
     assert same == (kind == "none")
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_encodings_are_added_below_both_stacks(side):
+    sizes = dict(N=1, d_model=16, d_ff=32, h=2)
+    model = Transformer(TransformerConfig(12, **sizes)).eval()
+    embedding = getattr(model, f"{side}_embedding")
+    ids = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0]])
+    added = model.embed(ids, embedding) - embedding(ids)
+    for sentence in added:
+        assert torch.allclose(sentence, sinusoids(4, 16), atol=1e-5)
+    mine = embedding(ids) + sinusoids(4, 16)
+    if side == "source":
+        memory = model.encoder(mine, (ids != 0)[:, None, None])
+        assert torch.allclose(memory, model.encode(ids), atol=1e-5)
+
+
+def test_equal_distances_are_equally_alike():
+    table = sinusoids(200, 64).double()
+    alike = table @ table.T
+    for k in (0, 1, 7, 50):
+        at = alike.diagonal(k)
+        assert torch.allclose(at, at[:1].expand_as(at), atol=1e-4)
+
+
+def test_a_head_can_look_a_fixed_distance_back():
+    """Section 3.5: attending by relative position is linear."""
+    table, k = sinusoids(40, 64).double(), 3
+    back = torch.linalg.lstsq(
+        table[k:], table[:-k], driver="gelsd"
+    ).solution
+    scores = table[k:] @ back @ table.T
+    assert scores.argmax(-1).tolist() == list(range(40 - k))

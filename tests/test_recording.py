@@ -6,12 +6,8 @@ import pytest
 import torch
 
 from transformer_lib.checkpoints import checkpoints, load_model
-from transformer_lib.recording import (
-    Task,
-    read_split,
-    recipe,
-    record_training,
-)
+from transformer_lib.recording import record_training
+from transformer_lib.tasks import Task
 
 CHANGES = {
     "N": 1,
@@ -29,30 +25,6 @@ def small(folder, **more):
     changes = CHANGES | more.pop("changes", {})
     told = {"limit": 100, "vocab_size": 400, "changes": changes}
     return Task(out=str(folder), **told | more)
-
-
-@pytest.mark.parametrize("size", ["tiny", "base", "big"])
-def test_sizes(size):
-    model, _ = recipe(Task(preset=size), 500)
-    widths = {"tiny": 128, "base": 512, "big": 1024}
-    assert (model.d_model, model.vocab_size) == (widths[size], 500)
-
-
-@pytest.mark.parametrize(
-    "name", ["paper", "tensor2tensor", "annotated"]
-)
-def test_recipes_are_the_library_s_own(name):
-    from transformer_lib.training import preset
-
-    assert recipe(Task(preset=name), 500) == preset(name, 500)
-
-
-def test_changes_have_the_last_word():
-    task = Task(
-        table3="B: d_k=16", changes={"d_k": 8, "max_steps": 7}
-    )
-    model, training = recipe(task, 500)
-    assert (model.d_k, model.N, training.max_steps) == (8, 6, 7)
 
 
 def test_the_record_is_whole(tmp_path):
@@ -102,11 +74,76 @@ def test_a_folder_is_needed():
         record_training(Task())
 
 
-def test_own_files_come_in_pairs(tmp_path):
-    (tmp_path / "a").write_text("one\n")
-    with pytest.raises(ValueError, match="translations"):
-        read_split(Task(source_file=str(tmp_path / "a")), "train")
-    both = str(tmp_path / "a"), str(tmp_path / "a")
-    task = Task(source_file=both[0], target_file=both[1])
-    assert read_split(task, "validation") is None
-    assert list(read_split(task, "train")) == [("one", "one")]
+def test_bpe_dropout_is_part_of_the_training(tmp_path):
+    changes = {"max_steps": 30, "checkpoint_every": 10}
+    task = small(tmp_path / "x", bpe_dropout=0.2, changes=changes)
+    report = record_training(task)
+    assert report["data"]["bpe_dropout"] == 0.2
+    with pytest.raises(ValueError, match="bpe_dropout=0.2, not 0.0"):
+        record_training(small(tmp_path / "x"))
+    halves = small(tmp_path / "y", bpe_dropout=0.2)
+    halves.changes |= {"max_steps": 10, "checkpoint_every": 10}
+    record_training(halves)
+    halves.changes["max_steps"] = 30
+    record_training(halves)
+    a, b = (load_model(tmp_path / name)[0] for name in "xy")
+    for one, other in zip(
+        a.parameters(), b.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_a_model_too_large_is_refused_before_the_training(tmp_path):
+    task = small(tmp_path / "x", most_mib=0.05)
+    with pytest.raises(ValueError, match="MiB, more than 0.05"):
+        record_training(task)
+    assert not (tmp_path / "x" / "log.jsonl").exists()
+    record_training(small(tmp_path / "y", most_mib=16, half=True))
+    path = tmp_path / "y" / "model.safetensors"
+    assert path.stat().st_size < 16 * 2**20
+
+
+def test_own_files_are_not_tested_on_themselves(tmp_path):
+    (tmp_path / "a").write_text("one two three\n" * 20)
+    file = str(tmp_path / "a")
+    own = {"source_file": file, "target_file": file, "test": "test"}
+    with pytest.raises(ValueError, match="--test-source"):
+        record_training(small(tmp_path / "x", **own))
+    own |= {"test_source": file, "test_target": file}
+    report = record_training(small(tmp_path / "x", **own))
+    assert report["test"]["sentences"] == 20
+
+
+def test_the_report_tells_what_was_spent(tmp_path):
+    report = record_training(small(tmp_path / "x"))
+    assert report["result"]["compile_seconds"] == 0
+    assert report["result"]["peak_memory_mib"] > 50
+
+
+def test_compiling_leaves_the_weights_and_is_found_by_train(
+    tmp_path, monkeypatch
+):
+    compiled = []
+
+    def traced(function, **how):
+        compiled.append(how)
+        return function
+
+    monkeypatch.setattr(torch, "compile", traced)
+    told = {"changes": {"compile": True}}
+    report = record_training(small(tmp_path / "a", **told))
+    assert compiled == [{"dynamic": True}] * 2, "asked for alike"
+    assert report["result"]["compile_seconds"] > 0
+    record_training(small(tmp_path / "b"))
+    a, b = (load_model(tmp_path / name)[0] for name in "ab")
+    for one, other in zip(
+        a.parameters(), b.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_greedy_stands_beside_beam_search(tmp_path):
+    task = small(tmp_path / "x", test="test")
+    report = record_training(task)
+    assert report["test"]["beam_size"] == 4
+    assert 0 <= report["test"]["greedy_bleu"] <= 100

@@ -106,7 +106,8 @@ class MultiHeadAttention(nn.Module):
     `w_q`, `w_k` and `w_v` hold the projections of all heads side by
     side, `w_o` joins what the heads found. `explicit` chooses between
     `attention` (True) and `fast_attention` (False); None takes the
-    first on a CPU and wherever weights are recorded, else the second.
+    first where weights are recorded, and on a CPU where gradients are
+    wanted, else the second.
 
     Args:
         d_model: width of what comes in and goes out.
@@ -176,15 +177,18 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (batch, query_len, d_model)
         """
-        query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
+        query = self.w_q(x)
         if cache is None:
             key, value = self.keys_values(memory)
         else:
             key, value = cache.keys_values(self, memory)
+            # Rows with the same keys are so many queries for them.
+            query = query.view(len(key), -1, query.size(-1))
+        query = self.split(query)  # (batch, h, query_len, d_k)
         dropout = self.dropout if self.training else 0.0
         explicit = self.explicit
         if explicit is None:
-            explicit = x.device.type == "cpu"
+            explicit = x.is_cpu and torch.is_grad_enabled()
         if explicit or self.record is not None:
             heads, weights = attention(
                 query, key, value, mask, dropout
@@ -193,7 +197,8 @@ class MultiHeadAttention(nn.Module):
                 self.record(weights.detach())
         else:
             heads = fast_attention(query, key, value, mask, dropout)
-        return self.w_o(heads.transpose(1, 2).flatten(2))
+        heads = heads.transpose(1, 2).reshape(*x.shape[:2], -1)
+        return self.w_o(heads)
 
 
 @contextmanager

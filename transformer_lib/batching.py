@@ -137,9 +137,9 @@ class TokenBatches:
 
     Neither side of a batch holds more than `tokens_per_batch` ids,
     padding included. The batches of an epoch depend on the seed and
-    the epoch's number alone. With `world_size` workers each gets every
-    `world_size`-th batch and all get as many: where the number does
-    not come out even, the first batches are given out again.
+    the epoch's number alone. With `world_size` workers each gets
+    every `world_size`-th batch and all get as many: where the number
+    does not come out even, the first batches are given out again.
 
     Raises:
         ValueError: if a sentence is longer than the budget, there are
@@ -162,9 +162,10 @@ class TokenBatches:
         )
         if not 0 < longest <= tokens_per_batch:
             raise ValueError(
-                f"{tokens_per_batch=} for {len(pairs)} pairs, the longest "
-                f"of {longest} ids: raise the budget, or leave out long "
-                "pairs with encode_pairs(..., max_length=...)"
+                f"{tokens_per_batch=} for {len(pairs)} "
+                f"pairs, the longest of {longest} ids: "
+                "raise the budget, or leave out long pairs "
+                "with encode_pairs(..., max_length=...)"
             )
         if not 0 <= rank < world_size:
             raise ValueError(f"{rank=} is not below {world_size=}")
@@ -174,11 +175,11 @@ class TokenBatches:
         self._batches = len(self._cut(range(len(pairs))))
 
     def __len__(self) -> int:
-        """Batches an epoch on this worker, the same in every epoch."""
+        """Batches of an epoch on this worker, always as many."""
         return -(-self._batches // self.world_size)
 
     def _cut(self, order: Iterable[int]) -> list[list[int]]:
-        """Sort places by length, cut them where the budget is full."""
+        """Sort places by length, cut where the budget is full."""
         batches: list[list[int]] = [[]]
         key = [_by_length(pair) for pair in self.pairs]
         for place in sorted(order, key=key.__getitem__):

@@ -27,8 +27,8 @@ def length_penalty(
 ) -> float | Tensor:
     """lp = ((5 + length) / 6)^alpha; `length` counts eos.
 
-    A hypothesis is ranked by its log-probability divided by lp. Section
-    6.1 sets alpha = 0.6; 0 leaves the log-probability as it is.
+    A hypothesis is ranked by its log-probability divided by lp.
+    Section 6.1 sets alpha = 0.6; with 0, lp is 1.
 
     Chapter: beams-length-penalty
     """
@@ -54,7 +54,7 @@ class Beams:
     def extend(
         self, gains: Tensor, ids: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Choose the next open hypotheses: (rows they extend, pieces).
+        """The next open hypotheses: (rows they extend, pieces).
 
         `gains` and `ids` (rows, k) are what `Stepper.next` returns.
         """
@@ -97,7 +97,7 @@ class Beams:
         """Mark sentences that are over: (sentences,) boolean.
 
         Enough hypotheses have ended, or the best of them is out of
-        reach, or the limit is met: then open ones fill the ranks left.
+        reach, or the limit is met. Then open ones fill the ranks.
         """
         reach = self.totals[:, 0] / length_penalty(
             self.limits, self.alpha
@@ -148,19 +148,18 @@ def _search(
     """Extend the hypotheses until every sentence is over."""
     k = min(2 * beams.size, model.config.vocab_size)
     stepper = Stepper(model, source_ids, int(beams.limits.max()))
-    rows = torch.arange(len(beams.ids), device=source_ids.device)
-    stepper.select(rows // beams.size)  # each sentence `size` times
-    last = torch.full_like(rows, BOS)
+    last = source_ids.new_full((len(beams.ids),), BOS)
     while True:
         rows, last = beams.extend(*stepper.next(last, k))
         over = beams.close()
         if over.all():
             return
-        drop = bool(8 * over.sum() >= len(over))  # worth a copy
-        if drop:
-            kept = beams.select((~over).nonzero().squeeze(1))
-            rows, last = rows[kept], last[kept]
-        stepper.select(rows, sources=drop)
+        kept = None
+        if 8 * over.sum() >= len(over):  # worth a copy
+            kept = (~over).nonzero().squeeze(1)
+            open_rows = beams.select(kept)
+            rows, last = rows[open_rows], last[open_rows]
+        stepper.select(rows, kept)
 
 
 def beam_search(
@@ -170,19 +169,19 @@ def beam_search(
     length_penalty: float = 0.6,
     max_extra: int | Tensor = 50,
 ) -> Hypotheses:
-    """Keep the `beam_size` best beginnings at every step, section 6.1.
+    """Keep the `beam_size` best beginnings a step, section 6.1.
 
     A sentence is over when `beam_size` hypotheses have ended, when no
     open one can overtake the best of them, or at its limit.
 
     Args:
-        source_ids: (batch, source_len), with eos, padded on the right.
+        source_ids: (batch, source_len), with eos, padding behind.
         length_penalty: the paper's alpha, 0 or more.
         max_extra: as in `greedy_decode`.
 
     Returns:
-        Up to `beam_size` hypotheses a sentence, best score first. Those
-        cut off at the limit rank behind all that ended.
+        Up to `beam_size` hypotheses a sentence, best score first.
+        Those cut off at the limit rank behind all that ended.
 
     Raises:
         ValueError: for a beam below 1, an alpha below 0, and as
@@ -192,8 +191,8 @@ def beam_search(
     """
     if beam_size < 1 or length_penalty < 0:
         raise ValueError(
-            "beam_size must be 1 or more and length_penalty 0 or more, "
-            f"got {beam_size=}, {length_penalty=}"
+            "beam_size must be 1 or more and length_penalty 0 or "
+            f"more, got {beam_size=}, {length_penalty=}"
         )
     limits = length_limits(model, source_ids, max_extra)
     beams = Beams(limits, beam_size, length_penalty)
@@ -211,7 +210,7 @@ def decode_all(
     max_extra: int = 50,
     batch_size: int = 64,
 ) -> Hypotheses:
-    """Search for any number of sentences, those of like length together.
+    """Search for many sentences, those of like length together.
 
     Args:
         sources: ids of each sentence, ending in eos.

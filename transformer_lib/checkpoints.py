@@ -80,8 +80,9 @@ def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
             tensors = {k: file.get_tensor(k) for k in file.keys()}
     except SafetensorError as error:
         raise ValueError(
-            f"{path} is cut short or not a safetensors file ({error}): "
-            "copy it again, or delete it and use an earlier one"
+            f"{path} is cut short or not a safetensors "
+            f"file ({error}): copy it again, or delete "
+            "it and use an earlier one"
         ) from None
     tied = json.loads(about.get("tied", "{}"))
     tensors |= {name: tensors[owner] for name, owner in tied.items()}
@@ -108,9 +109,9 @@ def _load_weights(
     except RuntimeError as error:
         what = "; ".join(str(error).split("\n\t")[1:4])
         raise ValueError(
-            f"{path} holds a model of another shape: {what} Build the "
-            "model from the configuration it was saved with, or start "
-            "in an empty folder"
+            f"{path} holds a model of another shape: {what} "
+            "Build the model from the configuration it was "
+            "saved with, or start in an empty folder"
         ) from None
 
 
@@ -153,7 +154,8 @@ def load_model(folder: str | Path) -> tuple[Transformer, Any, dict]:
 
     The model is in float32, on the CPU, in evaluation mode; without a
     tokenizer.json the tokenizer is None. A file that is missing is a
-    FileNotFoundError, one that is damaged or does not fit a ValueError.
+    FileNotFoundError, one that is damaged or does not fit a
+    ValueError.
 
     Chapter: checkpoints-models
     """
@@ -203,8 +205,8 @@ def save_checkpoint(
 ) -> Path:
     """Write all that a run needs to go on, and keep the last `keep`.
 
-    That is the weights, the optimizer's moments, both as they are, and
-    `state`, which is anything JSON can hold.
+    That is the weights, the optimizer's moments, both as they are,
+    and `state`, which is anything JSON can hold.
 
     Chapter: checkpoints-resume
     """
@@ -266,8 +268,8 @@ def average_checkpoints(
             ]
             if shapes[0] != shapes[1]:
                 raise ValueError(
-                    f"{name} is {shapes[0]} in {path}, {shapes[1]} in "
-                    f"{paths[0]}: average checkpoints of one run"
+                    f"{name} is {shapes[0]} in {path}, {shapes[1]} "
+                    f"in {paths[0]}: average checkpoints of one run"
                 )
             total[name] += weights[name]
     return {
@@ -279,7 +281,7 @@ def average_checkpoints(
 def read_log(
     folder: str | Path, last_step: float = math.inf
 ) -> list[dict[str, Any]]:
-    """A run's log.jsonl up to a step; a line cut short is left out.
+    """A run's log.jsonl up to a step, without a line cut short.
 
     Chapter: checkpoints-log
     """

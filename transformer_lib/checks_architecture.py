@@ -13,9 +13,11 @@ __all__ = [
     "background_dilations",
     "background_layers_needed",
     "background_words_that_fit",
+    "embeddings_gradient",
     "embeddings_nearest",
     "embeddings_one_hot",
     "masks_decoder",
+    "masks_packed",
     "masks_recent",
     "positions_back",
     "positions_encoding",
@@ -61,8 +63,7 @@ def sentence_greedy(answer):
         assert len(found) <= 50, "it does not give up after 50 pieces"
         assert found == ids[1:], (
             f"wanted {ids[1:6]}..., got {found[:5]}...: take the "
-            "newest "
-            "position's likeliest piece, and stop after eos (3)"
+            "newest position's likeliest piece; stop after eos (3)"
         )
 
 
@@ -72,12 +73,8 @@ def background_layers_needed(answer):
 
     Chapter: checks-background
     """
-    for distance, k, right in (
-        (7, 3, 7),
-        (8, 5, 4),
-        (9, 5, 5),
-        (1, 9, 1),
-    ):
+    cases = (7, 3, 7), (8, 5, 4), (9, 5, 5), (1, 9, 1)
+    for distance, k, right in cases:
         got = answer(distance, k)
         assert got == right, (
             f"a signal moves {k // 2} words a layer if k is {k}, so "
@@ -91,13 +88,8 @@ def background_dilations(answer):
 
     Chapter: checks-background
     """
-    for distance, fewest in (
-        (1, 1),
-        (4, 2),
-        (13, 3),
-        (14, 4),
-        (40, 4),
-    ):
+    cases = (1, 1), (4, 2), (13, 3), (14, 4), (40, 4)
+    for distance, fewest in cases:
         spread, reached = list(answer(distance)), {0}
         for dilation in spread:
             moves = (-dilation, 0, dilation)
@@ -118,16 +110,12 @@ def background_words_that_fit(answer):
 
     Chapter: checks-background
     """
-    for bits, vocab_size, right in (
-        (24, 8, 8),
-        (25, 8, 8),
-        (1, 2, 1),
-    ):
+    cases = (24, 8, 8), (25, 8, 8), (1, 2, 1)
+    for bits, vocab_size, right in cases:
         got = answer(bits, vocab_size)
         assert got == right, (
             f"one of {vocab_size} words takes log2({vocab_size}) "
-            "bits, so "
-            f"{bits} bits hold {right} whole words, not {got}"
+            f"bits: {bits} bits hold {right} whole words, not {got}"
         )
 
 
@@ -168,6 +156,29 @@ def embeddings_nearest(answer):
     assert found == [1, 2], (
         f"wanted [1, 2], nearest first; got {found}"
     )
+
+
+@exercise("embeddings.gradient")
+def embeddings_gradient(answer):
+    """The gradient of a table that was looked up.
+
+    Chapter: checks-embeddings
+    """
+    ids = torch.tensor([[1, 4], [4, 0]])
+    upstream = torch.randn(2, 2, 3)
+    table = torch.zeros(6, 3, requires_grad=True)
+    table[ids].backward(upstream)
+    found = answer(ids, upstream, 6)
+    assert found.shape == (6, 3), (
+        f"it is {tuple(found.shape)}, not (6, 3)"
+    )
+    assert not found[[2, 3, 5]].any(), (
+        "tokens not looked up get zeros"
+    )
+    assert torch.allclose(found[4], table.grad[4]), (
+        "token 4 stands twice: its row gets the sum of both gradients"
+    )
+    assert torch.allclose(found, table.grad), "some rows are mixed up"
 
 
 @exercise("positions.encoding")
@@ -230,8 +241,7 @@ def masks_decoder(answer):
     )
     assert not mask[1, 0, :, 2:].any(), "padding can be looked at"
     assert torch.equal(mask[0, 0], torch.ones(4, 4).tril().bool()), (
-        "something that should be open is closed: True means may "
-        "attend"
+        "something open is closed here: True means may attend"
     )
 
 
@@ -251,3 +261,26 @@ def masks_recent(answer):
     assert reach == 2, (
         f"with width 2 the last query sees {reach} keys, not 2"
     )
+
+
+@exercise("masks.packed")
+def masks_packed(answer):
+    """Keeps several sentences in one row apart.
+
+    Chapter: checks-masks
+    """
+    sentence = torch.tensor([[1, 1, 2, 2, 2], [1, 2, 3, 3, 3]])
+    same = sentence[:, :, None] == sentence[:, None, :]
+    for causal in (False, True):
+        mask = answer(sentence, causal)
+        assert mask.shape == (2, 1, 5, 5), (
+            f"it is {tuple(mask.shape)}: wanted batch, 1, query, key"
+        )
+        assert not mask[:, 0][~same].any(), (
+            "one sentence can look at another in the same row"
+        )
+        want = same.tril() if causal else same
+        assert not mask[:, 0][~want].any(), "it looks to its right"
+        assert mask[:, 0][want].all(), (
+            "a position should see more of its own sentence"
+        )

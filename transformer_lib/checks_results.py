@@ -1,12 +1,11 @@
 # Collected from book/back/checks_results.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Self-checks: beams, evaluation, translator, records, cli."""
+"""Self-checks: beams, evaluation, translator, cli."""
 
 import torch
 
 from transformer_lib.exercises import exercise
-from transformer_lib.training import History
 
 __all__ = [
     "beams_extend",
@@ -18,9 +17,6 @@ __all__ = [
     "exercises_softmax",
     "first_translation_align",
     "first_translation_exact",
-    "queues_fits",
-    "recording_late",
-    "runs_first_step",
     "translator_page",
 ]
 
@@ -193,57 +189,6 @@ def first_translation_align(answer):
         weights.flip(2), ["el", "<eos>"], ["<eos>", "a", "b"]
     )
     assert got == [("el", "b")], "leave out <eos>, on either side"
-
-
-@exercise("runs.first_step")
-def runs_first_step(answer):
-    """The first step at which a figure is at or below a bound.
-
-    Chapter: checks-runs
-    """
-    lines = [{"step": 1, "nll": 5.0}, {"step": 2}]
-    lines += [{"step": 3, "nll": 2.0}, {"step": 4, "nll": 3.0}]
-    history = History(lines)
-    got = answer(history, "nll", 2.0)
-    assert got == 3, f"the bound itself counts: step 3, not {got}"
-    got = answer(history, "nll", 4.0)
-    assert got == 3, f"the first step at or below 4 is 3, not {got}"
-    got = answer(history, "nll", 1.0)
-    assert got is None, f"it never came down to 1: None, not {got}"
-
-
-@exercise("recording.late")
-def recording_late(answer):
-    """The checkpoints of the last tenth, a few at most.
-
-    Chapter: checks-recording
-    """
-    got = answer([50, 100, 150, 200, 250], 5)
-    assert got == [250], (
-        "of 250 steps the last tenth begins after 225, you keep "
-        f"{got}"
-    )
-    steps = list(range(100, 1001, 10))
-    got = answer(steps, 5)
-    assert got == steps[-5:], f"five at most, the last: not {got}"
-    assert answer([7], 5) == [7], "one is always there"
-
-
-@exercise("queues.fits")
-def queues_fits(answer):
-    """How many jobs end within a budget, several at once.
-
-    Chapter: checks-queues
-    """
-    got = answer([3, 3, 3], 6, 1)
-    assert got == 2, f"one after the other, two fit into 6, not {got}"
-    got = answer([5, 1, 1, 1], 5, 2)
-    assert got == 4, (
-        "while the long one runs, the short ones take turns in the "
-        f"other place: all 4 end, not {got}"
-    )
-    got = answer([4, 9, 4], 8, 2)
-    assert got == 2, f"the 9 does not end in time, two do, not {got}"
 
 
 @exercise("cli.options")

@@ -1,186 +1,30 @@
 # Collected from book/back/checks_training.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Self-checks: grammar, corpora, tokens, batches, loss."""
+"""Self-checks: loss, schedule, checkpoints, training."""
+
+from functools import partial
 
 import torch
 
+from transformer_lib.batching import collate
 from transformer_lib.exercises import exercise
+from transformer_lib.loss import smoothed_loss
+from transformer_lib.model import Transformer, TransformerConfig
 
 __all__ = [
-    "batching_padding",
-    "batching_share",
-    "corpora_overlap",
-    "corpora_split",
-    "grammar_article",
-    "grammar_combinations",
+    "checkpoints_fading",
+    "checkpoints_size",
     "loss_epoch",
     "loss_floor",
     "loss_smoothed",
-    "tokenization_bytes",
-    "tokenization_learn",
+    "schedule_adam",
+    "schedule_cosine",
+    "schedule_peak",
+    "training_accumulate",
+    "training_patience",
+    "training_shift",
 ]
-
-
-@exercise("grammar.article")
-def grammar_article(answer):
-    """The article of a noun, with "el agua" right.
-
-    Chapter: checks-grammar
-    """
-    for word in (
-        "el coche m",
-        "la casa f",
-        "el agua f",
-        "el hacha f",
-    ):
-        article, noun, gender = word.split()
-        got = answer(noun, gender, False)
-        assert got == article, f"one says {article} {noun}, not {got}"
-    for noun, gender, article in (
-        ("agua", "f", "las"),
-        ("coche", "m", "los"),
-    ):
-        got = answer(noun, gender, True)
-        assert got == article, f"several: {article}, not {got}"
-
-
-@exercise("grammar.combinations")
-def grammar_combinations(answer):
-    """How many combinations there are, and how many are kept.
-
-    Chapter: checks-grammar
-    """
-    every, kept = answer
-    assert every == 288, (
-        f"{every}: 16 nouns meet 8 verbs ('like' is one) and 10 "
-        "adjectives"
-    )
-    assert kept == 36, f"{kept}: two nouns of 16 for each partner"
-
-
-@exercise("corpora.overlap")
-def corpora_overlap(answer):
-    """The share of a test whose source sentences training has.
-
-    Chapter: checks-corpora
-    """
-    train = [("Go.", "Ve."), ("Run!", "Corre"), ("Go.", "Vete.")]
-    test = [
-        ("Go.", "Vaya."),
-        ("Go.", "Ve."),
-        ("Hi.", "Hola."),
-        ("No", "No"),
-    ]
-    got = answer(train, test)
-    assert got != 1 / 4, (
-        "compare source sentences, not whole pairs: 'Go.' is known, "
-        "whatever its translation"
-    )
-    assert got == 2 / 4, f"2 of 4 test pairs are known, you say {got}"
-    assert answer(train, test[2:]) == 0, "'Hi.' and 'No' are new"
-
-
-@exercise("corpora.split")
-def corpora_split(answer):
-    """Pairs split in two that share no source sentence.
-
-    Chapter: checks-corpora
-    """
-    pairs = [
-        (f"sentence {n // 3}", f"frase {n}") for n in range(3000)
-    ]
-    train, test = map(set, answer(pairs))
-    assert train | test == set(pairs), "some pairs were lost"
-    both = {a for a, _ in train} & {a for a, _ in test}
-    assert not both, f"{len(both)} sentences are on both sides"
-    share = len(test) / len(pairs)
-    assert 0.05 < share < 0.15, f"a tenth was asked, got {share:.2f}"
-    again = [set(part) for part in answer(pairs[::-1])]
-    assert again == [train, test], (
-        "another order of the pairs gives another split: decide by "
-        "the "
-        "sentence alone, by its hash for example (hashlib's: "
-        "Python's "
-        "own hash() of a text changes from run to run)"
-    )
-
-
-@exercise("tokenization.bytes")
-def tokenization_bytes(answer):
-    """How many tokens a text has before any merge.
-
-    Chapter: checks-tokenization
-    """
-    for text in ("tree", "árbol", "日本", "", "👍"):
-        want, got = len(text.encode()), answer(text)
-        assert got != len(text) or got == want, (
-            f"{text!r} has {len(text)} characters but {want} bytes"
-        )
-        assert got == want, f"{text!r}: {want} bytes, you say {got}"
-
-
-@exercise("tokenization.learn")
-def tokenization_learn(answer):
-    """The first merges that byte-pair encoding learns.
-
-    Chapter: checks-tokenization
-    """
-    words = {("a", "b", "c"): 9, ("b", "c"): 5, ("a", "b"): 3}
-    got = [tuple(pair) for pair in answer(dict(words), 2)]
-    assert len(got) == 2, f"2 merges were asked, got {len(got)}"
-    assert got[0] != ("a", "b"), (
-        "'a b' stands in 12 words, 'b c' in 14: weigh each word by "
-        "how "
-        "often it occurs"
-    )
-    assert got[0] == ("b", "c"), f"'b c' is commonest, not {got[0]}"
-    assert got[1] == ("a", "bc"), (
-        "after 'b c' is merged the commonest pair is 'a bc', 9 "
-        "times; "
-        f"you say {got[1]}: count anew after each merge"
-    )
-
-
-@exercise("batching.padding")
-def batching_padding(answer):
-    """The share of padding in one batch of these lengths.
-
-    Chapter: checks-batching
-    """
-    for lengths, want in (([4, 4], 0), ([1, 4], 3 / 8), ([5], 0)):
-        got = answer(lengths)
-        assert abs(got - want) < 1e-9, (
-            f"lengths {lengths}: the batch has {max(lengths)} "
-            "columns "
-            f"and {len(lengths)} rows, so {want} of it is padding, "
-            "not "
-            f"{got}"
-        )
-
-
-@exercise("batching.share")
-def batching_share(answer):
-    """Batches dealt out to workers, as many to each.
-
-    Chapter: checks-batching
-    """
-    for n, size in ((6, 2), (7, 3), (2, 4)):
-        hands = [
-            list(answer(list(range(n)), r, size)) for r in range(size)
-        ]
-        counts = {len(hand) for hand in hands}
-        assert len(counts) == 1, (
-            f"{n} batches, {size} workers: some get {min(counts)} "
-            "and "
-            f"some {max(counts)}, and those with more wait for ever"
-        )
-        lost = set(range(n)) - {b for hand in hands for b in hand}
-        assert not lost, f"nobody gets the batches {sorted(lost)}"
-        most = -(-n // size)
-        assert len(hands[0]) == most, (
-            f"{most} batches each are enough"
-        )
 
 
 @exercise("loss.floor")
@@ -224,10 +68,9 @@ def loss_smoothed(answer):
         ).item()
         assert abs(got - wanted) < 1e-4 * wanted, (
             f"with a share of {share} it is {wanted:.4f}, not "
-            f"{got:.4f}. Is "
-            "padding left out, of the sum and of the count? Does "
-            "every "
-            "piece get share / V, the right one too?"
+            f"{got:.4f}. Is padding left out, of the sum and of the "
+            "count? Does every piece get share / V, the right one "
+            "too?"
         )
 
 
@@ -244,8 +87,179 @@ def loss_epoch(answer):
     )
     got = answer([1.0, 3.0], [300, 100])
     assert abs(got - 4.481689) < 1e-4, (
-        f"300 tokens at 1 nat and 100 at 3 make 1.5 nats a token, a "
+        "300 tokens at 1 nat and 100 at 3 make 1.5 nats a token, a "
         f"perplexity of 4.482; you give {got:.3f}. Weigh by tokens, "
-        "and "
-        "take the exponential last"
+        "and take the exponential last"
+    )
+
+
+@exercise("schedule.peak")
+def schedule_peak(answer):
+    """The step and the rate at the top of equation 3.
+
+    Chapter: checks-schedule
+    """
+    for width, warmup in ((512, 4000), (128, 400), (1024, 7)):
+        step, rate = answer(width, warmup)
+        assert step == warmup, (
+            f"the two terms meet at step {warmup}, not {step}"
+        )
+        wanted = (width * warmup) ** -0.5
+        assert abs(rate - wanted) < 1e-6 * wanted, (
+            f"for d_model {width} and a warm-up of {warmup} the top "
+            f"is {wanted:.3g}, not {rate:.3g}: put the step into "
+            "either term, and do not forget the width"
+        )
+
+
+@exercise("schedule.cosine")
+def schedule_cosine(answer):
+    """Equation 3's ramp, then half a cosine wave down to 0.
+
+    Chapter: checks-schedule
+    """
+    top = (512 * 100) ** -0.5
+    for step, share, where in (
+        (1, 0.01, "at the first step"),
+        (50, 0.5, "halfway up"),
+        (100, 1.0, "at the end of the warm-up"),
+        (600, 0.5, "halfway down"),
+        (1100, 0.0, "at the last step"),
+    ):
+        got = answer(step, 512, 100, 1100) / top
+        assert abs(got - share) < 1e-6, (
+            f"{where}, step {step} of 1100 with a warm-up of 100, "
+            f"the rate is {share} of the top; yours is {got:.3f} of "
+            "it"
+        )
+
+
+@exercise("schedule.adam")
+def schedule_adam(answer):
+    """One step of Adam: the new weight and both running means.
+
+    Chapter: checks-schedule
+    """
+    weight = torch.ones(4, dtype=torch.float64)
+    ours = weight.clone().requires_grad_()
+    theirs = torch.optim.Adam([ours], 0.1, (0.9, 0.98), 1e-9)
+    m = v = torch.zeros_like(weight)
+    for t in (1, 2, 3):
+        ours.grad = torch.randn(4, dtype=torch.float64)
+        theirs.step()
+        weight, m, v = answer(weight, ours.grad, m, v, t, 0.1)
+        hint = "are m and v corrected for t, and which do you return?"
+        assert torch.allclose(weight, ours.detach(), atol=1e-7), (
+            f"after step {t} the weights are {ours.tolist()}, yours "
+            f"{weight.tolist()}: {hint}"
+        )
+
+
+@exercise("checkpoints.size")
+def checkpoints_size(answer):
+    """Bytes of a model's tensors, and of a checkpoint's.
+
+    Chapter: checks-checkpoints
+    """
+    size, of_checkpoint = answer
+    assert size(1000) == 4000, (
+        "single precision takes 4 bytes a number"
+    )
+    assert size(1000, half=True) == 2000, (
+        "half precision takes 2 bytes"
+    )
+    got = of_checkpoint(1000)
+    assert got != 4000, "Adam's running means are in a checkpoint too"
+    assert got != 8000, "Adam keeps two running means for each weight"
+    assert got == 12_000, (
+        f"1,000 parameters take 12,000 bytes, not {got}"
+    )
+
+
+@exercise("checkpoints.fading")
+def checkpoints_fading(answer):
+    """An exponentially fading mean of state dicts, oldest first.
+
+    Chapter: checks-checkpoints
+    """
+    states = [{"w": torch.tensor([x, 0.0])} for x in (0.0, 4.0, 8.0)]
+    got = answer(states, 0.75)["w"][0].item()
+    assert states[0]["w"][0] == 0, "the first state has been changed"
+    assert abs(got - 6.75) > 1e-6, "`keep` belongs to the mean so far"
+    assert abs(got - 2.75) < 1e-6, (
+        "0 becomes 0.75 * 0 + 0.25 * 4 = 1, then 2.75; you give "
+        f"{got}"
+    )
+    alone = answer(states[:1], 0.75)["w"]
+    assert torch.equal(alone, states[0]["w"]), (
+        "of one state: that state"
+    )
+
+
+@exercise("training.shift")
+def training_shift(answer):
+    """The decoder's input and its labels, shifted by one.
+
+    Chapter: checks-training-loop
+    """
+    inputs, labels = map(list, answer([7, 8, 9]))
+    assert len(inputs) == len(labels) == 4, (
+        f"three ids make four places, yours {len(inputs)} and "
+        f"{len(labels)}"
+    )
+    assert inputs != labels, (
+        "the decoder would read what it is asked for"
+    )
+    assert inputs == [2, 7, 8, 9], (
+        f"it reads {inputs}: begin goes in front"
+    )
+    assert labels == [7, 8, 9, 3], (
+        f"it is asked for {labels}: end goes last"
+    )
+
+
+@exercise("training.accumulate")
+def training_accumulate(answer):
+    """Gradients of the loss per token over several batches.
+
+    Chapter: checks-training-loop
+    """
+    model = Transformer(TransformerConfig.tiny(12, N=1, dropout=0.0))
+    pairs = [([5, 6, 3], [7, 8, 9, 8, 7, 3]), ([5, 3], [6, 3])]
+    whole = collate(pairs)
+    logits = model(whole.source_ids, whole.target_ids)
+    (smoothed_loss(logits, whole.labels) / 8).backward()
+    wanted = [w.grad.clone() for w in model.parameters()]
+    for time in ("", " when old gradients are there"):
+        answer(model, [collate(pairs[:1]), collate(pairs[1:])])
+        got = [w.grad for w in model.parameters()]
+        ratio = got[0].norm() / wanted[0].norm()
+        close = all(
+            map(partial(torch.allclose, atol=1e-5), got, wanted)
+        )
+        assert close, (
+            f"the gradients differ{time}; yours are {ratio:.2f} "
+            "times as long. Divide each sum by the tokens of all "
+            "batches"
+        )
+
+
+@exercise("training.patience")
+def training_patience(answer):
+    """The best step when training stops early.
+
+    Chapter: checks-training-loop
+    """
+    steps, losses = [10, 20, 30, 40, 50], [3.0, 2.0, 2.5, 2.2, 1.0]
+    got = answer(steps, losses, 2)
+    assert got == 20, (
+        "after two measurements without a new lowest it stops, and "
+        "never sees step 50; the best until then is step 20, not "
+        f"{got}"
+    )
+    assert answer(steps, losses, 3) == 50, (
+        "with patience 3 it goes on to 50"
+    )
+    assert answer([1, 2], [2.0, 3.0], 5) == 1, (
+        "patience may never run out"
     )

@@ -1,7 +1,7 @@
 # Collected from book/back/cli.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""The command line: train, translate, evaluate, average, data, runs."""
+"""The command line: a training or a translation in one line."""
 
 import argparse
 import os
@@ -27,18 +27,17 @@ from transformer_lib.corpora import data_folder
 from transformer_lib.evaluation import evaluate
 from transformer_lib.model import TransformerConfig
 from transformer_lib.queues import run_queue
-from transformer_lib.recording import (
-    Task,
-    read_split,
-    record_training,
-)
+from transformer_lib.recording import record_training
 from transformer_lib.runs import (
+    add_published,
     load_run,
     recorded_runs,
     write_card,
     write_lines,
 )
 from transformer_lib.schedule import TrainingConfig
+from transformer_lib.speed import WAYS, record_speed
+from transformer_lib.tasks import Task, read_split
 from transformer_lib.translator import Translator, bundled_models
 
 __all__ = ["Options", "main"]
@@ -50,8 +49,8 @@ Options = argparse.Namespace
 def _add_fields(parser: Any, kind: type, *names: str) -> None:
     """Give a parser an option for each field of a dataclass.
 
-    An option that is not given leaves no trace: the field's default, or
-    the preset's value, stays. `names` restricts the fields.
+    An option that is not given leaves no trace: the field's default,
+    or the preset's value, stays. `names` restricts the fields.
     """
     hints = get_type_hints(kind)
     for field in fields(kind):
@@ -98,8 +97,17 @@ def _run_train(options: Options) -> None:
         print(f"{end}; the model is in {options.out}")
 
 
+def _run_measure(options: Options) -> None:
+    """Measure how fast steps are, in several ways."""
+    command = "python -m transformer_lib " + shlex.join(options.words)
+    task = _task_of(options)
+    for row in record_speed(task, options.ways, command)["speed"]:
+        speed = row["target_tokens_per_second"]
+        print(f"{row['way']}: {speed:,.0f} target tokens a second")
+
+
 def _run_translate(options: Options) -> None:
-    """Translate the sentences given, or the standard input by line."""
+    """Translate the sentences given, or the standard input."""
     model = Translator.from_pretrained(options.model, options.device)
     lines = iter(options.sentences or sys.stdin)
     size = 1 if sys.stdin.isatty() else 64
@@ -155,8 +163,9 @@ def _run_runs(options: Options) -> int:
     """List the recorded runs, write a card anew, or run a queue."""
     if options.card:
         print(write_card(options.card))
+    elif options.published:
+        print(add_published(options.published))
     elif options.queue:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         limits = options.budget_minutes, options.jobs, options.smoke
         ends = run_queue(options.queue, options.out, *limits)
         print(
@@ -185,6 +194,16 @@ def _add_model(parser: Any) -> None:
     add("--length-penalty", type=float, default=0.6, help="alpha")
 
 
+def _add_task(parser: Any) -> None:
+    """The options of `train` and `measure`: a whole task."""
+    own = {x.name for x in fields(Task)}
+    for kind in (Task, TransformerConfig, TrainingConfig):
+        group = parser.add_argument_group(kind.__name__)
+        names = {x.name for x in fields(kind)} - {"changes"}
+        known = set() if kind is Task else own
+        _add_fields(group, kind, *names - known)
+
+
 def _make_parser() -> _Parser:
     """The parser of all commands."""
     parser = _Parser("python -m transformer_lib", allow_abbrev=False)
@@ -199,16 +218,9 @@ def _make_parser() -> _Parser:
         made.add_argument("--threads", type=int, help="of the CPU")
         return made
 
-    made = command(_run_train)
-    for kind in (Task, TransformerConfig, TrainingConfig):
-        group = made.add_argument_group(kind.__name__)
-        names = {x.name for x in fields(kind)} - {"changes"}
-        own = (
-            {x.name for x in fields(Task)}
-            if kind is not Task
-            else set()
-        )
-        _add_fields(group, kind, *names - own)
+    _add_task(command(_run_train))
+    _add_task(made := command(_run_measure))
+    made.add_argument("--ways", choices=list(WAYS), required=True)
     _add_model(made := command(_run_translate))
     made.add_argument("sentences", nargs="*")
     data = "corpus languages source_file target_file limit".split()
@@ -223,6 +235,7 @@ def _make_parser() -> _Parser:
     _add_fields(command(_run_data), Task, *data)
     add = command(_run_runs).add_argument
     add("--card", metavar="RUN", help="write its card anew")
+    add("--published", metavar="RUN", help="add BLEU as published")
     add("--queue", help="a YAML file of runs")
     add("--out", default="runs", help="folder for the records")
     add("--budget-minutes", type=float, default=float("inf"))
@@ -232,13 +245,13 @@ def _make_parser() -> _Parser:
 
 
 def _set_threads(options: Options) -> None:
-    """All cores for training, shared by its workers; one for decoding.
+    """All cores for training, shared by workers; one for decoding.
 
     A step of decoding is too small to be worth sharing.
     """
     workers = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     threads = max((os.cpu_count() or 1) // workers, 1)
-    if options.run is not _run_train:
+    if options.run not in (_run_train, _run_measure):
         threads = 1
     elif workers == 1:  # torchrun sets this variable by itself
         threads = int(os.environ.get("OMP_NUM_THREADS", threads))
@@ -246,13 +259,18 @@ def _set_threads(options: Options) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command of the library; what goes wrong is said in a line.
+    """Run a command; what goes wrong is said in one line.
 
     Returns:
-        0; 1 if a run of a queue failed, 2 for bad input, 130 if stopped.
+        0; 1 if a run of a queue failed, 2 for bad input, 130 if
+        stopped.
 
     Chapter: cli-main
     """
+    if (
+        argv is None
+    ):  # a process of its own: kill is as good as Ctrl-C
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         words = list(sys.argv[1:] if argv is None else argv)
         options = _make_parser().parse_args(words)

@@ -72,8 +72,8 @@ def _lines(path: str | Path) -> list[str]:
         text = content.decode("utf-8-sig").rstrip()
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise ValueError(
-            f"{path} is cut short, or no UTF-8 text ({error}): get it "
-            "again, or convert it to UTF-8"
+            f"{path} is cut short, or no UTF-8 text "
+            f"({error}): get it again, or convert it to UTF-8"
         ) from error
     if not text:
         raise ValueError(f"{path} is empty: give one sentence a line")
@@ -143,7 +143,7 @@ SHA256 = dict(zip(_NAMES, _SUMS.split(), strict=True))
 
 
 def data_folder() -> Path:
-    """Where corpora lie: TRANSFORMER_LIB_DATA, else the user's cache.
+    """TRANSFORMER_LIB_DATA if it is set; else the user's cache.
 
     Chapter: corpora-files
     """
@@ -194,8 +194,8 @@ def fetch(name: str, file: str) -> Path:
         pooch.retrieve(url, known, file, path.parent, downloader=web)
     except (ImportError, OSError, ValueError) as error:
         raise FileNotFoundError(
-            f"{path} is missing and was not downloaded ({error!s:.99}). "
-            f"Fetch {url} by hand and put it at {path}"
+            f"{path} is missing and was not downloaded "
+            f"({error!s:.99}). Fetch {url} and put it there"
         ) from None
     return path
 
@@ -228,8 +228,8 @@ def _tatoeba(language: str, split: str) -> list[tuple[str, str]]:
         ValueError,
     ) as e:
         raise ValueError(
-            f"{path} is corrupt or holds no {code}.txt ({e!r}). Delete "
-            "it, and it is downloaded again"
+            f"{path} is corrupt or holds no {code}.txt "
+            f"({e!r}). Delete it, and it is downloaded again"
         ) from e
     cells = (row.split("\t") for row in rows)
     pairs = (

@@ -32,7 +32,7 @@ class Hypotheses:
 
     `ids[sentence][rank]` is a list of ids without bos; it ends in eos
     unless the search met its limit. `log_probabilities` (in nats) and
-    `scores`, by which the ranks are given, are nested in the same way.
+    `scores`, by which the ranks are given, are nested likewise.
 
     Chapter: decoding-hypotheses
     """
@@ -45,7 +45,7 @@ class Hypotheses:
 class TargetCache:
     """One self-attention's keys and values of the target so far.
 
-    Room for `max_length` positions is taken once and written in place.
+    Room for `max_length` positions is taken once, written in place.
     A spare room of the same size makes reordering a single copy.
 
     Chapter: decoding-cache
@@ -59,7 +59,7 @@ class TargetCache:
     def keys_values(
         self, attention: MultiHeadAttention, new: Tensor
     ) -> list[Tensor]:
-        """Append (batch, new_len, d_model); keys and values of all."""
+        """Append (batch, new_len, d_model); all keys and values."""
         parts = attention.keys_values(new)
         start, self.length = self.length, self.length + new.size(1)
         for x in parts if not self.room else []:
@@ -94,7 +94,7 @@ class SourceCache:
         self.parts = [part.contiguous() for part in parts]
 
     def keys_values(self, *_) -> list[Tensor]:
-        """Keys and values of the source, (batch, h, source_len, d)."""
+        """The source's keys and values, (batch, h, source_len, d)."""
         return self.parts
 
     def select(self, rows: Tensor) -> None:
@@ -104,9 +104,9 @@ class SourceCache:
 class DecoderCache:
     """What `model.decode(..., cache=cache)` need not compute again.
 
-    For every decoder layer it holds the keys and values of the source,
-    from `memory` (batch, source_len, d_model), and those of the
-    target's first `length` positions, at most `max_length`.
+    For every decoder layer it holds the keys and values of the
+    source, from `memory` (batch, source_len, d_model), and those of
+    the target's first `length` positions, at most `max_length`.
 
     Chapter: decoding-cache
     """
@@ -127,16 +127,19 @@ class DecoderCache:
     def length(self) -> int:
         return self.self_attention[0].length
 
-    def select(self, rows: Tensor, sources: bool = True) -> None:
+    def select(
+        self, rows: Tensor, sources: Tensor | None = None
+    ) -> None:
         """Make row i what row `rows[i]` was: reorder, repeat or drop.
 
-        `sources=False` leaves the source's part as it is, which is
-        right when every row keeps its own sentence.
+        The same for `sources`, with None for no change. There may be
+        several rows for each source: the beams of one sentence.
         """
         for cache in self.self_attention:
             cache.select(rows)
-        for cache in self.cross_attention if sources else []:
-            cache.select(rows)
+        if sources is not None:
+            for cache in self.cross_attention:
+                cache.select(sources)
 
 
 @contextmanager
@@ -159,10 +162,10 @@ def length_limits(
     source_ids: Tensor,
     max_extra: int | Tensor = 50,
 ) -> Tensor:
-    """The most pieces each output may have, its eos counted: (batch,).
+    """The most pieces of each output, its eos counted: (batch,).
 
-    Section 6.1: the source's length (without eos) plus 50. A model with
-    learned positions ends where its table ends.
+    Section 6.1: the source's length (without eos) plus 50. A model
+    with learned positions ends where its table ends.
 
     Raises:
         ValueError: if the ids are not (batch, source_len), or a limit
@@ -188,7 +191,9 @@ def length_limits(
 
 
 class Stepper:
-    """A batch of unfinished outputs and the model that extends them.
+    """A batch of unfinished outputs, and what extends them.
+
+    To be used where no gradients are kept, as in `evaluating`.
 
     Chapter: decoding-step
     """
@@ -196,9 +201,10 @@ class Stepper:
     def __init__(
         self, model: Transformer, source_ids: Tensor, max_length: int
     ):
-        self.model, self.source_ids = model, source_ids
-        self.memory = model.encode(source_ids)
-        self.cache = DecoderCache(model, self.memory, max_length)
+        self.model, memory = model, model.encode(source_ids)
+        self.cache = DecoderCache(model, memory, max_length)
+        padded = (source_ids == PAD).any()  # asked once
+        self.source_ids = source_ids if padded else None
 
     def next(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k likeliest pieces after ids (batch,), best first.
@@ -207,22 +213,26 @@ class Stepper:
         no sentence contains, are left out.
         """
         hidden = self.model.decode(
-            last[:, None], self.memory, self.source_ids, self.cache
+            last[:, None], None, self.source_ids, self.cache
         )
+        portion = max(1, 2**21 // self.model.config.vocab_size)
         found = []
-        for some in hidden[:, -1].split(128):
-            scores = self.model.project(some).float().log_softmax(-1)
+        for some in hidden[:, -1].split(portion):
+            scores = self.model.project(some).float()
+            torch.log_softmax(scores, -1, out=scores)
             scores[:, PAD] = scores[:, BOS] = -torch.inf
-            found.append(scores.topk(k))
+            best = scores.topk(k) if k > 1 else scores.max(1, True)
+            found.append(best)
         values, ids = map(torch.cat, zip(*found, strict=True))
         return values, ids
 
-    def select(self, rows: Tensor, sources: bool = True) -> None:
+    def select(
+        self, rows: Tensor, sources: Tensor | None = None
+    ) -> None:
         """As `DecoderCache.select`."""
         self.cache.select(rows, sources)
-        if sources:
-            self.source_ids = self.source_ids.index_select(0, rows)
-            self.memory = self.memory.index_select(0, rows)
+        if sources is not None and self.source_ids is not None:
+            self.source_ids = self.source_ids[sources]
 
 
 def greedy_decode(
@@ -233,9 +243,9 @@ def greedy_decode(
     """Take the likeliest piece again and again, until eos.
 
     Args:
-        source_ids: (batch, source_len), with eos, padded on the right.
-        max_extra: how many pieces longer than its source an output may
-            get; one number, or one a sentence.
+        source_ids: (batch, source_len), with eos, padding behind.
+        max_extra: how many pieces longer than its source an output
+            may get; one number, or one a sentence.
 
     Returns:
         One hypothesis a sentence; its score is its log-probability.
@@ -263,7 +273,7 @@ def greedy_decode(
             if not len(kept):
                 break
             rows, last, done = rows[kept], last[kept], done[kept]
-            stepper.select(kept)
+            stepper.select(kept, kept)
     found = Hypotheses()
     lists = ids.tolist(), gains.tolist(), limits.tolist()
     for row, gain, limit in zip(*lists, strict=True):

@@ -14,9 +14,9 @@ class Embeddings(nn.Module):
     """Vectors for tokens, times sqrt(d_model), section 3.4.
 
     Maps ids (batch, len) to (batch, len, d_model). `weight`
-    (vocab_size, d_model) is drawn from N(0, d_model^-0.5), so that the
-    scaled vectors have components of size 1. `scale=False` leaves the
-    factor out.
+    (vocab_size, d_model) is drawn with standard deviation
+    d_model^-0.5, so that the scaled vectors have components of size
+    1. `scale=False` leaves the factor out.
 
     Raises:
         ValueError: if an id is not in the vocabulary. On a GPU the

@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Score:
-    """A score from 0 to 100 and the recipe by which it was computed.
+    """A score from 0 to 100, and how it was computed.
 
     Chapter: evaluation-scores
     """
@@ -56,12 +56,14 @@ def check_sentences(
     """
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise TypeError(
-            "scores are for lists of sentences; put a single one in a list"
+            "scores are for lists of sentences; "
+            "put a single one in a list"
         )
     if len(hypotheses) != len(references) or not hypotheses:
         raise ValueError(
             f"{len(hypotheses)} hypotheses and {len(references)} "
-            "references: give one reference a sentence, and at least one"
+            "references: give one reference a sentence, and at "
+            "least one"
         )
 
 
@@ -132,7 +134,7 @@ def published_bleu(
     references: Sequence[str],
     language: str,
 ) -> Score:
-    """BLEU on lowercased, Moses-tokenized text, no tokenization after.
+    """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
     Higher than `bleu` on the same sentences, and not to be compared
     with it.
@@ -159,12 +161,12 @@ def bootstrap_scores(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> list[float]:
-    """BLEU of `samples` test sets drawn from this one with repetition.
+    """BLEU of test sets drawn from this one with repetition.
 
-    BLEU is made of counts, which add up over sentences: each is counted
-    once, and a drawn test set is a sum. The same seed and number of
-    sentences draw the same test sets, so two systems can be compared
-    draw by draw.
+    BLEU is made of counts, which add up over sentences: each is
+    counted once, and a drawn test set is a sum. The same seed and
+    number of sentences draw the same test sets, so two systems can be
+    compared draw by draw.
 
     Raises:
         TypeError, ValueError: as `check_sentences`.
@@ -246,10 +248,11 @@ def evaluate(
     """Translate a ParallelCorpus and report how good the result is.
 
     Returns:
-        A dict that JSON can hold: what was run, perplexity and nats per
-        piece (no smoothing), BLEU with its interval and signature, chrF,
-        the share of sentences exactly right, seconds for decoding alone
-        and `translations`, in the order of the corpus.
+        A dict that JSON can hold: what was run, perplexity and nats
+        per piece (no smoothing), BLEU with its interval and
+        signature, chrF, the share of sentences exactly right, seconds
+        for decoding alone and `translations`, in the order of the
+        corpus.
 
     Raises:
         ValueError: as `encode_pairs` and `decode_all`.

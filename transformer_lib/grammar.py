@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _table(rows: str) -> dict[str, list[str]]:
-    """Rows between commas, their cells between strokes, by the first."""
+    """Rows between commas, cells between strokes, by the first."""
     cells = [row.strip().split("/") for row in rows.split(",")]
     return {first: rest for first, *rest in cells}
 

@@ -5,9 +5,11 @@
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
 from transformer_lib.attention import attention
@@ -15,7 +17,6 @@ from transformer_lib.attention import attention
 __all__ = [
     "ConvolutionalLayer",
     "RecurrentLayer",
-    "RestrictedSelfAttentionLayer",
     "SelfAttentionLayer",
     "connections",
     "maximum_path_length",
@@ -83,46 +84,25 @@ class ConvolutionalLayer(nn.Module):
         return self.channels(self.mix(padded).transpose(1, 2))
 
 
-class SelfAttentionLayer(nn.Module):
-    """One head of attention: every output sees every input.
-
-    (batch, n, d) to (batch, n, d). Table 1 counts equation 1 alone;
-    `projections=False` leaves out w_q, w_k, w_v and w_o.
-
-    Chapter: layer_types-attention
-    """
-
-    def __init__(self, d: int, projections: bool = True):
-        super().__init__()
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            linear = nn.Linear(d, d, bias=False)
-            self.add_module(
-                name, linear if projections else nn.Identity()
-            )
-
-    def mix(
-        self, query: Tensor, key: Tensor, value: Tensor
-    ) -> Tensor:
-        """Equation 1; the one step in which positions meet."""
-        return attention(query, key, value)[0]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.w_o(
-            self.mix(self.w_q(x), self.w_k(x), self.w_v(x))
-        )
-
-
 def restricted_attention(
     query: Tensor, key: Tensor, value: Tensor, r: int
 ) -> Tensor:
-    """Attention to oneself and r // 2 positions on either side.
+    """Attention to the r positions around oneself, r being odd.
 
     (batch, n, d_k), (batch, n, d_k), (batch, n, d_v) to (batch, n,
     d_v), in O(r n d) steps: blocks of r // 2 queries look at three
     blocks of keys. Section 4.
 
+    Raises:
+        ValueError: if `r` is below 1, or even: it has no middle then.
+
     Chapter: layer_types-restricted
     """
+    if r < 1 or r % 2 == 0:
+        raise ValueError(
+            f"a neighbourhood of {r=} has no middle: take an odd r "
+            f"from 1 up, such as {max(r, 0) + 1}"
+        )
     n, side = query.size(1), r // 2
     size = max(side, 1)
     blocks = math.ceil(n / size)
@@ -132,36 +112,43 @@ def restricted_attention(
     k, v = (  # (batch, blocks, 3 * size, d)
         F.pad(x, (0, 0, size, size + spare))
         .unfold(1, 3 * size, size)
-        .transpose(-1, -2)
+        .mT
         for x in (key, value)
     )
-    start = torch.arange(blocks, device=query.device) * size
-    asks = start[:, None] + torch.arange(size, device=query.device)
-    at = start[:, None] + torch.arange(
-        -size, 2 * size, device=query.device
-    )
-    near = (asks[:, :, None] - at[:, None, :]).abs() <= side
-    mask = near & ((at >= 0) & (at < n))[:, None, :]
+    first = torch.arange(0, n, size, device=query.device)
+    offset = torch.arange(-size, 2 * size, device=query.device)
+    at = first[:, None, None] + offset  # (blocks, 1, 3 * size)
+    asks = at[..., size : 2 * size].mT  # (blocks, size, 1)
+    mask = ((asks - at).abs() <= side) & (at >= 0) & (at < n)
     return attention(q, k, v, mask)[0].flatten(1, 2)[:, :n]
 
 
-class RestrictedSelfAttentionLayer(SelfAttentionLayer):
-    """Self-attention within a neighbourhood of size r.
+class SelfAttentionLayer(nn.Module):
+    """One head of attention: every output sees every input.
 
-    (batch, n, d) to (batch, n, d). Section 4, table 1.
+    (batch, n, d) to (batch, n, d). Given an odd `r`, an output sees
+    the r inputs around it alone. Table 1 counts equation 1;
+    `projections=False` leaves out w_q, w_k, w_v and w_o. Section 4.
 
-    Chapter: layer_types-restricted
+    Chapter: layer_types-attention
     """
 
-    def __init__(self, d: int, r: int, projections: bool = True):
-        super().__init__(d, projections)
+    def __init__(
+        self, d: int, projections: bool = True, r: int | None = None
+    ):
+        super().__init__()
         self.r = r
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            linear = nn.Linear(d, d, bias=False)
+            self.add_module(
+                name, linear if projections else nn.Identity()
+            )
 
-    def mix(
-        self, query: Tensor, key: Tensor, value: Tensor
-    ) -> Tensor:
-        """Equation 1 within the neighbourhood."""
-        return restricted_attention(query, key, value, self.r)
+    def forward(self, x: Tensor) -> Tensor:
+        qkv = self.w_q(x), self.w_k(x), self.w_v(x)
+        if self.r is None:
+            return self.w_o(attention(*qkv)[0])
+        return self.w_o(restricted_attention(*qkv, self.r))
 
 
 def connections(network: nn.Module, n: int, d: int) -> Tensor:
@@ -173,13 +160,9 @@ def connections(network: nn.Module, n: int, d: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, n, d, generator=generator).double()
-    x.requires_grad_()
-    outputs = network.double()(x)[0].sum(-1)  # (n,)
-    rows = [
-        torch.autograd.grad(output, x, retain_graph=True)[0][0]
-        for output in outputs
-    ]
-    return torch.stack(rows).abs().sum(-1) > 0
+    exact = deepcopy(network).double()
+    slopes = jacobian(lambda x: exact(x)[0].sum(-1), x)
+    return slopes.abs().sum((1, 3)) > 0  # of (n, 1, n, d)
 
 
 def maximum_path_length(
@@ -210,10 +193,10 @@ def maximum_path_length(
     def watch(module, inputs, output):
         output.register_hook(lambda g: passed.append(bool(g.any())))
 
-    for layer in network:
+    for layer in network:  # a recurrent one mixes in its cell
         getattr(layer, "cell", layer).register_forward_hook(watch)
     x = torch.ones(1, n, d).double().requires_grad_()
-    network(x)[0, -1].sum().backward()
+    network.double()(x)[0, -1].sum().backward()
     return sum(passed)
 
 
@@ -233,20 +216,12 @@ def sequential_operations(output: Tensor) -> int:
             "output has no record of how it was computed: let the "
             "input or the weights require gradients"
         )
-    depth: dict = {}
-    stack = [output.grad_fn]
-    while stack:
-        node = stack[-1]
-        before = [f for f, _ in node.next_functions if f is not None]
-        waiting = [f for f in before if f not in depth]
-        if waiting:
-            stack += waiting
-        else:
-            depth[node] = 1 + max(
-                (depth[f] for f in before), default=0
-            )
-            stack.pop()
-    return depth[output.grad_fn]
+    depth, front = 0, {output.grad_fn}
+    while front:
+        depth += 1
+        before = {f for node in front for f, _ in node.next_functions}
+        front = before - {None}
+    return depth
 
 
 def table_1(

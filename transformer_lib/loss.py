@@ -1,7 +1,7 @@
 # Collected from book/training/loss.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""The loss of section 5.4, with smoothed labels, and its gradients."""
+"""The loss of section 5.4: smoothed labels, and its gradients."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -42,7 +42,8 @@ def smoothing_weights(
     """
     if not 0 <= label_smoothing < 1:
         raise ValueError(
-            f"{label_smoothing=} is a share: give 0 <= label_smoothing < 1"
+            f"{label_smoothing=} is a share: give "
+            "0 <= label_smoothing < 1"
         )
     others = {"uniform": 0, "others": 1, "annotated": 2}
     if smoothing not in others:
@@ -66,8 +67,8 @@ def smoothed_loss(
     """Cross-entropy with smoothed labels, summed over real tokens.
 
     Args:
-        logits: (batch, target_len, vocab_size), any float type; the sum
-            is taken in float32 at least.
+        logits: (batch, target_len, vocab_size), any float type; the
+            sum is taken in float32 at least.
         labels: (batch, target_len); those equal to `pad_id` count not
             at all.
         label_smoothing, smoothing: see `smoothing_weights`.
@@ -168,7 +169,7 @@ def projected_losses(
     smoothing: str = "uniform",
     pad_id: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Smoothed and plain loss of decoder outputs, projected in chunks.
+    """Smoothed and plain loss of outputs, projected in chunks.
 
     Equal to `smoothed_loss(hidden @ weight.T, ...)`, but the logits
     never stand whole in memory. On a CPU the rows of padding are left
@@ -181,8 +182,8 @@ def projected_losses(
         labels: (batch, target_len).
 
     Returns:
-        Two sums in nats: the first has a gradient, the second, without
-        smoothing, is there to be read.
+        Two sums in nats: the first has a gradient; the second,
+        without smoothing, is there to be read.
 
     Chapter: loss-projected
     """
@@ -215,7 +216,7 @@ def projected_loss(
 def hidden_states(
     model: nn.Module, source_ids: Tensor, target_ids: Tensor
 ) -> Tensor:
-    """Decoder outputs, teacher-forced: (batch, target_len, d_model).
+    """Teacher-forced outputs: (batch, target_len, d_model).
 
     Chapter: loss-gradients
     """
@@ -234,9 +235,10 @@ def accumulate_gradients(
 ) -> Tensor:
     """Add the gradients of some batches' loss per token to a model's.
 
-    Each token weighs 1 / tokens, whichever batch it stands in; `tokens`
-    is how many labels all batches have, on the model's device. Returns
-    the sums of the smoothed and the plain loss, in nats: (2,).
+    Each token weighs 1 / tokens, whichever batch it stands in;
+    `tokens` is how many labels all batches have, on the model's
+    device. Returns the sums of the smoothed and the plain loss, in
+    nats: (2,).
 
     Chapter: loss-gradients
     """

@@ -65,19 +65,25 @@ def neighbourhood_mask(
 ) -> Tensor:
     """True for the r positions around each query, section 4.
 
-    The neighbourhood is centred: r // 2 positions on either side, so
-    an odd r holds r positions, the query's own among them.
+    The neighbourhood is centred: the query's own position and
+    (r - 1) / 2 on either side, fewer at the ends of the sentence.
 
     Returns:
         Boolean, (1, 1, length, length).
 
     Raises:
-        ValueError: if `r` is below 1: nobody would see anything.
+        ValueError: if `r` is below 1, so that nobody would see
+            anything, or even, so that it has no middle.
 
     Chapter: masks-neighbourhood
     """
     if r < 1:
         raise ValueError(f"a neighbourhood of r={r} is empty: r >= 1")
+    if r % 2 == 0:
+        raise ValueError(
+            f"a neighbourhood of r={r} has no middle: "
+            f"take {r - 1} or {r + 1}"
+        )
     position = torch.arange(length, device=device)
     distance = (position[:, None] - position).abs()
     return (distance <= r // 2)[None, None]

@@ -63,9 +63,8 @@ def check_config(config: "TransformerConfig") -> None:
             )
         if name.endswith("dropout") and not 0 <= value < 1:
             raise ValueError(f"{name}={value!r} is not in 0 <= p < 1")
-    for (
-        name
-    ) in "vocab_size N d_model d_ff h d_k d_v max_length".split():
+    counts = "vocab_size N d_model d_ff h d_k d_v max_length"
+    for name in counts.split():
         value = getattr(c, name)
         if value is None and name in ("d_k", "d_v"):
             continue
@@ -234,25 +233,26 @@ class Transformer(nn.Module):
     def encode(self, source_ids: Tensor) -> Tensor:
         """The memory: (batch, source_len, d_model)."""
         x = self.embed(source_ids, self.source_embedding)
-        return self.encoder(
-            x, padding_mask(source_ids, self.config.pad_id)
-        )
+        mask = padding_mask(source_ids, self.config.pad_id)
+        return self.encoder(x, mask)
 
     def decode(
         self,
         target_ids: Tensor,
         memory: Tensor,
-        source_ids: Tensor,
+        source_ids: Tensor | None,
         cache: Any = None,
     ) -> Tensor:
         """Hidden states; with a cache, of the new ids alone."""
-        source_mask = padding_mask(source_ids, self.config.pad_id)
-        mask = decoder_mask(target_ids, self.config.pad_id)
-        offset = cache.length if cache else 0
-        if offset:  # everything before may be attended to
-            mask = causal_mask(offset + mask.size(-1), mask.device)
-            mask = mask[:, :, offset:]
+        offset, new = cache.length if cache else 0, target_ids.size(1)
         x = self.embed(target_ids, self.target_embedding, offset)
+        pad, mask, source_mask = self.config.pad_id, None, None
+        if source_ids is not None:
+            source_mask = padding_mask(source_ids, pad)
+        if new > 1 and offset:  # what came before may be seen
+            mask = causal_mask(offset + new, x.device)[:, :, offset:]
+        elif new > 1:
+            mask = decoder_mask(target_ids, pad)
         return self.decoder(x, memory, mask, source_mask, cache)
 
     def project(self, hidden: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 # Collected from book/architecture/positions.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Positional encodings of section 3.5: sinusoids, or learnt vectors."""
+"""Positional encodings, section 3.5: sinusoids, or learnt vectors."""
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,8 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     """The positional encodings of section 3.5.
 
     Returns:
-        (length, d_model): sines in the even dimensions, cosines in the
-        odd ones, for the positions from 0 on.
+        (length, d_model): sines in the even dimensions, cosines in
+        the odd ones, for the positions from 0 on.
 
     Raises:
         ValueError: if `d_model` is odd: sines and cosines are pairs.

@@ -10,6 +10,8 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,16 +20,21 @@ from typing import Any
 import torch
 
 from transformer_lib.checkpoints import read_log, write_atomically
+from transformer_lib.corpora import load_corpus
+from transformer_lib.evaluation import published_bleu
 from transformer_lib.training import History
 
 __all__ = [
     "Run",
+    "add_published",
     "load_run",
     "machine",
     "markdown_table",
+    "peak_memory",
     "recorded_runs",
     "write_card",
     "write_lines",
+    "write_report",
 ]
 
 
@@ -53,21 +60,22 @@ class Run:
 def recorded_runs() -> dict[str, Path]:
     """Every recorded run by name: {name: folder}.
 
-    A checkout has them in `runs`, a wheel in its `pretrained`.
+    A checkout has them in `runs`, a wheel in its `pretrained`. Runs
+    of several seeds are there as NAME, their sum, and NAME/seed-S.
 
     Chapter: runs-record
     """
     package = Path(str(files("transformer_lib")))
     folders = package / "pretrained", package.parent / "runs"
     return {
-        path.parent.name: path.parent
+        path.parent.relative_to(folder).as_posix(): path.parent
         for folder in folders
-        for path in sorted(folder.glob("*/report.json"))
+        for path in sorted(folder.glob("**/report.json"))
     }
 
 
 def load_run(name: str | Path) -> Run:
-    """A recorded run by its name, or any folder that a training filled.
+    """A recorded run by its name, or a training's folder.
 
     Raises:
         FileNotFoundError: if there is none; lists the names.
@@ -78,8 +86,8 @@ def load_run(name: str | Path) -> Run:
     if not (folder / "report.json").is_file():
         names = ", ".join(recorded_runs()) or "none"
         raise FileNotFoundError(
-            f"{str(name)!r} is neither a recorded run nor the folder of a "
-            f"training that ended; recorded are: {names}"
+            f"{str(name)!r} is neither a recorded run nor the "
+            f"folder of a training that ended; recorded are: {names}"
         )
     config, report = (
         json.loads((folder / file).read_text("utf-8"))
@@ -114,8 +122,25 @@ def machine() -> dict[str, str | int]:
     }
 
 
+def peak_memory(device: str | torch.device = "cpu") -> int:
+    """The most memory that was in use at once, in bytes.
+
+    Of the card, or of this process; 0 where nobody counts.
+
+    Chapter: runs-machine
+    """
+    if torch.device(device).type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    with suppress(ImportError):  # not on Windows
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak * (1 if sys.platform == "darwin" else 1024)
+    return 0
+
+
 def markdown_table(rows: list[dict[str, Any]]) -> str:
-    """Rows of like keys as a Markdown table, with figures made short.
+    """Rows of like keys as a Markdown table, figures made short.
 
     Chapter: runs-card
     """
@@ -151,10 +176,10 @@ def write_lines(path: str | Path, lines: list[str]) -> None:
 
 
 def write_card(folder: str | Path) -> str:
-    """Write a run's `card.md` from its report and its log; returns it.
+    """Write a run's `card.md` from report and log; returns it.
 
-    Nothing on a card is typed by hand: the same report and log give the
-    same card.
+    Nothing on a card is typed by hand: the same report and log give
+    the same card.
 
     Chapter: runs-card
     """
@@ -168,11 +193,14 @@ def write_card(folder: str | Path) -> str:
                 f"## {name.capitalize()}",
                 markdown_table(rows),
             ]
+        elif isinstance(content, list):
+            title = f"## {name.capitalize()}"
+            parts += [title, markdown_table(content)]
     lines = [x for x in run.history.lines if "validation_loss" in x]
     shown = lines[:: -max(1, math.ceil(len(lines) / 12))][::-1]
     hidden = ("samples", "loss", "tokens_per_second")
     rows = [{k: x[k] for k in x if k not in hidden} for x in shown]
-    parts += ["## The curve", markdown_table(rows)]
+    parts += ["## The curve", markdown_table(rows)] if rows else []
     rows = [
         {"step": x["step"], "greedy": "<br>".join(x["samples"])}
         for x in shown
@@ -182,3 +210,38 @@ def write_card(folder: str | Path) -> str:
     card = "\n\n".join(part for part in parts if part)
     write_lines(run.folder / "card.md", [card])
     return card
+
+
+def write_report(folder: str | Path, report: dict) -> None:
+    """Write a run's report.json, and its card anew.
+
+    Chapter: runs-card
+    """
+    text = json.dumps(report, indent=1, ensure_ascii=False)
+    write_lines(Path(folder) / "report.json", [text])
+    write_card(folder)
+
+
+def add_published(name: str | Path) -> float:
+    """Add BLEU in the published form to a record and its card.
+
+    Computed from the record's translations; needs sacremoses and the
+    corpus. Returns the score.
+
+    Raises:
+        ValueError: if the record has no test, or lines are missing.
+
+    Chapter: runs-later
+    """
+    run = load_run(name)
+    test = run.report.get("test", {})
+    if "split" not in test:
+        raise ValueError(f"{name} has no translations of a test set")
+    told = test["corpus"], *test["languages"], test["split"]
+    corpus = load_corpus(*told)[: test["sentences"]]
+    language = test["languages"][1]
+    score = published_bleu(run.translations, corpus.targets, language)
+    test["bleu_published"] = score.value
+    test["bleu_published_signature"] = score.signature
+    write_report(run.folder, run.report)
+    return score.value

@@ -61,9 +61,9 @@ def adam(
 ) -> torch.optim.Adam:
     """The paper's Adam over all weights of a model, section 5.3.
 
-    Its rate is 0 until it is told one: set each step's `learning_rate`
-    as `lr` of `optimizer.param_groups`. The update of all weights runs
-    as one fused kernel.
+    Its rate is 0 until it is told one: set each step's
+    `learning_rate` as `lr` of `optimizer.param_groups`. The update of
+    all weights runs as one fused kernel.
 
     Chapter: schedule-adam
     """
@@ -80,7 +80,8 @@ def pick_device(name: str | None = None) -> torch.device:
     """The device of that name, or the best one here: cuda, mps, cpu.
 
     Raises:
-        ValueError: if this machine or this PyTorch has no such device.
+        ValueError: if this machine or this PyTorch has no such
+        device.
 
     Chapter: schedule-hardware
     """
@@ -93,7 +94,8 @@ def pick_device(name: str | None = None) -> torch.device:
     name = name or there[0]
     if name.split(":")[0] not in there:
         raise ValueError(
-            f"no device {name!r} here; choose from: {', '.join(there)}"
+            f"no device {name!r} here; "
+            f"choose from: {', '.join(there)}"
         )
     return torch.device(name)
 
@@ -101,8 +103,8 @@ def pick_device(name: str | None = None) -> torch.device:
 def pick_precision(device: torch.device, name: str = "auto") -> str:
     """What was asked for, or what suits the device: "fp32" or "bf16".
 
-    "auto" takes bf16 on NVIDIA cards that multiply it in hardware, from
-    Ampere on. A CPU that can has to be asked.
+    "auto" takes bf16 on NVIDIA cards that multiply it in hardware,
+    from Ampere on. A CPU that can has to be asked.
 
     Raises:
         ValueError: for another name, or a card without bf16.
@@ -145,7 +147,7 @@ def start_workers(device: str | None = None) -> tuple[int, int, str]:
 
 
 def sum_over_workers(tensors: list[Tensor]) -> None:
-    """Add up each tensor over all workers, in place, in one message.
+    """Sum each tensor over all workers, in place, in one message.
 
     Chapter: schedule-workers
     """
@@ -173,11 +175,11 @@ def same_weights(model: nn.Module, rank: int) -> None:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train; the defaults are the paper's, sections 5.1 to 6.1.
+    """How to train; the defaults are those of sections 5.1 to 6.1.
 
-    `precision` is "fp32", "bf16" or "auto"; `average` is the number of
-    checkpoints in the final mean. Steps are updates of the weights, and
-    what happens every 0 steps happens at the end alone.
+    `precision` is "fp32", "bf16" or "auto"; `average` is the number
+    of checkpoints in the final mean. Steps are updates of the
+    weights, and what happens every 0 steps happens at the end alone.
 
     Raises:
         ValueError: naming the field, its value and what would do.
@@ -232,9 +234,9 @@ def update(
     """One step of Adam on the batches of all workers.
 
     Random numbers start anew from seed, step and worker, so that a
-    resumed run drops out what an unbroken one would have. `how` goes to
-    `accumulate_gradients`. Returns the smoothed loss, the plain loss
-    and the tokens, summed over batches and workers: (3,).
+    resumed run drops out what an unbroken one would have. `how` goes
+    to `accumulate_gradients`. Returns the smoothed loss, the plain
+    loss and the tokens, summed over batches and workers: (3,).
 
     Chapter: schedule-update
     """
@@ -266,7 +268,7 @@ def updates(
     epoch: int = 0,
     position: int = 0,
 ) -> Iterator[tuple[list[Batch], dict[str, int]]]:
-    """Lists of `size` batches from a place on, and the place behind.
+    """Lists of `size` batches from a place on; where each ends.
 
     Chapter: schedule-update
     """

@@ -1,7 +1,7 @@
 # Collected from book/training/tokenization.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Tokenizers: from text to ids and back, by byte pairs or by words."""
+"""From text to ids and back, by byte pairs or by words."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def merges(
     dropout: float = 0.0,
     chance: random.Random | None = None,
 ) -> Iterator[list[str]]:
-    """Merge neighbours, the earliest learnt pair first, until none is.
+    """Merge neighbours, the earliest learnt pair first, to the end.
 
     Args:
         symbols: what a word is made of at the start.
@@ -183,7 +183,7 @@ class BPETokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "BPETokenizer":
-        """Read what `save` wrote; ValueError if it is something else."""
+        """Read what `save` wrote; anything else is a ValueError."""
         text = Path(path).read_text("utf-8", errors="replace")
         try:
             tokenizer = Tokenizer.from_str(text)
@@ -213,7 +213,7 @@ def _not_ours(path: str | Path, error: Exception) -> str:
 
 
 class WordTokenizer:
-    """Whole words by spaCy's rules; a word not in the list is unknown.
+    """Whole words by spaCy's rules; one not in the list is unknown.
 
     The other way to cut a text, with the methods of `BPETokenizer`.
     `decode` puts one space between words, so spaces are lost.
@@ -238,9 +238,10 @@ class WordTokenizer:
         vocab_size: int | None = None,
         min_count: int = 1,
     ) -> "WordTokenizer":
-        """Keep the `vocab_size` commonest words, special ones counted.
+        """Keep the commonest words, in all at most `vocab_size`.
 
-        `language` is spaCy's code: "en", "de"...; "xx" for several.
+        `vocab_size` counts the special tokens too. `language` is
+        spaCy's code: "en", "de"...; "xx" for several.
         """
         tokenizer = cls(SPECIAL, language)
         counts = Counter(
@@ -268,12 +269,12 @@ class WordTokenizer:
         ]
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens; UNK if unknown."""
+        """The ids of a text, no special token but UNK among them."""
         ids = (self.ids.get(word, UNK) for word in self.cut(text))
         return [id_ if id_ >= len(SPECIAL) else UNK for id_ in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The words of ids with spaces between; <unk> stays visible."""
+        """The words of ids, a space between; <unk> is shown."""
         kept = (int(id_) for id_ in ids if id_ not in (PAD, BOS, EOS))
         return " ".join(self.words[id_] for id_ in kept)
 
@@ -288,7 +289,7 @@ class WordTokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "WordTokenizer":
-        """Read what `save` wrote; ValueError if it is something else."""
+        """Read what `save` wrote; anything else is a ValueError."""
         text = Path(path).read_text("utf-8", errors="replace")
         try:
             kept = json.loads(text)

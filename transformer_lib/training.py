@@ -44,7 +44,7 @@ __all__ = ["History", "ROWS", "preset", "table3", "train"]
 def preset(
     name: str, vocab_size: int
 ) -> tuple[TransformerConfig, TrainingConfig]:
-    """A base model and its training: "paper", or as another code has it.
+    """A base model and its training, as the paper or others have it.
 
     "tensor2tensor" is what the authors' own code came to call base,
     "annotated" the Annotated Transformer; others are a ValueError.
@@ -114,7 +114,7 @@ def table3(
 
 @dataclass
 class History:
-    """What a run logged, a dict a line; whether its steps are done.
+    """What a run logged, a dict a line; `finished` with its steps.
 
     Chapter: training-record
     """
@@ -131,7 +131,7 @@ class History:
 
 
 class _Recorder:
-    """Log, progress bar and clock of a run; the first worker writes."""
+    """Log, progress bar and clock; only the first worker writes."""
 
     def __init__(self, folder: Path | None, state: dict, first: bool):
         self.state, self.first = state, first
@@ -147,7 +147,7 @@ class _Recorder:
         self.began = self.mark - state["seconds"]
 
     def add(self, sums: Tensor, rate: float, judge: Callable) -> None:
-        """Log the updates since the last line: three sums over tokens."""
+        """Log the steps since the last line: sums over tokens."""
         smoothed, plain, tokens = sums.tolist()
         speed = round(tokens / (time.perf_counter() - self.mark))
         total = self.state["tokens"] = self.state["tokens"] + int(
@@ -194,7 +194,7 @@ def _resume(
     optimizer: torch.optim.Optimizer,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
-    """Where to start: at the newest checkpoint, or at the beginning."""
+    """Where to start: the newest checkpoint, or the beginning."""
     path = latest_checkpoint(folder) if folder else None
     if path is None:
         start = dict.fromkeys("step epoch position tokens".split(), 0)
@@ -204,8 +204,8 @@ def _resume(
         then = state["settings"].get(name)
         if name not in _FREE and json.dumps(then) != json.dumps(now):
             raise ValueError(
-                f"{path} is of a run with {name}={then}, this one has "
-                f"{now}: give that value, or an empty folder"
+                f"{path} is of a run with {name}={then}, this one "
+                f"has {now}: give that value, or an empty folder"
             )
     return state | {"settings": settings}
 
@@ -226,7 +226,7 @@ def _judge(
 
 
 def _loop(model, optimizer, groups, config, record, evaluate, how):
-    """Update, log, judge and save until steps or minutes are used up."""
+    """Update, log, judge and save until steps or minutes are up."""
     c, state, sums = config, record.state, 0
     over = state["step"] >= c.max_steps or record.late()
     while not over:
@@ -266,9 +266,9 @@ def train(
 
     Args:
         evaluate: called as evaluate(model, step), without dropout and
-            gradients, every `validate_every` steps and at the end; the
-            numbers it returns join the log. Batches stand for their
-            `validation_loss`.
+            gradients, every `validate_every` steps and at the end;
+            the numbers it returns join the log. Batches stand for
+            their `validation_loss`.
         folder: for log.jsonl and checkpoints; a run that was stopped
             goes on as if it had not been.
 

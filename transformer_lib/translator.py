@@ -104,21 +104,23 @@ class Translator:
         """Load a folder that `save_model` wrote, or a bundled model.
 
         Raises:
-            FileNotFoundError: for a name that is neither; lists names.
+            FileNotFoundError: for a name that is neither; lists
+            names.
             ValueError: if the folder's files are damaged.
         """
         bundled = bundled_models()
         if not Path(name).is_dir() and str(name) not in bundled:
             raise FileNotFoundError(
-                f"{str(name)!r} is neither a folder nor a bundled model; "
-                f"bundled are: {', '.join(sorted(bundled)) or 'none'}"
+                f"{str(name)!r} is neither a folder "
+                "nor a bundled model; bundled are: "
+                f"{', '.join(sorted(bundled)) or 'none'}"
             )
         folder = name if Path(name).is_dir() else bundled[str(name)]
         model, tokenizer, info = load_model(folder)
         if tokenizer is None:
             raise FileNotFoundError(
-                f"{folder} has a model but no tokenizer: save it with "
-                "save_model(folder, model, tokenizer)"
+                f"{folder} has a model but no tokenizer: save "
+                "it with save_model(folder, model, tokenizer)"
             )
         languages = info.get("languages", ("", ""))
         return cls(
@@ -136,15 +138,16 @@ class Translator:
         for number, sentence in enumerate(sentences, 1):
             if not isinstance(sentence, str):
                 raise TypeError(
-                    f"sentence {number} is {type(sentence).__name__}, "
-                    "not a string"
+                    f"sentence {number} is "
+                    f"{type(sentence).__name__}, not a string"
                 )
             ids = self.tokenizer.encode(sentence.strip())
             if len(ids) > self.max_pieces:
                 raise ValueError(
-                    f"sentence {number} has {len(ids)} pieces, more than "
-                    f"max_pieces={self.max_pieces}: split it into "
-                    "sentences, or raise max_pieces if you mean it"
+                    f"sentence {number} has {len(ids)} pieces, "
+                    f"more than max_pieces={self.max_pieces}: "
+                    "split it into sentences, or raise "
+                    "max_pieces if you mean it"
                 )
             found.append([*ids, EOS])
         return found

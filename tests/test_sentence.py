@@ -1,0 +1,59 @@
+"""What the first sentence shows, held on the shipped model."""
+
+import pytest
+import torch
+
+from transformer_lib.translator import Translator
+
+PAIRS = {
+    "I like trees": "Me gustan los árboles",
+    "I like the tree": "Me gusta el árbol",
+    "I do not like trees": "No me gustan los árboles",
+}
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return Translator.from_pretrained("little-spanish", device="cpu")
+
+
+@torch.no_grad()
+def written(model, source_ids):
+    """Ids from bos on, one at a time, and the chance of each."""
+    memory = model.encode(source_ids)
+    ids, chances = [2], []
+    while ids[-1] != 3 and len(ids) < 20:
+        states = model.decode(torch.tensor([ids]), memory, source_ids)
+        best = model.project(states[:, -1]).softmax(-1)[0].max(0)
+        ids.append(int(best.indices))
+        chances.append(best.values)
+    return ids, torch.stack(chances)
+
+
+@pytest.mark.parametrize("english, spanish", PAIRS.items())
+def test_the_sentences_of_the_page(english, spanish, translator):
+    assert translator.translate(english, beam_size=1) == spanish
+
+
+@pytest.mark.parametrize("english", PAIRS)
+def test_one_run_says_what_writing_step_by_step_says(
+    english, translator
+):
+    """Section 3.1: the mask and the shift by one position."""
+    source_ids = torch.tensor(translator.encode([english]))
+    ids, chances = written(translator.model, source_ids)
+    with torch.no_grad():
+        logits = translator.model(
+            source_ids, torch.tensor([ids[:-1]])
+        )[0]
+    best = logits.softmax(-1).max(-1)
+    assert best.indices.tolist() == ids[1:]
+    assert torch.allclose(best.values, chances, atol=1e-5)
+
+
+def test_the_memory_has_a_vector_for_each_piece(translator):
+    for english in PAIRS:
+        source_ids = torch.tensor(translator.encode([english]))
+        memory = translator.model.encode(source_ids)
+        width = translator.model.config.d_model
+        assert memory.shape == (1, source_ids.size(1), width)
