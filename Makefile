@@ -7,11 +7,15 @@ ifdef TRANSFORMER_LIB_DATA
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
 endif
 
-.PHONY: book serve lab test tangle lint bench train clean
+.PHONY: book pdf epub serve lab test tangle lint bench train clean
 
 book: tangle
 	$(BIN)/jupyter-book build -W --keep-going .
 	@echo "The book: $(CURDIR)/_build/html/index.html"
+
+# The whole book as one file, in the site's downloads; needs Chromium.
+pdf epub: book
+	$(BIN)/python book/_ext/print_book.py $@
 
 serve: book
 	$(BIN)/python -m http.server --directory _build/html 8000
@@ -24,6 +28,7 @@ test: .venv/ready lint
 	$(BIN)/jupyter-book build -W --keep-going . ; built=$$? ; \
 	$(BIN)/python -m pytest ; tested=$$? ; \
 	test $$built -eq 0 -a $$tested -eq 0
+	$(BIN)/python book/_ext/finding.py
 
 lint: .venv/ready
 	$(BIN)/ruff check
@@ -32,8 +37,10 @@ lint: .venv/ready
 tangle: .venv/ready
 	$(BIN)/python tools/tangle.py
 
-bench: .venv/ready
-	$(BIN)/python benchmarks/run.py
+# Beside PyTorch, Hugging Face and CTranslate2, which it installs.
+# BENCH takes options: make bench BENCH="--only greedy --threads 1"
+bench: .venv/bench
+	$(BIN)/python benchmarks/run.py $(BENCH)
 
 # A small model of German to English, about two hours on two cores.
 train: .venv/ready
@@ -42,6 +49,10 @@ train: .venv/ready
 
 clean:
 	rm -rf _build
+
+.venv/bench: .venv/ready benchmarks/requirements.txt
+	$(BIN)/python -m pip install -q -r benchmarks/requirements.txt
+	@touch $@
 
 .venv/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -5,6 +5,8 @@
 - Formulas and charts are drawn from the site itself, without a network.
 - Each chapter is offered as a notebook, and the launch buttons lead to it.
 - `_build/chapters.json` says how each chapter ran; the tests read it.
+
+`reading`, `finding` and `icons`, beside this file, do the rest.
 """
 
 import ast
@@ -235,11 +237,11 @@ def choose_scripts(app, pagename, templatename, context, doctree):
 # Notebooks and the buttons that lead to them
 
 INSTALL = """\
-# On Colab and Binder this installs the library; elsewhere it does nothing.
+# Where the library is missing, as on Colab and Binder, this installs it.
 try:
     import transformer_lib
 except ImportError:
-    %pip install -q "transformer_lib[all] @ git+{repository}"
+    %pip install -q "transformer_lib[all] @ {source}"
 """
 
 
@@ -250,6 +252,12 @@ def repository() -> str:
     return os.environ.get("BOOK_REPOSITORY") or (
         f"{server}/{name}" if name else ""
     )
+
+
+def package() -> str:
+    """Where pip finds the library: the repository, else this checkout."""
+    address = repository()
+    return f"git+{address}" if address else ROOT.as_uri()
 
 
 def set_repository(app, config):
@@ -279,9 +287,8 @@ def write_notebooks(app, error):
         ):
             continue
         notebook = jupytext.read(path)
-        code = INSTALL.format(repository=repository())
-        if repository():
-            notebook.cells.insert(0, nbformat.v4.new_code_cell(code))
+        code = INSTALL.format(source=package())
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(code))
         for number, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{number}"
         target = Path(app.outdir, "_sources", f"{docname}.ipynb")
@@ -310,12 +317,23 @@ def lead_to_notebook(app, pagename, templatename, context, doctree):
             and "_sources" in url
         ):
             entry["url"] = url[:-3] + ".ipynb"
+            entry["text"] = ".ipynb"
 
     for entry in context.get("header_buttons", []):
         rewrite(entry)
 
 
 # How each chapter ran
+
+
+def machine() -> dict[str, str]:
+    """What the build ran on."""
+    return {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores",
+        "torch": importlib.metadata.version("torch"),
+    }
 
 
 def write_record(app, error):
@@ -330,18 +348,15 @@ def write_record(app, error):
                 "executed": when.isoformat(timespec="seconds"),
                 "traceback": run["traceback"],
             }
-    record = {
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores",
-        "torch": importlib.metadata.version("torch"),
-        "chapters": chapters,
-    }
+    record = {**machine(), "chapters": chapters}
     target = Path(app.outdir).parent / "chapters.json"
     target.write_text(json.dumps(record, indent=1), "utf-8")
 
 
 def setup(app):
+    app.setup_extension("reading")
+    app.setup_extension("finding")
+    app.setup_extension("icons")
     app.config.mathjax_path = "mathjax/tex-mml-chtml.js"
     app.connect("config-inited", set_repository, priority=400)
     app.connect("builder-inited", prepare)

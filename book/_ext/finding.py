@@ -1,0 +1,332 @@
+"""How a reader, a search engine or a program finds the book's pages.
+
+Descriptions and cards, `sitemap.xml`, `robots.txt`, `llms.txt`, a page
+for addresses that lead nowhere, and the record of how each page ran.
+"""
+
+import html
+import json
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from docutils import nodes
+from reading import line_of
+from sphinx.util.docutils import SphinxDirective
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = "http://localhost:8000/"  # where `make serve` shows the site
+RECORD = "book/back/record"
+
+
+def site_address() -> str:
+    """Where the site is published, from the environment, or ""."""
+    address = os.environ.get("BOOK_URL", "")
+    owner, _, name = os.environ.get(
+        "GITHUB_REPOSITORY", ""
+    ).partition("/")
+    if not address and name:
+        address = f"https://{owner.lower()}.github.io/{name}/"
+    return address and address.rstrip("/") + "/"
+
+
+def set_address(app, config):
+    if not config.html_baseurl:
+        config.html_baseurl = site_address()
+
+
+# What a page says of itself
+
+
+def title_of(env, docname: str) -> str:
+    if docname in env.titles:
+        return env.titles[docname].astext()
+    return docname.rpartition("/")[2]
+
+
+def describe(app, pagename, templatename, context, doctree):
+    """A description, and what a shared link shows."""
+    book = app.config.html_title or app.config.project
+    title = title_of(app.env, pagename)
+    line = line_of(app.env, pagename, 160) or f"{title}: {book}"
+    values = {
+        "og:title": title,
+        "og:description": line,
+        "og:site_name": book,
+        "og:type": "website" if pagename == "index" else "article",
+        "twitter:card": "summary_large_image",
+    }
+    if address := site_address():
+        values["og:url"] = f"{address}{pagename}.html"
+        values["og:image"] = f"{address}_static/site.png"
+        values["og:image:alt"] = f"{book}: a page of it"
+    tags = [
+        f'<meta name="description" content="{html.escape(line)}">'
+    ]
+    tags += [
+        f'<meta property="{name}" content="{html.escape(value)}">'
+        for name, value in values.items()
+    ]
+    if pagename == "404":
+        root = urlsplit(site_address() or LOCAL).path
+        tags = [f'<base href="{root}">']
+        tags += ['<meta name="robots" content="noindex">']
+    context["metatags"] = context.get("metatags", "") + "\n".join(
+        tags
+    )
+
+
+LOST = """\
+<section><h1>No page is here</h1>
+<p>The address leads nowhere. It may be mistyped, or the page has moved.</p>
+<ul>
+<li><a href="index.html">The first page</a></li>
+<li><a href="search.html">Search the book</a></li>
+<li><a href="book/back/paper_map.html">From a paragraph of the paper
+to its place in the book</a></li>
+</ul></section>
+"""
+
+
+def lost_page(app):
+    """A page for addresses that lead nowhere; it works at any depth."""
+    yield (
+        "404",
+        {"title": "No page is here", "body": LOST},
+        "page.html",
+    )
+
+
+# Lists of all pages
+
+
+def in_order(env) -> list[tuple[str, list[str]]]:
+    """Each part's caption and pages, in reading order."""
+    root = env.config.root_doc
+    parts = [("", [root])]
+    for toctree in env.tocs and env.get_doctree(root).findall(
+        lambda node: node.tagname == "toctree"
+    ):
+        caption = toctree.get("caption") or ""
+        parts.append(
+            (caption, [name for _, name in toctree["entries"]])
+        )
+    return parts
+
+
+def sitemap(pages: list[str], address: str) -> str:
+    lines = [
+        f"<url><loc>{html.escape(address + page)}</loc></url>"
+        for page in pages
+    ]
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+        + "\n".join(lines)
+        + "\n</urlset>\n"
+    )
+
+
+def llms(env, address: str) -> str:
+    """A table of contents for programs that read."""
+    book = env.config.html_title
+    lines = [f"# {book}", "", f"> {line_of(env, 'index', 400)}"]
+    for caption, names in in_order(env):
+        lines += ["", f"## {caption or 'Start'}", ""]
+        for name in names:
+            source = f"{address}_sources/{name}.md"
+            line = line_of(env, name, 160)
+            lines.append(
+                f"- [{title_of(env, name)}]({source}): {line}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def write_lists(app, error):
+    if error or app.builder.name not in {"html", "dirhtml"}:
+        return
+    address = site_address()
+    names = [n for _, part in in_order(app.env) for n in part]
+    pages = [
+        f"{name}.html" for name in names if name in app.env.titles
+    ]
+    target = Path(app.outdir)
+    target.joinpath("sitemap.xml").write_text(
+        sitemap(pages, address or LOCAL), "utf-8"
+    )
+    target.joinpath("robots.txt").write_text(
+        f"User-agent: *\nAllow: /\nSitemap: {address or LOCAL}"
+        "sitemap.xml\n",
+        "utf-8",
+    )
+    target.joinpath("llms.txt").write_text(
+        llms(app.env, address), "utf-8"
+    )
+    offer(target)
+
+
+# What `make pdf` and `make epub` add
+
+FILES = [("pdf", "PDF"), ("epub", "EPUB")]
+
+
+class Downloads(SphinxDirective):
+    """Marks where the book's files are offered once they are made."""
+
+    def run(self):
+        up = "../" * self.env.docname.count("/")
+        marks = "".join(
+            f"<!--offer {up}downloads/executable-transformer.{end}-->"
+            for end, _ in FILES
+        )
+        return [
+            nodes.raw(
+                "",
+                f'<ul class="downloads">{marks}</ul>',
+                format="html",
+            )
+        ]
+
+
+def offer(site: Path) -> None:
+    """Put links to the files that are there in place of the marks."""
+    for name in ["index", "book/back/about"]:
+        page = site / f"{name}.html"
+        if not page.exists():
+            continue
+        text = page.read_text("utf-8")
+        for end, word in FILES:
+            mark = re.compile(rf"<!--offer (\S+\.{end})-->")
+            found = mark.search(text)
+            if not found or not (page.parent / found[1]).exists():
+                continue
+            size = (page.parent / found[1]).stat().st_size / 1e6
+            text = mark.sub(
+                f'<li><a href="{found[1]}" download>The whole book as '
+                f"{word}</a>, {size:.1f} MB</li>",
+                text,
+            )
+        text = text.replace('<ul class="downloads"></ul>', "")
+        page.write_text(text, "utf-8")
+
+
+# The record of how each page ran
+
+
+class Record(SphinxDirective):
+    """A table of the pages that the build executed."""
+
+    def run(self):
+        return [nodes.container("", classes=["run-record"])]
+
+
+def checked() -> str:
+    """When `make test` last passed on this copy, in words."""
+    path = ROOT / "_build" / "checked.json"
+    if path.exists():
+        when = json.loads(path.read_text("utf-8"))["passed"]
+        return f"passed on {when}"
+    return "has not passed on this copy yet"
+
+
+def fill_record(app, doctree, docname):
+    from executable_book import execution, machine
+
+    for place in doctree.findall(nodes.container):
+        if "run-record" not in place.get("classes", []):
+            continue
+        env, rows, parts = app.env, [], []
+        for caption, names in in_order(env):
+            total = 0.0
+            for name in names:
+                if not (run := execution(env, name)):
+                    continue
+                when = datetime.fromtimestamp(run["mtime"], UTC)
+                total += run["runtime"] or 0
+                address = app.builder.get_relative_uri(docname, name)
+                rows.append(
+                    f'<tr><td><a href="{address}">'
+                    f"{html.escape(title_of(env, name))}</a></td>"
+                    f"<td>{html.escape(caption)}</td>"
+                    f'<td class="number">{run["runtime"] or 0:.1f}</td>'
+                    f"<td>{when:%Y-%m-%d %H:%M}</td><td>"
+                    f"{'yes' if run['succeeded'] else '<b>no</b>'}"
+                    "</td></tr>"
+                )
+            if total:
+                parts.append(
+                    f"<tr><td>{html.escape(caption or 'First page')}"
+                    f'</td><td class="number">{total:.0f}</td></tr>'
+                )
+        facts = "".join(
+            f"<tr><td>{name}</td><td>{html.escape(what)}</td></tr>"
+            for name, what in machine().items()
+        )
+        facts += (
+            "<tr><td>full check, <code>make test</code></td>"
+            f'<td><span id="last-check">{checked()}</span></td></tr>'
+        )
+        place += nodes.raw(
+            "",
+            table("What it ran on", ["what", "here"], facts)
+            + table(
+                "Seconds of each part",
+                ["part", "seconds"],
+                "".join(parts),
+            )
+            + table(
+                "Each page",
+                [
+                    "page",
+                    "part",
+                    "seconds",
+                    "executed (UTC)",
+                    "passed",
+                ],
+                "".join(rows),
+            ),
+            format="html",
+        )
+
+
+def table(caption: str, head: list[str], rows: str) -> str:
+    names = "".join(f'<th scope="col">{name}</th>' for name in head)
+    return (
+        f'<table class="table"><caption>{caption}</caption><thead><tr>'
+        f"{names}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def rewrite_record(app, env):
+    return [RECORD] if RECORD in env.found_docs else []
+
+
+def stamp() -> None:
+    """Note that the full check passed, and say so in the built site."""
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    build = ROOT / "_build"
+    (build / "checked.json").write_text(json.dumps({"passed": when}))
+    page = build / "html" / f"{RECORD}.html"
+    before, mark, after = page.read_text("utf-8").partition(
+        '<span id="last-check">'
+    )
+    after = after[after.index("</span>") :]
+    page.write_text(f"{before}{mark}{checked()}{after}", "utf-8")
+
+
+def setup(app):
+    app.add_directive("run-record", Record)
+    app.add_directive("downloads", Downloads)
+    app.connect("config-inited", set_address, priority=400)
+    app.connect("env-updated", rewrite_record)
+    app.connect("doctree-resolved", fill_record)
+    app.connect("html-page-context", describe)
+    app.connect("html-collect-pages", lost_page)
+    app.connect("build-finished", write_lists)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    stamp()

@@ -1,0 +1,196 @@
+/* Three things for the reader: a switch for what a page shows, the
+   glossary's words on hover and focus, and print with all folds open. */
+(function () {
+  "use strict";
+  var root = document.documentElement;
+  var KEY = "book-shows";
+  var CHOICES = [
+    ["all", "everything"],
+    ["paper", "the paper only"],
+    ["code", "the code only"],
+  ];
+
+  function remembered() {
+    try {
+      return localStorage.getItem(KEY) || "all";
+    } catch (error) {
+      return "all"; // storage is switched off: nothing is remembered
+    }
+  }
+
+  function remember(choice) {
+    try {
+      localStorage.setItem(KEY, choice);
+    } catch (error) {
+      /* as above */
+    }
+  }
+
+  // The switch
+
+  function show(choice) {
+    root.dataset.shows = choice;
+    var button = document.querySelector(
+      '.shows input[value="' + choice + '"]'
+    );
+    if (button) button.checked = true;
+  }
+
+  function build(article, title) {
+    var box = document.createElement("fieldset");
+    box.className = "shows d-print-none";
+    var name = document.createElement("legend");
+    name.textContent = "Show";
+    box.append(name);
+    CHOICES.forEach(function (choice) {
+      var label = document.createElement("label");
+      var button = document.createElement("input");
+      button.type = "radio";
+      button.name = "shows";
+      button.value = choice[0];
+      button.disabled =
+        (choice[0] === "paper" && !article.querySelector(".paper")) ||
+        (choice[0] === "code" && !article.querySelector("div.cell"));
+      button.addEventListener("change", function () {
+        remember(button.value);
+        show(button.value);
+      });
+      label.append(button, " " + choice[1]);
+      box.append(label);
+    });
+    title.after(box);
+  }
+
+  // A link into what is hidden shows the whole page, this once.
+  function reveal() {
+    var id = decodeURIComponent(location.hash.slice(1));
+    var target = id && document.getElementById(id);
+    if (!target || root.dataset.shows === "all") return;
+    if (!target.getClientRects().length || target.tagName === "SPAN") {
+      show("all");
+      target.scrollIntoView();
+    }
+  }
+
+  function prepareSwitch() {
+    var article = document.querySelector("article.bd-article");
+    var title = article && article.querySelector("h1");
+    if (!title || !article.querySelector(".paper, div.cell")) {
+      root.dataset.shows = "all";
+      return;
+    }
+    build(article, title);
+    var choice = root.dataset.shows;
+    var button = document.querySelector(
+      '.shows input[value="' + choice + '"]'
+    );
+    show(!button || button.disabled ? "all" : choice);
+    reveal();
+    window.addEventListener("hashchange", reveal);
+  }
+
+  // What the glossary says
+
+  var tip, owner, timer;
+
+  function hide() {
+    clearTimeout(timer);
+    if (owner) owner.removeAttribute("aria-describedby");
+    if (tip) tip.hidden = true;
+    owner = null;
+  }
+
+  function say(link) {
+    clearTimeout(timer);
+    if (link === owner) return;
+    hide();
+    if (!tip) {
+      tip = document.createElement("div");
+      tip.id = "glossary-tip";
+      tip.setAttribute("role", "tooltip");
+      tip.addEventListener("pointerenter", function () {
+        clearTimeout(timer);
+      });
+      tip.addEventListener("pointerleave", later);
+      document.body.append(tip);
+    }
+    owner = link;
+    tip.textContent = link.dataset.says;
+    tip.hidden = false;
+    link.setAttribute("aria-describedby", tip.id);
+    var place = link.getBoundingClientRect();
+    var left = Math.min(
+      place.left,
+      root.clientWidth - tip.offsetWidth - 8
+    );
+    var above = place.top - tip.offsetHeight - 6;
+    tip.style.left = Math.max(8, left) + "px";
+    tip.style.top = (above > 60 ? above : place.bottom + 6) + "px";
+  }
+
+  function later() {
+    clearTimeout(timer);
+    timer = setTimeout(hide, 200);
+  }
+
+  function explained(event) {
+    return event.target.closest && event.target.closest("[data-says]");
+  }
+
+  function prepareTips() {
+    document.addEventListener("pointerover", function (event) {
+      var link = explained(event);
+      if (link) say(link);
+    });
+    document.addEventListener("pointerout", function (event) {
+      if (explained(event)) later();
+    });
+    document.addEventListener("focusin", function (event) {
+      var link = explained(event);
+      if (link) say(link);
+      else hide();
+    });
+    document.addEventListener("keydown", function (event) {
+      if (event.key === "Escape") hide();
+    });
+    document.addEventListener("scroll", hide, {passive: true});
+  }
+
+  // What scrolls can be scrolled by keyboard.
+  function prepareScrolling() {
+    document
+      .querySelectorAll(
+        ".bd-article pre, .bd-article div.math, .bd-article table," +
+          " .bd-article .text_html, .bd-article .vega-embed"
+      )
+      .forEach(function (box) {
+        if (box.scrollWidth > box.clientWidth + 1 && !box.querySelector("a, button, [tabindex]"))
+          box.tabIndex = 0;
+      });
+  }
+
+  // Print
+
+  function preparePrint() {
+    var closed = [];
+    window.addEventListener("beforeprint", function () {
+      closed = Array.from(document.querySelectorAll("details:not([open])"));
+      closed.forEach(function (fold) {
+        fold.open = true;
+      });
+    });
+    window.addEventListener("afterprint", function () {
+      closed.forEach(function (fold) {
+        fold.open = false;
+      });
+    });
+  }
+
+  root.dataset.shows = remembered();
+  document.addEventListener("DOMContentLoaded", function () {
+    prepareSwitch();
+    prepareTips();
+    preparePrint();
+  });
+  window.addEventListener("load", prepareScrolling);
+})();

@@ -1,0 +1,13 @@
+// Starts the live part of a page: each lives in a module of its own.
+
+for (const place of document.querySelectorAll("[data-live]"))
+  try {
+    const page = await import(`./${place.dataset.live}.js`);
+    await page.start(place);
+  } catch (error) {
+    const note = document.createElement("p");
+    note.className = "live-missing";
+    note.setAttribute("role", "status");
+    note.textContent = error.message;
+    place.replaceChildren(note);
+  }

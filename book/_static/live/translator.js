@@ -1,0 +1,140 @@
+// A shipped model in the browser: onnxruntime-web, one thread, no DOM.
+
+import { address, load } from "./common.js";
+import { beamSearch } from "./search.js";
+import { BOS, Tokenizer } from "./tokenizer.js";
+
+const RUNTIME = "ort/ort-wasm-simd-threaded";
+let runtime = null;
+
+/** Download a file; count(bytes) is called for each part of it. */
+async function download(name, count) {
+  let answer;
+  try {
+    answer = await fetch(address(name));
+    if (!answer.ok) throw new Error();
+  } catch {
+    throw new Error(
+      `${name} could not be loaded. Is there still a connection to the ` +
+        "site? Try again.",
+    );
+  }
+  const parts = [];
+  let size = 0;
+  const reader = answer.body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    size += value.length;
+    count(value.length);
+  }
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+async function startRuntime(count) {
+  const [binary, ort] = await Promise.all([
+    download(`${RUNTIME}.wasm`, count),
+    import(address("ort/ort.wasm.min.mjs").href),
+  ]);
+  ort.env.wasm.numThreads = 1;
+  ort.env.wasm.wasmPaths = { mjs: address(`${RUNTIME}.mjs`).href };
+  ort.env.wasm.wasmBinary = binary.buffer;
+  return ort;
+}
+
+/** What has to be downloaded for a model, in bytes. */
+export const weight = (index, model) =>
+  (runtime ? 0 : index.runtime) +
+  Object.values(model.bytes).reduce((sum, bytes) => sum + bytes, 0);
+
+export class Translator {
+  /** Load a model of index.json; progress(share) goes from 0 to 1. */
+  static async load(index, name, progress = () => {}) {
+    const model = index.models.find((one) => one.name === name);
+    const whole = weight(index, model);
+    let got = 0;
+    const count = (bytes) => {
+      got += bytes;
+      progress(Math.min(1, got / whole));
+    };
+    runtime ??= startRuntime(count).catch((error) => {
+      runtime = null;
+      throw error;
+    });
+    const [ort, encoder, decoder, file] = await Promise.all([
+      runtime,
+      download(`${name}/encoder.onnx`, count),
+      download(`${name}/decoder.onnx`, count),
+      load(`${name}/tokenizer.json`),
+    ]);
+    const made = new Translator();
+    made.ort = ort;
+    made.model = model;
+    made.tokenizer = new Tokenizer(file);
+    const options = { executionProviders: ["wasm"] };
+    made.encoder = await ort.InferenceSession.create(encoder, options);
+    made.decoder = await ort.InferenceSession.create(decoder, options);
+    return made;
+  }
+
+  /** Rows of ids, equally long, as a tensor. */
+  ids(rows) {
+    const data = BigInt64Array.from(rows.flat(), BigInt);
+    return new this.ort.Tensor("int64", data, [rows.length, rows[0].length]);
+  }
+
+  async start(text) {
+    const source = this.tokenizer.encode(text);
+    const source_ids = this.ids([source]);
+    const { memory } = await this.encoder.run({ source_ids });
+    return { source, source_ids, memory };
+  }
+
+  /** A sentence's translations, best first, and its ids. */
+  async beam(text, { maxExtra = 50, ...options } = {}) {
+    const { source, source_ids, memory } = await this.start(text);
+    const next = async (beginnings) => {
+      const target_ids = this.ids(beginnings);
+      const feeds = { target_ids, memory, source_ids };
+      const { log_probabilities, cross } = await this.decoder.run(feeds);
+      cross.dispose();
+      const [, vocabulary] = log_probabilities.dims;
+      return { values: await log_probabilities.getData(), vocabulary };
+    };
+    const longest = this.model.max_length;
+    const limit = Math.min(source.length - 1 + maxExtra, longest);
+    const found = await beamSearch(next, limit, options);
+    return {
+      source,
+      found: found.map((one) => ({
+        ...one,
+        text: this.tokenizer.decode(one.ids),
+        pieces: this.tokenizer.pieces(one.ids),
+      })),
+    };
+  }
+
+  /** Cross-attention while `ids` are said: weight(layer, head, t, s). */
+  async attention(text, ids) {
+    const { source, source_ids, memory } = await this.start(text);
+    const target_ids = this.ids([[BOS, ...ids.slice(0, -1)]]);
+    const feeds = { target_ids, memory, source_ids };
+    const { cross } = await this.decoder.run(feeds);
+    const data = await cross.getData();
+    const [N, , h, T, S] = cross.dims;
+    return {
+      source: this.tokenizer.pieces(source),
+      target: this.tokenizer.pieces(ids),
+      N,
+      h,
+      weight: (layer, head, t, s) => data[((layer * h + head) * T + t) * S + s],
+    };
+  }
+}

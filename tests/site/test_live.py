@@ -1,0 +1,576 @@
+"""The live pages in a real browser, beside the library's own numbers."""
+
+import functools
+import http.server
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tangle
+import torch
+import yaml
+
+from transformer_lib import (
+    Translator,
+    causal_mask,
+    decoder_mask,
+    load_corpus,
+    neighbourhood_mask,
+    padding_mask,
+    sinusoids,
+)
+
+CHROMIUM = "/usr/bin/chromium"
+SITE = tangle.ROOT / "_build" / "html"
+DATA = SITE / "_static" / "live" / "data"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
+ODD = [
+    "Trees",
+    "No",
+    "i LIKE trees",
+    "I want trees because I like books",
+    "Schadenfreude and Gemütlichkeit",
+    "The 3 red, new, old & big houses!",
+    "  I like   trees  ",
+    "日本 😀",
+    "<bos> the girls <eos>",
+    "I don't like Ana's house",
+]
+
+if not Path(CHROMIUM).exists():
+    if os.environ.get("BROWSER_REQUIRED"):
+        raise RuntimeError(f"these tests need {CHROMIUM}")
+    pytest.skip(f"no {CHROMIUM}", allow_module_level=True)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    handler = functools.partial(Quiet, directory=str(SITE))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), handler
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open a live page; at the end nothing may have gone wrong on it."""
+    opened, problems = [], []
+
+    def open_page(name, width=1200, prepare=None):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}
+        )
+        opened.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda e: problems.append(str(e)))
+        page.on(
+            "console",
+            lambda m: (
+                problems.append(m.text) if m.type == "error" else None
+            ),
+        )
+        page.on(
+            "request",
+            lambda r: (
+                None
+                if r.url.startswith((address, "data:", "blob:"))
+                else problems.append(r.url)
+            ),
+        )
+        if prepare:
+            prepare(page)
+        page.goto(f"{address}/book/live/{name}")
+        page.wait_for_selector(
+            ".live-result, .live-missing[role=status]"
+        )
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert not problems
+
+
+def put(part, label, value):
+    """Set a slider as the reader would: its value, then its event."""
+    part.get_by_role("slider", name=label, exact=True).evaluate(
+        "(input, value) => { input.value = value;"
+        " input.dispatchEvent(new Event('input')) }",
+        value,
+    )
+
+
+def wait_for_text(page, text, place=".live .live-result"):
+    page.locator(place, has_text=text).first.wait_for(timeout=60_000)
+
+
+# Masks and positions
+
+
+@pytest.mark.parametrize(
+    "length, d_model, offset, position",
+    [(32, 64, 0, 5), (8, 2, 0, 7), (128, 256, 1000, 1127)],
+)
+def test_positions(visit, length, d_model, offset, position):
+    page = visit("masks_positions.html")
+    part = page.locator("[data-part=positions]")
+    for label, value in [
+        ("length", length),
+        ("d_model", d_model),
+        ("offset", offset),
+        ("position", position),
+        ("dimension", 1),
+    ]:
+        put(part, label, value)
+    cells = part.locator("tbody td:last-child").all_text_contents()
+    wanted = sinusoids(position + 1, d_model)[position]
+    shown = torch.tensor([float(cell) for cell in cells])
+    assert shown.shape == wanted.shape
+    assert (shown - wanted).abs().max() < 6e-5  # four decimals
+    said = part.locator(".live-result").text_content()
+    assert f"Position {position}, dimension 1: cos(" in said
+    assert said.endswith(
+        f"{wanted[1]:.4f}".replace("-0.0000", "0.0000")
+    )
+    exact = page.evaluate(
+        "async ([at, width]) => (await import("
+        "'/_static/live/encodings.js')).encoding(at, width)",
+        [position, d_model],
+    )
+    assert (torch.tensor(exact) - wanted).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    "kind, extra, wanted",
+    [
+        ("padding", {"padding": 3}, padding_mask),
+        (
+            "causal",
+            {"offset": 4},
+            lambda ids: causal_mask(7)[..., 4:, :],
+        ),
+        ("both (the decoder's)", {"padding": 3}, decoder_mask),
+        (
+            "neighbourhood",
+            {"r": 5},
+            lambda ids: neighbourhood_mask(7, 5),
+        ),
+    ],
+)
+def test_masks(visit, kind, extra, wanted):
+    page = visit("masks_positions.html")
+    part = page.locator("[data-part=masks]")
+    part.get_by_role("radio", name=kind, exact=True).check()
+    for label, value in {"length": 7, **extra}.items():
+        put(part, label, value)
+    ids = torch.tensor([[4, 5, 6, 7, 0, 0, 0]])
+    mask = wanted(ids)[0, 0]
+    rows = 3 if "offset" in extra else 7
+    text = part.locator("pre").text_content()
+    shown = torch.tensor(
+        [[int(n) for n in row.split()] for row in text.split("\n")]
+    )
+    assert torch.equal(shown.bool(), mask.expand(rows, 7))
+    put(part, "query", 6)
+    count = f"{int(mask.expand(rows, 7)[-1].sum())} of 7."
+    assert part.locator(".live-result").text_content().endswith(count)
+
+
+def test_positions_by_keyboard(visit):
+    page = visit("masks_positions.html", width=360)
+    part = page.locator("[data-part=positions]")
+    field = part.get_by_role("slider", name="position", exact=True)
+    field.focus()
+    page.keyboard.press("ArrowRight")
+    assert field.input_value() == "6"
+    outline = field.evaluate(
+        "input => getComputedStyle(input).outlineStyle"
+    )
+    assert outline == "solid"
+    wait_for_text(page, "Position 6, dimension 8")
+
+
+# What the other pages read
+
+
+@pytest.fixture(scope="module")
+def index():
+    return json.loads((DATA / "index.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def models(index):
+    """The library's own translators by name."""
+    found = {
+        model["name"]: Translator.from_pretrained(
+            tangle.ROOT / "runs" / model["name"], "cpu"
+        )
+        for model in index["models"]
+    }
+    assert "little-spanish" in found
+    return found
+
+
+def fits_a_phone(page):
+    page.set_viewport_size({"width": 360, "height": 800})
+    width = page.evaluate("document.documentElement.scrollWidth")
+    return width <= 360
+
+
+# Every control by keyboard
+
+FOCUSABLE = """() => {
+  const found = [...document.querySelectorAll(
+    ".live :is(input, select, button, summary, [tabindex])")];
+  const groups = new Set();
+  return found.filter((node) => {
+    if (node.disabled || !node.checkVisibility()) return false;
+    if (node.type !== "radio") return true;
+    const first = node.checked && !groups.has(node.name);
+    if (first) groups.add(node.name);
+    return first;
+  }).length;
+}"""
+FOCUSED = """() => {
+  const node = document.activeElement;
+  if (!node.closest(".live")) return null;
+  node.dataset.reached = "yes";
+  return getComputedStyle(node).outlineStyle;
+}"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "masks_positions",
+        "attention_explorer",
+        "beam_replay",
+        "translate",
+    ],
+)
+def test_keyboard_reaches_everything(visit, index, name):
+    if name == "translate" and index["missing"]:
+        pytest.skip(index["missing"])
+    page = visit(f"{name}.html#step=2&text=Trees")
+    first = ".live :is(input, select, button)"
+    page.locator(f"{first}:visible").first.focus()
+    wanted = page.evaluate(FOCUSABLE)
+    styles = []
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    while (style := page.evaluate(FOCUSED)) or len(styles) < wanted:
+        styles.append(style)
+        assert len(styles) <= wanted + 5
+        page.keyboard.press("Tab")
+    reached = page.locator("[data-reached]").count()
+    assert reached == wanted > 4
+    assert {style for style in styles if style} == {"solid"}
+
+
+# Beam search, replayed
+
+
+def test_replay(visit, models):
+    page = visit("beam_replay.html")
+    text = page.get_by_label("sentence").evaluate(
+        "select => select.selectedOptions[0].textContent"
+    )
+    page.get_by_role("button", name="Step").click()
+    wait_for_text(page, "Step 1 of")
+    page.get_by_role("button", name="Step").press("Enter")
+    wait_for_text(page, "Step 2 of")
+    page.get_by_role("button", name="End").click()
+    wait_for_text(page, "The search stops")
+    rows = page.locator("table").last.locator("tbody tr")
+    wanted = models["little-spanish"].beam(text)
+    for row, one in zip(rows.all(), wanted, strict=False):
+        cells = row.locator("td").all_text_contents()
+        assert cells[1] == one.text
+        assert abs(float(cells[3]) - one.log_probability) < 2e-3
+        assert abs(float(cells[4]) - one.score) < 2e-3
+    assert rows.count() == len(wanted) + 1
+    greedy = models["little-spanish"].translate(text, beam_size=1)
+    assert greedy in rows.last.text_content()
+    assert "step=" in page.url
+    assert fits_a_phone(page)
+
+
+def test_every_replay_is_there(models):
+    for name in models:
+        folder = DATA / name / "beams"
+        texts = json.loads((folder / "index.json").read_text("utf-8"))
+        assert len(texts) == 12
+        for number, text in enumerate(texts):
+            path = folder / f"{number}.json"
+            shown = json.loads(path.read_text("utf-8"))
+            assert shown["text"] == text
+            assert {
+                (one["beam"], one["alpha"])
+                for one in shown["searches"]
+            } == {(b, a) for b in (2, 4) for a in (0, 0.6, 1)}
+
+
+def test_the_replays_show_what_the_page_says(models):
+    """What the text tells the reader to notice is in the data."""
+    folder = DATA / "little-spanish" / "beams"
+    texts = json.loads((folder / "index.json").read_text("utf-8"))
+
+    def shown(text):
+        path = folder / f"{texts.index(text)}.json"
+        return json.loads(path.read_text("utf-8"))
+
+    def best(text, beam, alpha):
+        for one in shown(text)["searches"]:
+            if (one["beam"], one["alpha"]) == (beam, alpha):
+                return one["found"][0][0], one["why"]
+
+    sure = shown("I like trees")["searches"][-1]["steps"]
+    assert all(step[0][0] == 0 for step in sure)  # the same box wins
+    loop = shown("They see you")["greedy"]
+    assert loop["pieces"][-1][0] != "<eos>"
+    assert len(loop["text"]) > 3 * len(
+        best("They see you", 4, 0.6)[0]
+    )
+    girls = "The old boy likes the new girls"
+    assert best(girls, 2, 0.6)[1] == "limit"
+    assert best(girls, 4, 0.6)[1] != "limit"
+    books = "I do not want trees because I like books"
+    assert best(books, 2, 0)[0] == "No quiero libros"
+    longer = shown(books)["greedy"]["text"]
+    assert best(books, 2, 0.6)[0] == longer
+    assert len(longer) > len("No quiero libros")
+    assert best(books, 4, 0.6) == ("No quiero libros", "enough")
+
+
+def test_replay_from_an_address(visit):
+    page = visit("beam_replay.html#sentence=2&beam=2&alpha=1&step=3")
+    wait_for_text(page, "Step 3 of")
+    assert page.get_by_label("2", exact=True).is_checked()
+
+
+# Attention explorer
+
+
+def test_attention(visit, models, index):
+    for model in index["models"]:
+        name, maker = model["name"], models[model["name"]]
+        page = visit(
+            f"attention_explorer.html#model={name}&sentence=7"
+            "&kind=decoder&layer=1&head=2&word=3"
+        )
+        page.locator(".live-word").first.wait_for()
+        texts = page.get_by_label("sentence").locator("option")
+        assert texts.count() == 50
+        found = maker.attention(texts.nth(7).text_content())
+        page.locator("summary", has_text="All weights").click()
+        path = "decoder.layers.0.self_attention"
+        check_weights(page, found.maps[path][1])
+        said = page.locator(".live-result").text_content()
+        assert said.startswith(f"{found.target[3]} (about to say ")
+        page.get_by_label("cross:").check()
+        page.get_by_role("button", name="layer 2, average").click()
+        path = "decoder.layers.1.cross_attention"
+        check_weights(page, found.maps[path].mean(0))
+        assert "kind=cross" in page.url and "layer=2" in page.url
+        page.get_by_role("group", name="Pick a word").get_by_role(
+            "button"
+        ).first.press("ArrowRight")
+        assert "word=1" in page.url
+        assert fits_a_phone(page)
+
+
+def test_the_maps_show_what_the_page_says(models):
+    """What the text tells the reader to notice is in the data."""
+    folder = DATA / "little-spanish" / "attention"
+    rows = json.loads((folder / "index.json").read_text("utf-8"))
+    config = models["little-spanish"].model.config
+    shares = {"decoder 1 1": [], "cross 1 2": []}
+    order = {(2, n): [] for n in range(1, 5)}
+    for number, row in enumerate(rows):
+        data = (folder / f"{number}.bin").read_bytes()
+        left = np.frombuffer(data, np.uint8) / 255
+        source, target = len(row["source"]), len(row["target"])
+        for kind, shape in [
+            ("encoder", (source, source)),
+            ("decoder", (target, target)),
+            ("cross", (target, source)),
+        ]:
+            for layer in range(1, config.N + 1):
+                for head in range(1, config.h + 1):
+                    size = shape[0] * shape[1]
+                    maps, left = left[:size], left[size:]
+                    maps = maps.reshape(shape)
+                    name = f"{kind} {layer} {head}"
+                    if name == "decoder 1 1":
+                        shares[name].append(np.diag(maps).mean())
+                    if name == "cross 1 2":
+                        shares[name].append(maps[:, -1].mean())
+                    if kind == "cross" and layer == 2:
+                        order[layer, head].append(goes_right(maps))
+        assert not len(left)
+    assert np.mean(shares["decoder 1 1"]) > 0.7
+    assert 0.25 < np.mean(shares["cross 1 2"]) < 0.45
+    for head in (1, 3, 4):
+        assert np.mean(order[2, head]) > 0.5, head
+
+
+def goes_right(maps):
+    """Correlation of a word's place and where it looks."""
+    places = np.arange(len(maps))
+    looked = maps @ np.arange(maps.shape[1]) / maps.sum(1)
+    return np.corrcoef(places, looked)[0, 1]
+
+
+def check_weights(page, weights):
+    cells = page.locator(".live-weights td").all_text_contents()
+    shown = np.array([int(cell) for cell in cells if cell])
+    wanted = 100 * weights.numpy().flatten()
+    assert np.abs(shown - wanted).max() <= 0.75  # rounded twice
+
+
+# Translate
+
+
+@pytest.fixture
+def runtime(index):
+    if index["missing"]:
+        assert not os.environ.get("BROWSER_REQUIRED"), index[
+            "missing"
+        ]
+        pytest.skip(index["missing"])
+
+
+def test_what_is_missing_is_said(visit, index):
+    told = json.dumps({**index, "missing": "npm was not there"})
+    page = visit(
+        "translate.html",
+        prepare=lambda page: page.route(
+            "**/data/index.json",
+            lambda route: route.fulfill(
+                body=told, content_type="application/json"
+            ),
+        ),
+    )
+    text = page.locator(".live-missing").text_content()
+    assert "onnxruntime-web" in text and "npm was not there" in text
+
+
+def test_translate_as_a_reader(visit, runtime, models):
+    page = visit("translate.html", width=360)
+    field = page.get_by_label("A sentence in English")
+    field.press("Enter")
+    wait_for_text(page, "write a sentence")
+    field.fill("I like trees")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "Me gustan los árboles")
+    maker = models["little-spanish"]
+    rows = page.locator(".live-table tbody tr")
+    for row, one in zip(
+        rows.all(), maker.beam("I like trees"), strict=True
+    ):
+        cells = row.locator("td").all_text_contents()
+        assert cells[1] == one.text
+        assert abs(float(cells[4]) - one.score) < 2e-3
+    assert fits_a_phone(page)
+    picked = page.get_by_role("button", name="▁gustan")
+    picked.click()
+    wait_for_text(page, "▁gustan looked at")
+    found = maker.attention("I like trees", "Me gustan los árboles")
+    place = found.predicted.index("▁gustan")
+    mean = torch.stack(
+        [
+            found.maps[f"decoder.layers.{i}.cross_attention"]
+            for i in range(maker.model.config.N)
+        ]
+    ).mean((0, 1))[place]
+    best = found.source[int(mean.argmax())]
+    said = page.locator(".live-result").last.text_content()
+    assert said.startswith(f"▁gustan looked at {best} ")
+    page.get_by_label("beam size").fill("1")
+    field.fill("I like Schadenfreude")
+    page.keyboard.press("Enter")
+    wait_for_text(
+        page, "Never seen in training: Schadenfreude", ".live"
+    )
+    wait_for_text(page, " s for ")
+    assert rows.count() == 1
+    field.fill("the big red house " * 200)
+    page.keyboard.press("Enter")
+    wait_for_text(page, "this page takes up to")
+    assert fits_a_phone(page)
+
+
+def hundred(model: dict, root: Path) -> list[str]:
+    """Sentences of the model's own kind, and some of no kind."""
+    source = model["languages"][0]
+    if model["corpus"] == "little_spanish":
+        corpus = load_corpus(
+            "little_spanish", *model["languages"], "test"
+        )
+        return [*ODD, *[pair[0] for pair in corpus][:90]]
+    path = root / "tools" / "live_sentences.yml"
+    own = yaml.safe_load(path.read_text("utf-8"))[source]
+    return [*own, *[text.lower() for text in own[:40]], *ODD]
+
+
+def test_tokens_are_the_librarys(visit, runtime, models, index, root):
+    """Pieces in, pieces out and scores, for a hundred sentences."""
+    page = visit("translate.html")
+    for model in index["models"]:
+        maker, texts = models[model["name"]], hundred(model, root)
+        assert len(texts) == 100
+        found = page.evaluate(
+            """async ([name, texts]) => {
+              const { Translator } = await import(
+                "/_static/live/translator.js");
+              const index = await (await fetch(
+                "/_static/live/data/index.json")).json();
+              const translator = await Translator.load(index, name);
+              const found = [];
+              for (const text of texts) {
+                const { source, found: beam } =
+                  await translator.beam(text);
+                found.push([source, beam[0].ids, beam[0].score]);
+              }
+              return found;
+            }""",
+            [model["name"], texts],
+        )
+        for text, (source, ids, score) in zip(
+            texts, found, strict=True
+        ):
+            wanted = library_beam(maker, text)
+            assert source == wanted[0], text
+            assert ids == wanted[1], text
+            assert abs(score - wanted[2]) < 1e-3, text
+
+
+def library_beam(maker, text):
+    from transformer_lib import beam_search
+
+    source = maker.encode([text])[0]
+    found = beam_search(maker.model, torch.tensor([source]))
+    return source, found.ids[0][0], found.scores[0][0]
