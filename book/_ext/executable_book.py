@@ -298,7 +298,10 @@ def write_notebooks(app, error):
 
 def lead_to_notebook(app, pagename, templatename, context, doctree):
     """Launch buttons and downloads take the built notebook."""
-    if not Path(app.srcdir, f"{pagename}.md").exists():
+    source = Path(app.srcdir, f"{pagename}.md")
+    if not source.exists() or not is_notebook(
+        source.read_text("utf-8")
+    ):
         return
 
     def rewrite(entry):

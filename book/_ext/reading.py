@@ -295,6 +295,11 @@ def mend(page: str) -> str:
         '<div role="list" class="citation-list">',
         '<div class="citation-list">',
     )
+    page = re.sub(  # a box and the words on it are one link
+        r'(<a href="[^"]*"><rect[^<>]*/>)</a>(<text[^<>]*>[^<>]*</text>)',
+        r"\1\2</a>",
+        page,
+    )
     page = re.sub(
         r'<a href="[^"]*">(<(?:rect|path|circle)[^<>]*/>)</a>',
         r"\1",
@@ -355,4 +360,8 @@ def setup(app):
     app.connect("doctree-resolved", draw_map)
     app.connect("doctree-resolved", mark_symbols, priority=900)
     app.connect("html-page-context", add_lines)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "env_version": 1,  # what note_line keeps; read all when it changes
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }
