@@ -47,7 +47,7 @@ def attention_causal(answer):
     )
     last = torch.allclose(got[:, :, -1], right[:, :, -1], atol=1e-5)
     assert last, (
-        "the last position sees all: is its output scaled as in eq. 1?"
+        "the last one sees all: is its output scaled as in eq. 1?"
     )
     assert torch.allclose(got, right, atol=1e-5), (
         "a position between the ends sees too much or too little"

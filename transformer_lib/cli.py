@@ -267,9 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Chapter: cli-main
     """
-    if (
-        argv is None
-    ):  # a process of its own: kill is as good as Ctrl-C
+    if argv is None:  # a process of its own, which kill may stop
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         words = list(sys.argv[1:] if argv is None else argv)

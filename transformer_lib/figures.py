@@ -1,7 +1,7 @@
 # Collected from book/front/figures.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""How the book's pictures are drawn: one style, one set of colours."""
+"""How pictures are drawn: one style and one set of colours."""
 
 import html
 import io
@@ -65,7 +65,7 @@ def style() -> AbstractContextManager:
 
 @dataclass
 class Picture:
-    """An SVG that stands in the page, with words for who cannot see it.
+    """An SVG in the page, with words for who cannot see it.
 
     Chapter: figures-show
     """
@@ -130,14 +130,14 @@ def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:
         matrix = matrix[0]
     if matrix.shape != (len(rows), len(columns)):
         raise ValueError(
-            f"a matrix of shape {matrix.shape} cannot have {len(rows)} "
-            f"row and {len(columns)} column names: pass its own tokens"
+            f"a matrix of shape {matrix.shape} cannot have "
+            f"{len(rows)} row and {len(columns)} column names"
         )
     return matrix
 
 
 def _colour_map(cmap: str | None, signed: bool) -> Any:
-    """A colour of the book, two if signed, or one of matplotlib's own."""
+    """A colour of the book, two if signed, or one of matplotlib."""
     from matplotlib.colors import LinearSegmentedColormap
 
     if cmap and cmap not in COLOURS:
@@ -159,10 +159,10 @@ def heatmap(
     limits: tuple[float, float] | None = None,
     cmap: str | None = None,
 ) -> Any:
-    """A matrix with a name for each row and column; returns the figure.
+    """A matrix with a name for each row and column: a figure.
 
-    Of more than forty names only every eighth is written. `cmap` is one
-    of `COLOURS` or of matplotlib's; zero is transparent by default.
+    Of more than forty names only every eighth is written. `cmap` is
+    one of `COLOURS` or of matplotlib's; zero is transparent.
 
     Raises:
         ValueError: if there are not as many names as rows or columns.
@@ -232,8 +232,8 @@ def _grid(numbers, queries, keys, title, description, what) -> Any:
                 labelExpr=down, **plain
             ),
             fillOpacity=alt.FillOpacity(
-                "amount:Q", scale=shade
-            ).legend(None),
+                "amount:Q", scale=shade, legend=None
+            ),
             tooltip=["query:N", "key:N", f"{what}:N"],
         )
     )
@@ -249,7 +249,7 @@ def attention_chart(
     """Attention weights (query_len, key_len) to point at, by altair.
 
     Raises:
-        ValueError: if the tokens are not as many as the rows or columns.
+        ValueError: if the tokens are not one for each row or column.
 
     Chapter: figures-charts
     """
@@ -266,13 +266,12 @@ def mask_chart(
     """A boolean mask (query_len, key_len) to point at, by altair.
 
     Raises:
-        ValueError: if the tokens are not as many as the rows or columns.
+        ValueError: if the tokens are not one for each row or column.
 
     Chapter: figures-charts
     """
-    return _grid(
-        mask, queries, keys, title, description, "may attend"
-    )
+    what = "may attend"
+    return _grid(mask, queries, keys, title, description, what)
 
 
 def shape_table(tensors: Mapping[str, Any]) -> Any:
@@ -281,7 +280,7 @@ def shape_table(tensors: Mapping[str, Any]) -> Any:
     An entry is `(tensor, "batch, source_len")`, or the tensor alone.
 
     Raises:
-        ValueError: if the words for the axes are not as many as the axes.
+        ValueError: if there is not one word for each axis.
 
     Chapter: figures-shapes
     """

@@ -40,7 +40,7 @@ def test_code_fits_the_page(name):
     for cell in notebook.cells:
         if cell.cell_type == "code":
             for line in cell.source.splitlines():
-                assert len(line) <= 76, f"{len(line)} columns: {line}"
+                assert len(line) <= 70, f"{len(line)} columns: {line}"
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
