@@ -80,6 +80,7 @@ FREEZE = """([name, names, site, xml]) => {
     const own = id => `${name}-${k}-${id}`;
     svg.querySelectorAll("[id]").forEach(e => { e.id = own(e.id); });
     if (svg.id) svg.id = own(svg.id);
+    if (xml) svg.setAttribute("role", "img");
     svg.querySelectorAll("*").forEach(e => {
       [...e.attributes].forEach(a => {
         const to = a.value.replace(/url\\(["']?[^#)]*#([^)"']+)["']?\\)/g,
@@ -228,6 +229,7 @@ pre { font-size: 7.6pt; white-space: pre-wrap; padding: 0.5em 0.8em; }
 table { border-collapse: collapse; font-size: 9pt; }
 td, th { padding: 0.15em 0.5em; vertical-align: top; }
 img, svg { max-width: 100%; }
+* { box-shadow: none !important; }
 """
 FOOT = (
     '<div style="font-size: 8px; width: 100%; text-align: center">'
