@@ -1,10 +1,7 @@
 """The live pages in a real browser, beside the library's own numbers."""
 
-import functools
-import http.server
 import json
 import os
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +20,8 @@ from transformer_lib import (
     sinusoids,
 )
 
-CHROMIUM = "/usr/bin/chromium"
 SITE = tangle.ROOT / "_build" / "html"
 DATA = SITE / "_static" / "live" / "data"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
 ODD = [
     "Trees",
     "No",
@@ -39,39 +34,6 @@ ODD = [
     "<bos> the girls <eos>",
     "I don't like Ana's house",
 ]
-
-if not Path(CHROMIUM).exists():
-    if os.environ.get("BROWSER_REQUIRED"):
-        raise RuntimeError(f"these tests need {CHROMIUM}")
-    pytest.skip(f"no {CHROMIUM}", allow_module_level=True)
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture(scope="module")
-def address():
-    handler = functools.partial(Quiet, directory=str(SITE))
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), handler
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
