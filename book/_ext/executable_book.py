@@ -1,7 +1,8 @@
 """What the book asks of Sphinx beyond Jupyter Book.
 
 - A chapter runs again when its code, the library behind it, the data or a
-  recorded run that it reads has changed, and after it failed.
+  recorded run that it reads has changed, and after it failed; several
+  chapters run at once.
 - Formulas and charts are drawn from the site itself, without a network.
 - Each chapter is offered as a notebook, and the launch buttons lead to it.
 - `_build/chapters.json` says how each chapter ran; the tests read it.
@@ -16,13 +17,20 @@ import json
 import os
 import platform
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import jupytext
 import nbformat
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.executors.utils import single_nb_execution
+from myst_nb.core.read import create_nb_reader
 from myst_nb.sphinx_ import NbMetadataCollector
+from sphinx.util.display import status_iterator
 from sphinx.util.fileutil import copy_asset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,6 +159,69 @@ def execution(env, docname: str) -> dict:
     return NbMetadataCollector.get_doc_data(env)[docname].get(
         "exec_data", {}
     )
+
+
+# Several chapters at once
+
+
+def measures_time(text: str) -> bool:
+    """Whether a chapter times something, so that it must run alone."""
+    return any(
+        re.search(r"perf_counter|process_time", cell)
+        for cell in CELL.findall(text)
+        if "export" not in cell.partition("\n")[0]
+    )
+
+
+def execute_ahead(app, env, docnames):
+    """Run chapters side by side and put them into the execution cache.
+
+    Sphinx reads one chapter after the other and finds these there. What
+    measures time is left to it, and what failed, so that it reports it.
+    """
+    config = env.mystnb_config
+    store, lock = get_cache(config.execution_cache_path), Lock()
+
+    def run(chapter):
+        docname, path, notebook = chapter
+        result = single_nb_execution(
+            notebook,
+            cwd=str(path.parent),
+            timeout=config.execution_timeout,
+            allow_errors=config.execution_allow_errors,
+        )
+        if result.err is None:
+            spent = {"execution_seconds": result.time}
+            bundle = CacheBundleIn(notebook, str(path), data=spent)
+            with lock:
+                store.cache_notebook_bundle(
+                    bundle, check_validity=False, overwrite=True
+                )
+        return docname
+
+    waiting = []
+    for docname in docnames:
+        path = Path(env.doc2path(docname))
+        text = path.read_text("utf-8")
+        if not is_notebook(text) or measures_time(text):
+            continue
+        source = [text]
+        add_key(app, docname, source)
+        reader = create_nb_reader(
+            path, env.myst_config, config, source[0]
+        )
+        notebook = reader.read(source[0])
+        try:
+            store.match_cache_notebook(notebook)
+        except KeyError:
+            waiting.append((docname, path, notebook))
+    with ThreadPoolExecutor(min(4, os.cpu_count())) as pool:
+        for _ in status_iterator(
+            pool.map(run, waiting),
+            "executing chapters... ",
+            length=len(waiting),
+        ):
+            pass
 
 
 # Formulas and charts without a network
@@ -364,6 +435,7 @@ def setup(app):
     app.connect("config-inited", set_repository, priority=400)
     app.connect("builder-inited", prepare)
     app.connect("env-get-outdated", stale)
+    app.connect("env-before-read-docs", execute_ahead)
     app.connect("source-read", add_key)
     app.connect("html-page-context", choose_scripts, priority=900)
     app.connect("html-page-context", lead_to_notebook, priority=900)
