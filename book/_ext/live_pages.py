@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from executable_book import modules_of, with_imports
 from sphinx.util import logging
 from sphinx.util.fileutil import copy_asset
 
@@ -39,9 +40,11 @@ def key(*patterns: str) -> str:
 
 
 def make_data(folder: Path) -> None:
-    """The data, made again where the library or a model has changed."""
+    """The data, made again where its code or a model has changed."""
+    script = (ROOT / "tools" / "live.py").read_text("utf-8")
+    modules = with_imports(modules_of(script))
     made_of = key(
-        "transformer_lib/*.py",
+        *(f"transformer_lib/{name}.py" for name in sorted(modules)),
         "tools/live*",
         "runs/*/config.json",
         "runs/*/model.safetensors",
