@@ -268,3 +268,11 @@ def test_read_log(tmp_path):
         {"step": 2, "loss": 3.5},
     ]
     assert read_log(tmp_path, 1) == [{"step": 1}]
+
+
+def test_others_may_read_the_files(tmp_path):
+    save_model(tmp_path, small())
+    modes = {
+        x.name: x.stat().st_mode & 0o044 for x in tmp_path.iterdir()
+    }
+    assert set(modes.values()) == {0o044}, modes

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from filelock import FileLock
 
 from transformer_lib.checkpoints import checkpoints, load_model
 from transformer_lib.recording import record_training
@@ -47,6 +48,17 @@ def test_the_last_tenth_is_averaged(tmp_path):
     task = small(tmp_path / "x", changes=changes)
     report = record_training(task)
     assert report["result"]["averaged_checkpoints"] == 3
+
+
+def test_two_at_once_in_one_folder_are_refused(tmp_path):
+    task = small(tmp_path / "x")
+    with FileLock(tmp_path / ".lock"):
+        record_training(task)  # another folder's lock is no matter
+    with FileLock(tmp_path / "x" / ".lock"):
+        with pytest.raises(ValueError, match="another training"):
+            record_training(task)
+    record_training(task)
+    assert not (tmp_path / "x" / ".lock").exists()
 
 
 def test_two_recordings_are_equal(tmp_path):

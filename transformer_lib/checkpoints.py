@@ -67,7 +67,12 @@ def _write_tensors(
         else:
             tied[name] = owner
     about = {"note": json.dumps(note), "tied": json.dumps(tied)}
-    write_atomically(path, lambda part: save_file(once, part, about))
+
+    def write(part: Path) -> None:
+        save_file(once, part, about)
+        part.chmod(0o644)  # it comes out readable by its owner alone
+
+    write_atomically(path, write)
 
 
 def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:

@@ -4,13 +4,15 @@
 """A training from its sentences to its record, in one folder."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
@@ -169,13 +171,29 @@ def _check_task(task: Task, model: Transformer | None = None):
             )
 
 
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of a folder as long as this lasts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        held = lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"another training writes to {folder}: name a new one"
+        ) from None
+    with held:
+        yield
+        (folder / ".lock").unlink()
+
+
 def record_training(task: Task, command: str = "") -> dict | None:
     """Train into a folder, or go on there; leave a record behind.
 
     The folder gets config, tokenizer, log, checkpoints and, when
     steps or minutes are used up, the averaged model, report and card.
     Every worker of `torchrun` calls this. A folder that holds another
-    training is a ValueError.
+    training, or to which one writes now, is a ValueError.
 
     Returns the report, or None for a worker that is not the first.
 
@@ -184,33 +202,43 @@ def record_training(task: Task, command: str = "") -> dict | None:
     _check_task(task)
     began = time.monotonic()
     rank, workers, device = start_workers(task.changes.get("device"))
-    corpus = read_split(task, "train")
-    if rank:  # the first worker begins the folder
-        torch.distributed.barrier()
-    tokenizer = task_tokenizer(task, corpus)
-    config, training = recipe(task, len(tokenizer))
-    torch.manual_seed(training.seed)
-    model = Transformer(config)
-    _check_task(task, model)
-    info = _claim(task, model, tokenizer, corpus)
-    if workers > 1 and not rank:
-        torch.distributed.barrier()
-    share = rank, workers
-    batches = task_batches(task, corpus, tokenizer, training, *share)
-    compiled = compile_first(
-        model, batches, replace(training, device=device)
-    )
-    judge, minutes = _judge(task, tokenizer), _minutes(task, began)
-    limited = replace(training, device=device, max_minutes=minutes)
-    train(model, batches, limited, judge, task.out)
-    if rank:
-        return None
-    task.changes["device"] = device
-    spent = {"compile_seconds": round(compiled, 2)}
-    spent["peak_memory_mib"] = round(peak_memory(device) / 2**20, 1)
-    return _finish(
-        task, model, tokenizer, info, judge, command, spent
-    )
+    with nullcontext() if rank else _alone_in(Path(task.out)):
+        corpus = read_split(task, "train")
+        if rank:  # the first worker begins the folder
+            torch.distributed.barrier()
+        tokenizer = task_tokenizer(task, corpus)
+        config, training = recipe(task, len(tokenizer))
+        torch.manual_seed(training.seed)
+        model = Transformer(config)
+        _check_task(task, model)
+        info = _claim(task, model, tokenizer, corpus)
+        if workers > 1 and not rank:
+            torch.distributed.barrier()
+        share = rank, workers
+        batches = task_batches(
+            task, corpus, tokenizer, training, *share
+        )
+        compiled = compile_first(
+            model, batches, replace(training, device=device)
+        )
+        judge, minutes = (
+            _judge(task, tokenizer),
+            _minutes(task, began),
+        )
+        limited = replace(
+            training, device=device, max_minutes=minutes
+        )
+        train(model, batches, limited, judge, task.out)
+        if rank:
+            return None
+        task.changes["device"] = device
+        spent = {"compile_seconds": round(compiled, 2)}
+        spent["peak_memory_mib"] = round(
+            peak_memory(device) / 2**20, 1
+        )
+        return _finish(
+            task, model, tokenizer, info, judge, command, spent
+        )
 
 
 def _last_tenth(folder: str | Path, average: int) -> list[Path]:
