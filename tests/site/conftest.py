@@ -11,6 +11,7 @@ import pytest
 import tangle
 
 CHROMIUM = "/usr/bin/chromium"
+SITE = tangle.ROOT / "_build" / "html"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -23,14 +24,25 @@ FLAGS = [
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves the site, and its own page for what is not there."""
+
     def log_message(self, *arguments):
         pass
+
+    def send_error(self, code, message=None, explain=None):
+        if code != 404:
+            return super().send_error(code, message, explain)
+        body = (SITE / "404.html").read_bytes()
+        self.send_response(404)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
 
 @pytest.fixture(scope="module")
 def address():
-    site = tangle.ROOT / "_build" / "html"
-    handler = functools.partial(Quiet, directory=str(site))
+    handler = functools.partial(Quiet, directory=str(SITE))
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), handler
     )
@@ -39,8 +51,9 @@ def address():
     server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser():
+@pytest.fixture(scope="session")
+def chromium():
+    """The browser's path; without one the tests that need it skip."""
     if not Path(CHROMIUM).exists():
         if os.environ.get("BROWSER_REQUIRED"):
             raise RuntimeError(f"these tests need {CHROMIUM}")
@@ -50,11 +63,14 @@ def browser():
             stacklevel=1,
         )
         pytest.skip(f"no {CHROMIUM}")
+    return {"executable_path": CHROMIUM, "args": FLAGS}
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS
-        )
+        browser = playwright.chromium.launch(**chromium)
         yield browser
         browser.close()

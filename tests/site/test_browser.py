@@ -1,22 +1,104 @@
-"""The built site in a real browser, without a network."""
+"""Every page of the built site in a real browser, without a network.
 
+Each page is opened once, and all that is asked of every page is measured
+then: what it requests, what it weighs, whether it fits a phone, and
+axe-core's rules, by day and by night.
+"""
+
+import asyncio
+import functools
+import gzip
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import axe_playwright_python
 import pytest
 import tangle
 
 SITE = tangle.ROOT / "_build" / "html"
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PAGES = sorted(
     path.relative_to(SITE).as_posix()
     for path in SITE.rglob("*.html")
-    if not {"_static", "_modules", "reports"} & set(path.parts)
+    if not {"_static", "reports"} & set(path.parts)
 )
+MODULES = [
+    n for n in PAGES if n.startswith("_modules/transformer_lib")
+]
+LOOKED_AT = [  # one template, and code alone: two of these speak for all
+    name for name in PAGES if name not in MODULES[2:]
+]
+TRANSLATE = "book/live/translate.html"
+READY = """() => {
+  const count = what => document.querySelectorAll(what).length;
+  const ready = !window.MathJax || !MathJax.startup
+    || !MathJax.startup.promise || MathJax.startup.promise;
+  return Promise.resolve(ready).then(() =>
+    count("[id^=altair-viz]") == count("[id^=altair-viz] svg")
+    && count(".live") <= count(".live-result, .live-missing[role=status]"));
+}"""
+COUNTS = """() => ({
+  formulas: document.querySelectorAll(".math").length,
+  drawn: document.querySelectorAll(".math mjx-container").length,
+  raw: document.querySelectorAll("mjx-merror").length,
+})"""
+# Opens what is folded; keeps of each kind of code token one, of the
+# formulas four, of the library's definitions ten: what is a hundred times
+# on a page looks each time the same, and looking at each takes minutes.
+THIN = """() => {
+  document.querySelectorAll("details").forEach(d => { d.open = true; });
+  const seen = new Set();
+  document.querySelectorAll("pre span, .sig span").forEach(e => {
+    const kind = e.className + e.parentElement.className;
+    if (e.children.length) return;
+    if (seen.has(kind)) e.replaceWith(e.textContent);
+    seen.add(kind);
+  });
+  const rest = (what, number) =>
+    [...document.querySelectorAll(what)].slice(number);
+  rest("mjx-container", 4).forEach(f => f.replaceWith("formula"));
+  rest("article dl.py > :is(dt, dd)", 20).forEach(d => d.remove());
+  rest("dl.py:empty", 0).forEach(d => d.remove());
+  const still = document.createElement("style");
+  still.textContent = "*, ::before, ::after {"
+    + " transition: none !important; animation: none !important; }";
+  document.head.append(still);
+}"""
+# Leaves one of each kind of element, by the classes of all around it:
+# they decide on its colours.
+KINDS = """() => {
+  const kind = e => e.tagName + ["class", "style", "fill", "role"].map(
+    name => e.getAttribute(name)).join();
+  const seen = new Set();
+  const walk = (e, path) => {
+    const own = path + ">" + kind(e);
+    [...e.children].forEach(child => walk(child, own));
+    if (e.children.length || own.includes(">DEFS")) return;
+    const text = own + !e.textContent.trim();
+    if (seen.has(text)) e.remove();
+    seen.add(text);
+  };
+  walk(document.body, "");
+}"""
+LOOK = """async ([theme, options]) => {
+  document.documentElement.dataset.theme = theme;
+  await new Promise(done => requestAnimationFrame(
+    () => requestAnimationFrame(done)));
+  const found = await axe.run(document, {
+    resultTypes: ["violations"], preload: false, ...options});
+  return found.violations.flatMap(v => v.nodes.map(
+    n => `${v.id}: ${n.target.join(" ")}: ${n.failureSummary}`));
+}"""
+COLOURS = ["color-contrast", "link-in-text-block"]
+NO_COLOURS = {"rules": {rule: {"enabled": False} for rule in COLOURS}}
 
 
-def visit(browser, address, name, width=1200, scheme="light"):
-    """Open a page; what went wrong on it, and where it asked."""
-    context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=scheme
-    )
-    page = context.new_page()
+async def open_page(context, url: str):
+    """The page when all is drawn, what went wrong, what it asked for."""
+    page = await context.new_page()
     errors, asked = [], []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on(
@@ -28,53 +110,148 @@ def visit(browser, address, name, width=1200, scheme="light"):
         ),
     )
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{address}/{name}", wait_until="load")
-    page.wait_for_function(
-        "!window.MathJax || !MathJax.startup || !MathJax.startup.promise"
-        " || MathJax.startup.promise.then(() => true)"
-    )
-    page.wait_for_function(
-        "document.querySelectorAll('[id^=altair-viz]').length =="
-        " document.querySelectorAll('[id^=altair-viz] svg').length"
-    )
+    await page.goto(url, wait_until="load")
+    await page.wait_for_function(READY)
     return page, errors, asked
 
 
+async def translate(page) -> None:
+    """Use the page that translates, so that its answer is looked at."""
+    index = SITE / "_static" / "live" / "data" / "index.json"
+    if not json.loads(index.read_text("utf-8"))["missing"]:
+        field = page.get_by_label("A sentence in English")
+        await field.fill("I like trees")
+        await field.press("Enter")
+        answer = page.locator(".live-result", has_text="árboles")
+        await answer.first.wait_for(timeout=60_000)
+
+
+async def look(page) -> dict[str, list[str]]:
+    """What axe-core finds, the colours by day and by night."""
+    await page.evaluate(THIN)
+    await page.evaluate(AXE.read_text("utf-8"))
+    found = {}
+    found["rules"] = await page.evaluate(LOOK, ["light", NO_COLOURS])
+    await page.evaluate(KINDS)
+    for theme in ["light", "dark"]:
+        found[theme] = await page.evaluate(
+            LOOK, [theme, {"runOnly": COLOURS}]
+        )
+    return found
+
+
+async def examine(context, address: str, name: str) -> dict:
+    """All that is asked of every page."""
+    page, errors, asked = await open_page(
+        context, f"{address}/{name}"
+    )
+    found = await page.evaluate(COUNTS)
+    found["first"] = list(asked)
+    if name == TRANSLATE:
+        await translate(page)
+    await page.set_viewport_size({"width": 360, "height": 800})
+    found["width"] = await page.evaluate(
+        "document.documentElement.scrollWidth"
+    )
+    await page.set_viewport_size({"width": 1200, "height": 900})
+    if name in LOOKED_AT:
+        found |= await look(page)
+    await page.close()
+    return {**found, "errors": errors, "asked": asked}
+
+
+async def examine_all(
+    chromium: dict, address: str
+) -> dict[str, dict]:
+    """Two pages at a time, in one browser."""
+    from playwright.async_api import async_playwright
+
+    found, waiting = {}, list(reversed(PAGES))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(**chromium)
+        context = await browser.new_context(
+            viewport={"width": 1200, "height": 900},
+            color_scheme="light",
+        )
+
+        async def work():
+            while waiting:
+                name = waiting.pop()
+                try:
+                    found[name] = await examine(
+                        context, address, name
+                    )
+                except Exception as error:
+                    found[name] = {"failed": repr(error)}
+
+        await asyncio.gather(work(), work())
+        await browser.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def pages(chromium, address):
+    with ThreadPoolExecutor(1) as pool:  # a thread has its own loop
+        coroutine = examine_all(chromium, address)
+        return pool.submit(asyncio.run, coroutine).result()
+
+
+@pytest.fixture
+def found(pages, name):
+    assert "failed" not in pages[name], pages[name]
+    return pages[name]
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_page_works_offline(name, browser, address):
-    page, errors, asked = visit(browser, address, name)
+def test_page_works_offline(name, found, address):
     foreign = [
         url
-        for url in asked
+        for url in found["asked"]
         if not url.startswith((address, "data:", "blob:"))
     ]
-    formulas = page.locator(".math").count()
-    drawn = page.locator(".math mjx-container").count()
-    raw = page.locator("mjx-merror").count()
-    page.context.close()
-    assert not errors
+    assert not found["errors"]
     assert not foreign
-    assert drawn >= formulas and not raw
+    assert found["drawn"] >= found["formulas"] and not found["raw"]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_fits_a_phone(name, browser, address):
-    page, errors, _ = visit(browser, address, name, width=360)
-    width = page.evaluate("document.documentElement.scrollWidth")
-    page.context.close()
-    assert width <= 360
+def test_page_fits_a_phone(name, found):
+    assert found["width"] <= 360
 
 
-def test_dark_mode(browser, address):
-    page, _, _ = visit(
-        browser,
-        address,
-        "book/architecture/positions.html",
-        scheme="dark",
-    )
-    colour = page.evaluate(
-        "getComputedStyle(document.body).backgroundColor"
-    )
-    page.context.close()
-    red = int(colour.split("(")[1].split(",")[0])
-    assert red < 80
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_page_is_accessible(name, found):
+    """All of axe-core's rules; those of colours by day and by night."""
+    for part in ["rules", "light", "dark"]:
+        assert not found[part], "\n".join([part, *found[part][:5]])
+
+
+@functools.cache
+def weight(path: str) -> int:
+    """Bytes of a file of the site, gzipped as a server sends it."""
+    return len(gzip.compress((SITE / path).read_bytes(), 6))
+
+
+def files(found: dict, address: str) -> set[str]:
+    return {
+        unquote(urlsplit(url).path).lstrip("/")
+        for url in found["first"]
+        if url.startswith(address)
+    }
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_light(name, found, pages, address):
+    """A first visit, and a visit after the first page of the book."""
+    needed = files(found, address)
+    charts = "_static/charts.js" in needed
+    first = sum(map(weight, needed))
+    assert first < (1.6e6 if charts else 1.2e6), f"{first:,} bytes"
+    kept = files(pages["index.html"], address) | {"_static/charts.js"}
+    start = (SITE / "index.html").read_text("utf-8")
+    for url in re.findall(
+        r'rel="prefetch"[^>]* href="([^"?]+)', start
+    ):
+        kept.add(url)
+    more = sum(map(weight, needed - kept))
+    assert more < 200e3 or name == "index.html", f"{more:,} bytes"

@@ -1,14 +1,21 @@
 """Every page of the built site, read as HTML."""
 
+import json
 import os
+import subprocess
+import sysconfig
+import venv
+import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pytest
 import tangle
 from bs4 import BeautifulSoup
 from jupyter_cache import get_cache
+from nbclient import NotebookClient
 
 SITE = tangle.ROOT / "_build" / "html"
 PAGES = sorted(
@@ -99,11 +106,8 @@ def test_links_lead_somewhere(page):
         ):
             continue
         here = SITE / page
-        target = (
-            (here.parent / unquote(parts.path))
-            if parts.path
-            else here
-        )
+        root = SITE if page == "404.html" else here.parent
+        target = (root / unquote(parts.path)) if parts.path else here
         if target.is_dir():
             target = target / "index.html"
         assert target.exists(), f"{page} links to {address}"
@@ -118,3 +122,161 @@ def test_links_lead_somewhere(page):
 def test_nothing_failed_on_the_page(page):
     text = soup(page).get_text()
     assert "Traceback (most recent call last)" not in text
+
+
+# Finding the pages
+
+
+def test_every_page_describes_itself():
+    """Each chapter in words of its own, found by search engines."""
+    said, pictures = {}, set()
+    for page in PAGES:
+        if page == "404.html":
+            continue
+        tags = soup(page).find_all("meta", {"name": "description"})
+        assert len(tags) == 1, page
+        said[page] = tags[0]["content"]
+        assert 20 < len(said[page]) <= 161, page
+        shared = {
+            tag["property"]: tag["content"]
+            for tag in soup(page).find_all("meta", property=True)
+        }
+        assert shared["og:description"] == said[page]
+        assert shared["og:title"] and shared["twitter:card"]
+        image = "_static/" + shared["og:image"].split("_static/")[1]
+        data = (SITE / image).read_bytes()
+        assert data[1:4] == b"PNG" and len(data) < 300_000
+        pictures.add(image)
+    lines = [said[f"{name}.html"] for name in CHAPTERS]
+    assert len(set(lines)) == len(lines)
+    assert len(pictures) == len(lines)
+
+
+def test_neighbours_say_what_is_there():
+    for name, after in zip(CHAPTERS[1:-1], CHAPTERS[2:], strict=True):
+        link = soup(f"{name}.html").select_one("a.right-next")
+        assert link["href"].endswith(Path(after).name + ".html")
+        assert len(link.select_one(".prev-next-says").text) > 15
+
+
+def test_lists_name_every_chapter():
+    tree = ET.parse(SITE / "sitemap.xml")
+    places = {place.text or "" for place in tree.iter()}
+    listed = (SITE / "llms.txt").read_text("utf-8")
+    for name in CHAPTERS:
+        assert any(p.endswith(f"/{name}.html") for p in places), name
+        assert f"_sources/{name}.md)" in listed, name
+        assert (SITE / "_sources" / f"{name}.md").exists()
+
+
+def test_record_lists_every_executed_page():
+    record = json.loads(
+        (SITE.parent / "chapters.json").read_text("utf-8")
+    )
+    rows = soup("book/back/record.html").select("article tr")
+    shown = {a["href"].split("#")[0] for r in rows for a in r("a")}
+    for name in record["chapters"]:
+        address = os.path.relpath(f"{name}.html", "book/back")
+        assert address in shown, name
+    text = soup("book/back/record.html").get_text()
+    assert record["torch"] in text and record["machine"] in text
+
+
+def test_symbols_and_terms_quote_the_glossary():
+    page = soup("book/architecture/attention.html")
+    symbols = page.select("a.symbol[data-says]")
+    assert any("64" in link["data-says"] for link in symbols)
+    page = soup("book/back/glossary.html")
+    term = page.select_one('a[href="#term-key"]')
+    assert term["data-says"] in page.get_text()
+
+
+def test_about_page_has_what_it_promises():
+    text = soup("book/back/about.html").get_text()
+    for part in [
+        "@misc{",
+        "MIT",
+        "CC BY 4.0",
+        "0.1.0",
+        "The three rules",
+    ]:
+        assert part in text
+
+
+# The notebooks it offers
+
+NOTEBOOKS = sorted((SITE / "_sources").rglob("*.ipynb"))
+
+
+@pytest.mark.parametrize(
+    "path", NOTEBOOKS, ids=lambda path: path.stem
+)
+def test_notebook_installs_what_it_needs(path):
+    notebook = nbformat.read(path, as_version=4)
+    first = notebook.cells[0].source
+    assert '%pip install -q "transformer_lib[all] @ ' in first
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+
+
+def test_notebook_runs_in_an_empty_folder(tmp_path, monkeypatch):
+    """From its first cell alone, which installs the library.
+
+    The environment has the packages that the library builds on, and not
+    the library; this checkout stands in for the published repository.
+    """
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    here = tmp_path / "environment"
+    venv.create(here)  # pip is one of the packages below
+    python = str(here / "bin" / "python")
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    inside = subprocess.check_output([python, "-c", ask], text=True)
+    outside = Path(sysconfig.get_path("purelib"))
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for path in outside.iterdir():
+        if "transformer_lib" not in path.name:
+            (packages / path.name).symlink_to(path)
+    Path(inside.strip(), "packages.pth").write_text(str(packages))
+    missing = subprocess.run(
+        [python, "-c", "import transformer_lib"],
+        capture_output=True,
+        cwd=tmp_path,
+    )
+    assert missing.returncode, "the library is there already"
+
+    notebook = nbformat.read(
+        SITE / "_sources/book/architecture/masks.ipynb", as_version=4
+    )
+    first = notebook.cells[0]
+    source = first.source.partition(" @ ")[2].partition('"')[0]
+    first.source = first.source.replace(source, tangle.ROOT.as_uri())
+    kernels = tmp_path / "kernels" / "kernels" / "fresh"
+    kernels.mkdir(parents=True)
+    command = [python, "-m", "ipykernel_launcher", "-f"]
+    (kernels / "kernel.json").write_text(
+        json.dumps(
+            {
+                "argv": [*command, "{connection_file}"],
+                "display_name": "fresh",
+                "language": "python",
+            }
+        )
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "kernels"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv(
+        "PIP_NO_BUILD_ISOLATION", "0"
+    )  # pip reads: off
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    client = NotebookClient(
+        notebook,
+        kernel_name="fresh",
+        timeout=300,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute()
+    text = json.dumps([c.get("outputs", []) for c in notebook.cells])
+    assert "image/svg" in text or "svg" in text
+    where = Path(inside.strip(), "transformer_lib", "masks.py")
+    assert where.exists()

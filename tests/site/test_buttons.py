@@ -1,0 +1,86 @@
+"""Where the buttons of a published site lead, without publishing one."""
+
+import re
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+import tangle
+
+HOME = "https://github.com/someone/thebook"
+CHAPTER = "book/architecture/masks"
+
+
+@pytest.fixture
+def published(monkeypatch):
+    """The extension, in a copy whose repository is known."""
+    monkeypatch.syspath_prepend(str(tangle.ROOT / "book" / "_ext"))
+    monkeypatch.setenv("BOOK_REPOSITORY", HOME)
+    monkeypatch.delenv("BOOK_URL", raising=False)
+    monkeypatch.setenv("GITHUB_REPOSITORY", "Someone/thebook")
+    return import_module("executable_book"), import_module("finding")
+
+
+def test_buttons_need_a_repository(published, monkeypatch):
+    book, _ = published
+    config = SimpleNamespace(html_context={}, html_theme_options={})
+    book.set_repository(None, config)
+    options = config.html_theme_options
+    assert options["repository_url"] == HOME
+    assert options["use_edit_page_button"]
+    assert options["use_issues_button"]
+    assert {"colab_url", "binderhub_url"} <= set(
+        options["launch_buttons"]
+    )
+    monkeypatch.delenv("BOOK_REPOSITORY")
+    monkeypatch.delenv("GITHUB_REPOSITORY")
+    config = SimpleNamespace(html_context={}, html_theme_options={})
+    book.set_repository(None, config)
+    assert not config.html_theme_options
+
+
+def test_buttons_lead_to_the_notebook(published):
+    """To the one that the site was published with, not to its source."""
+    book, _ = published
+    colab = "https://colab.research.google.com/github/someone/thebook"
+    lab = "https://mybinder.org/v2/gh/someone/thebook"
+    edit = f"{HOME}/edit/main/{CHAPTER}.md"
+    buttons = [
+        {"url": f"{colab}/blob/main/{CHAPTER}.md"},
+        {"url": f"{lab}/main?urlpath=lab/tree/{CHAPTER}.md"},
+        {"url": edit},
+        {"url": f"../../_sources/{CHAPTER}.md"},
+    ]
+    app = SimpleNamespace(srcdir=tangle.ROOT)
+    context = {"header_buttons": [{"buttons": buttons}]}
+    book.lead_to_notebook(app, CHAPTER, "page.html", context, None)
+    notebook = f"_sources/{CHAPTER}.ipynb"
+    assert [button["url"] for button in buttons] == [
+        f"{colab}/blob/gh-pages/{notebook}",
+        f"{lab}/gh-pages?urlpath=lab/tree/{notebook}",
+        edit,
+        f"../../{notebook}",
+    ]
+
+
+def test_binder_gets_a_small_environment(published, tmp_path):
+    """PyTorch without CUDA, and the versions that the book ran with."""
+    _, finding = published
+    finding.write_binder(tmp_path)
+    needs = (tmp_path / "binder" / "requirements.txt").read_text()
+    pinned = (tangle.ROOT / "requirements.txt").read_text()
+    torch = re.search(r"^torch==\S+", pinned, re.M)[0]
+    assert f"{torch}+cpu\n" in needs
+    assert f"transformer_lib[all] @ git+{HOME}\n" in needs
+    assert "jupyter-book" not in needs
+
+
+def test_address_of_the_site(published, monkeypatch):
+    _, finding = published
+    assert (
+        finding.site_address() == "https://someone.github.io/thebook/"
+    )
+    monkeypatch.setenv("BOOK_URL", "https://book.example")
+    assert finding.site_address() == "https://book.example/"
+    listed = finding.sitemap(["index.html"], finding.site_address())
+    assert "<loc>https://book.example/index.html</loc>" in listed

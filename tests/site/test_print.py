@@ -1,0 +1,73 @@
+"""The book as PDF and EPUB, made here from a few pages of the site."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+import zipfile
+from pathlib import Path
+
+import pytest
+import tangle
+
+SOME = [
+    ("", ["index"]),
+    ("Architecture", ["book/architecture/masks"]),
+    ("Back", ["book/back/glossary", "book/back/about"]),
+]
+
+
+@pytest.fixture(scope="module")
+def printer(chromium):
+    sys.path.insert(0, str(tangle.ROOT / "book" / "_ext"))
+    module = importlib.import_module("print_book")
+    sys.path.pop(0)
+    module.contents = lambda: SOME
+    return module
+
+
+def test_pdf(printer, tmp_path):
+    """Every page is there, links lead inside, and text can be read."""
+    whole = printer.one_page()
+    inner = set(re.findall(r'href="#([^"]+)"', whole))
+    ids = set(re.findall(r'id="([^"]+)"', whole))
+    assert len(inner) > 10 and inner <= ids
+    assert "<details" not in whole and "<script" not in whole
+    assert "mjx-container" in whole and "altair" in whole
+    assert "Readers ask" in whole
+    target = tmp_path / "book.pdf"
+    printer.make_pdf(target)
+    data = target.read_bytes()
+    assert data.startswith(b"%PDF-")
+    assert len(re.findall(rb"/Type\s*/Page\b", data)) > 10
+    assert b"/Outlines" in data and b"/StructTreeRoot" in data
+
+
+def test_epub(printer, tmp_path):
+    """Well-formed, without scripts, and clean to epubcheck."""
+    target = tmp_path / "book.epub"
+    printer.make_epub(target)
+    with zipfile.ZipFile(target) as book:
+        names = book.namelist()
+        assert names[0] == "mimetype"
+        pages = [n for n in names if n.endswith(".xhtml")]
+        assert len(pages) == 5
+        for name in pages:
+            text = book.read(name).decode()
+            ET.fromstring(text)
+            assert "<script" not in text and "<details" not in text
+        masks = book.read("OEBPS/book-architecture-masks.xhtml")
+        assert b"<math" in masks and b"<svg" in masks
+    checker = Path("/usr/bin/epubcheck")
+    if not (checker.exists() and shutil.which("java")):
+        assert not os.environ.get("BROWSER_REQUIRED"), checker
+        pytest.skip(f"no {checker}")
+    done = subprocess.run(
+        ["java", "-jar", str(checker), str(target)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
