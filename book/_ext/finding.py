@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cards import card
 from docutils import nodes
 from reading import line_of
 from sphinx.util.docutils import SphinxDirective
@@ -46,6 +47,19 @@ def title_of(env, docname: str) -> str:
     return docname.rpartition("/")[2]
 
 
+def picture(app, pagename: str) -> str:
+    """A page's card; pages that no chapter writes have the book's."""
+    book = app.config.html_title or app.config.project
+    for part, names in in_order(app.env):
+        if part and pagename in names:
+            break
+    else:
+        part = "“Attention Is All You Need”, paragraph by paragraph"
+        pagename = app.config.root_doc
+    title = title_of(app.env, pagename)
+    return card(Path(app.outdir), title, part, book)
+
+
 def describe(app, pagename, templatename, context, doctree):
     """A description, and what a shared link shows."""
     book = app.config.html_title or app.config.project
@@ -58,10 +72,15 @@ def describe(app, pagename, templatename, context, doctree):
         "og:type": "website" if pagename == "index" else "article",
         "twitter:card": "summary_large_image",
     }
-    if address := site_address():
+    address = site_address()
+    if address:
         values["og:url"] = f"{address}{pagename}.html"
-        values["og:image"] = f"{address}_static/site.png"
-        values["og:image:alt"] = f"{book}: a page of it"
+    if app.builder.name in {"html", "dirhtml"}:
+        up = address or "../" * pagename.count("/")
+        values["og:image"] = up + picture(app, pagename)
+        values["og:image:width"] = "1200"
+        values["og:image:height"] = "630"
+        values["og:image:alt"] = f"{title}, of the book {book}"
     tags = [
         f'<meta name="description" content="{html.escape(line)}">'
     ]
@@ -164,7 +183,45 @@ def write_lists(app, error):
     target.joinpath("llms.txt").write_text(
         llms(app.env, address), "utf-8"
     )
+    write_binder(target)
     offer(target)
+
+
+# Where the launch buttons lead
+
+FOR_BINDER = """\
+# What the notebooks need: PyTorch without CUDA, which is far smaller.
+--extra-index-url https://download.pytorch.org/whl/cpu
+{pins}
+transformer_lib[all] @ {source}
+"""
+
+
+def binder() -> str:
+    """The packages that Binder installs beside the notebooks."""
+    from executable_book import package
+
+    wanted = {"torch", "numpy", "tokenizers", "safetensors"}
+    wanted |= {"tqdm", "matplotlib", "altair", "pandas", "sacrebleu"}
+    listed = (ROOT / "requirements.txt").read_text("utf-8")
+    pins = [
+        f"{line}+cpu" if line.startswith("torch==") else line
+        for line in listed.splitlines()
+        if line.partition("==")[0] in wanted
+    ]
+    return FOR_BINDER.format(pins="\n".join(pins), source=package())
+
+
+def write_binder(site: Path) -> None:
+    """Say beside the published notebooks what they need."""
+    from executable_book import repository
+
+    if not repository():
+        return
+    folder = site / "binder"
+    folder.mkdir(exist_ok=True)
+    folder.joinpath("requirements.txt").write_text(binder(), "utf-8")
+    folder.joinpath("runtime.txt").write_text("python-3.11\n")
 
 
 # What `make pdf` and `make epub` add

@@ -180,6 +180,9 @@ def sentences(text: str, limit: int) -> str:
     return said
 
 
+LABEL = "\ue000{}\ue001"  # stands for the title that a label names
+
+
 def note_line(app, doctree):
     """Keep the page's first paragraph."""
     env = app.env
@@ -189,6 +192,11 @@ def note_line(app, doctree):
             for cited in list(words.findall(addnodes.pending_xref)):
                 if cited.get("refdomain") == "cite":
                     cited.parent.remove(cited)
+                elif cited["reftype"] == "ref" and not cited.get(
+                    "refexplicit"
+                ):
+                    mark = LABEL.format(cited["reftarget"])
+                    cited.replace_self(nodes.Text(mark))
             text = plain(words.astext()).replace(" ,", ",")
             env.metadata[env.docname]["line"] = text
             return
@@ -200,7 +208,24 @@ def line_of(env, docname: str, limit: int) -> str:
     if docname.startswith("_modules/"):
         name = docname.partition("/")[2].replace("/", ".")
         return f"The source of {name}, collected from its chapter."
-    return sentences(env.metadata[docname].get("line", ""), limit)
+    return sentences(whole_line(env, docname), limit)
+
+
+def whole_line(env, docname: str) -> str:
+    """A page's first paragraph, titles in place of labels.
+
+    What is a mere pointer, in parentheses, is left out.
+    """
+    labels = env.get_domain("std").labels
+    mark = LABEL.format("(.*?)")
+
+    def title(match):
+        found = labels.get(match[1].lower())
+        return f"“{found[2]}”" if found and found[2] else match[1]
+
+    line = env.metadata[docname].get("line", "")
+    line = re.sub(rf" \({mark}(?:, {mark})*\)", "", line)
+    return re.sub(mark, title, line)
 
 
 def add_lines(app, pagename, templatename, context, doctree):
@@ -219,8 +244,7 @@ def add_lines(app, pagename, templatename, context, doctree):
 def rewrite_all(app, env):
     """Write every page again if what all of them quote has changed."""
     lines = sorted(
-        (name, meta.get("line", ""))
-        for name, meta in env.metadata.items()
+        (name, whole_line(env, name)) for name in env.found_docs
     )
     said = hashlib.sha256(f"{glossary()}{lines}".encode()).hexdigest()
     changed = getattr(env, "quoted_everywhere", said) != said
@@ -279,8 +303,32 @@ def draw_map(app, doctree, docname):
 # The finished page
 
 
+SEARCH = re.compile(
+    r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)'
+    r'\.js[^"]*"></script>'
+)
+FORMULA = re.compile(r'class="(?:[^"]* )?math[ "]|\\\(|\\\[|\$\$')
+MATHJAX = re.compile(
+    r"<script>window\.MathJax = [^\n]*</script>\s*"
+    r'<script [^>]*src="([^"]*mathjax[^"]*)"></script>'
+)
+
+
+def lighten(page: str) -> str:
+    """Load the search's index on the search page alone, and MathJax
+    where formulas are; elsewhere it is fetched when nothing else is."""
+    if 'id="search-results"' not in page:
+        page = SEARCH.sub("", page)
+    if not FORMULA.search(page):
+        page = MATHJAX.sub(
+            r'<link rel="prefetch" as="script" href="\1" />', page
+        )
+    return page
+
+
 def mend(page: str) -> str:
     """What a screen reader would stumble over, mended."""
+    page = lighten(page)
     page = page.replace(
         '<div id="pst-primary-sidebar" ',
         '<div id="pst-primary-sidebar" role="complementary" '
@@ -361,7 +409,7 @@ def setup(app):
     app.connect("doctree-resolved", mark_symbols, priority=900)
     app.connect("html-page-context", add_lines)
     return {
-        "env_version": 1,  # what note_line keeps; read all when it changes
+        "env_version": 2,  # what note_line keeps; read all when it changes
         "parallel_read_safe": True,
         "parallel_write_safe": True,
     }

@@ -156,17 +156,36 @@
     document.addEventListener("scroll", hide, {passive: true});
   }
 
-  // What scrolls can be scrolled by keyboard.
-  function prepareScrolling() {
-    document
-      .querySelectorAll(
-        ".bd-article pre, .bd-article div.math, .bd-article table," +
-          " .bd-article .text_html, .bd-article .vega-embed"
+  // What scrolls can be scrolled by keyboard: also what unfolds later,
+  // and what a live page draws.
+  var SCROLLS =
+    ".bd-article pre, .bd-article div.math, .bd-article table," +
+    " .bd-article .text_html, .bd-article .vega-embed";
+  var sizes = new ResizeObserver(function (entries) {
+    entries.forEach(function (entry) {
+      var box = entry.target;
+      var wide = box.scrollWidth > box.clientWidth + 1;
+      var high = box.scrollHeight > box.clientHeight + 1;
+      if (
+        (wide || high) &&
+        !/visible|clip/.test(getComputedStyle(box).overflowX) &&
+        !box.querySelector("a, button, [tabindex]")
       )
-      .forEach(function (box) {
-        if (box.scrollWidth > box.clientWidth + 1 && !box.querySelector("a, button, [tabindex]"))
-          box.tabIndex = 0;
-      });
+        box.tabIndex = 0;
+    });
+  });
+
+  function prepareScrolling() {
+    document.querySelectorAll(SCROLLS).forEach(function (box) {
+      sizes.observe(box);
+    });
+  }
+
+  function prepareLive() {
+    var drawn = new MutationObserver(prepareScrolling);
+    document.querySelectorAll(".live").forEach(function (part) {
+      drawn.observe(part, {childList: true, subtree: true});
+    });
   }
 
   // Print
@@ -192,5 +211,8 @@
     prepareTips();
     preparePrint();
   });
-  window.addEventListener("load", prepareScrolling);
+  window.addEventListener("load", function () {
+    prepareScrolling();
+    prepareLive();
+  });
 })();
