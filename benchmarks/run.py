@@ -34,6 +34,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch  # noqa: E402
+from live import live  # noqa: E402
 from searches import CTranslate2Search, searches  # noqa: E402
 from steps import training_steps  # noqa: E402
 
@@ -258,6 +259,8 @@ def main() -> None:
                 row, clocks[options.clock], rounds, options.threads
             )
             show(row, spent)
+    if options.only in "live page":
+        live(rounds)
 
 
 if __name__ == "__main__":
