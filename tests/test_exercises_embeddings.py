@@ -30,3 +30,25 @@ def test_the_last_of_equal_ids_wins(capsys):
 
     assert not check("embeddings.gradient", wrong)
     assert "stands twice" in capsys.readouterr().out
+
+
+def test_a_row_among_its_own_neighbours(capsys):
+    def wrong(rows, group, k):
+        unit = rows / rows.norm(dim=1, keepdim=True)
+        near = (unit @ unit.T).topk(k).indices
+        labels = torch.tensor(group)
+        return (labels[near] == labels[:, None]).float().mean()
+
+    assert not check("embeddings.mixing", wrong)
+    assert "left out of its own" in capsys.readouterr().out
+
+
+def test_neighbours_by_dot_product(capsys):
+    def wrong(rows, group, k):
+        likeness = (rows @ rows.T).fill_diagonal_(-torch.inf)
+        labels = torch.tensor(group)
+        near = likeness.topk(k).indices
+        return (labels[near] == labels[:, None]).float().mean()
+
+    assert not check("embeddings.mixing", wrong)
+    assert "By cosine?" in capsys.readouterr().out

@@ -49,3 +49,20 @@ def test_packed_without_the_triangle(capsys):
 
     assert not check("masks.packed", wrong)
     assert "to its right" in capsys.readouterr().out
+
+
+def test_places_that_do_not_begin_anew(capsys):
+    def wrong(sentence):
+        return torch.arange(sentence.size(1)).expand_as(sentence)
+
+    assert not check("masks.packed_places", wrong)
+    assert "begins at place 0" in capsys.readouterr().out
+
+
+def test_places_that_do_not_count_on(capsys):
+    def wrong(sentence):
+        before = sentence[:, :1] - 1
+        return (sentence.diff(prepend=before) == 0).long()
+
+    assert not check("masks.packed_places", wrong)
+    assert "Wanted [[0, 1, 0, 1, 2]" in capsys.readouterr().out

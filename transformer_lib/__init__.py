@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transformer_lib.checks_model import *  # noqa: F403
     from transformer_lib.checks_results import *  # noqa: F403
     from transformer_lib.checks_runs import *  # noqa: F403
+    from transformer_lib.checks_sentence import *  # noqa: F403
     from transformer_lib.checks_training import *  # noqa: F403
     from transformer_lib.checks_translating import *  # noqa: F403
     from transformer_lib.cli import *  # noqa: F403
@@ -122,9 +123,9 @@ _HOME = {
     "attention_mirror": "checks_model checks-attention",
     "attention_shared_keys": "checks_model checks-attention",
     "average_checkpoints": "checkpoints checkpoints-average",
-    "background_dilations": "checks_architecture checks-background",
-    "background_layers_needed": "checks_architecture checks-background",
-    "background_words_that_fit": "checks_architecture checks-background",
+    "background_dilations": "checks_sentence checks-background",
+    "background_layers_needed": "checks_sentence checks-background",
+    "background_words_that_fit": "checks_sentence checks-background",
     "batch_lengths": "cost cost-lengths",
     "batching_padding": "checks_data checks-batching",
     "batching_shape": "checks_data checks-batching",
@@ -163,6 +164,7 @@ _HOME = {
     "decoding_greedy": "checks_translating checks-decoding",
     "decoding_nucleus": "checks_translating checks-decoding",
     "embeddings_gradient": "checks_architecture checks-embeddings",
+    "embeddings_mixing": "checks_architecture checks-embeddings",
     "embeddings_nearest": "checks_architecture checks-embeddings",
     "embeddings_one_hot": "checks_architecture checks-embeddings",
     "encode_pairs": "batching batching-pairs",
@@ -211,6 +213,7 @@ _HOME = {
     "mask_chart": "figures figures-charts",
     "masks_decoder": "checks_architecture checks-masks",
     "masks_packed": "checks_architecture checks-masks",
+    "masks_packed_places": "checks_architecture checks-masks",
     "masks_recent": "checks_architecture checks-masks",
     "matrix_precision": "speed speed-way",
     "matrix_rate": "speed speed-way",
@@ -230,6 +233,7 @@ _HOME = {
     "pick_device": "schedule schedule-hardware",
     "pick_precision": "schedule schedule-hardware",
     "positions_back": "checks_architecture checks-positions",
+    "positions_closest": "checks_architecture checks-positions",
     "positions_encoding": "checks_architecture checks-positions",
     "preset": "training training-presets",
     "projected_loss": "loss loss-projected",
@@ -258,8 +262,9 @@ _HOME = {
     "schedule_peak": "checks_training checks-schedule",
     "sentence": "grammar grammar-sentences",
     "sentence_batches": "cost cost-here",
-    "sentence_greedy": "checks_architecture checks-sentence",
-    "sentence_shapes": "checks_architecture checks-sentence",
+    "sentence_go_on": "checks_sentence checks-sentence",
+    "sentence_greedy": "checks_sentence checks-sentence",
+    "sentence_shapes": "checks_sentence checks-sentence",
     "sequential_operations": "layer_types layer_types-sequential",
     "shape_table": "figures figures-shapes",
     "show": "figures figures-show",
@@ -327,7 +332,8 @@ _CHAPTERS = {
     "cost": "book/results/cost What it costs",
     "speed": "book/results/speed How fast it is",
     "exercises": "book/back/exercises Exercises that mark themselves",
-    "checks_architecture": "book/back/checks_architecture Checks: from a sentence to masks",
+    "checks_sentence": "book/back/checks_sentence Checks: the first sentence and the background",
+    "checks_architecture": "book/back/checks_architecture Checks: from embeddings to masks",
     "checks_model": "book/back/checks_model Checks: from attention to layer types",
     "checks_data": "book/back/checks_data Checks: from a grammar to batches",
     "checks_training": "book/back/checks_training Checks: from the loss to training",

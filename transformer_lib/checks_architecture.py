@@ -1,122 +1,26 @@
 # Collected from book/back/checks_architecture.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Self-checks of the exercises from one sentence to masks."""
+"""Self-checks of the exercises from embeddings to masks."""
 
 import torch
 
 from transformer_lib.exercises import exercise
-from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import sinusoids
 
 __all__ = [
-    "background_dilations",
-    "background_layers_needed",
-    "background_words_that_fit",
     "embeddings_gradient",
+    "embeddings_mixing",
     "embeddings_nearest",
     "embeddings_one_hot",
     "masks_decoder",
     "masks_packed",
+    "masks_packed_places",
     "masks_recent",
     "positions_back",
+    "positions_closest",
     "positions_encoding",
-    "sentence_greedy",
-    "sentence_shapes",
 ]
-
-
-@exercise("sentence.shapes")
-def sentence_shapes(answer):
-    """The shapes of memory and logits.
-
-    Chapter: checks-sentence
-    """
-    found = answer()
-    assert found["memory"] == (8, 12, 128), (
-        "the memory has a vector of d_model for each source piece, "
-        f"not {found['memory']}"
-    )
-    assert found["logits"] == (8, 15, 750), (
-        "the logits have a score for each piece of the vocabulary at "
-        f"each target position, not {found['logits']}"
-    )
-
-
-@exercise("sentence.greedy")
-def sentence_greedy(answer):
-    """Greedy decoding of one sentence.
-
-    Chapter: checks-sentence
-    """
-    source = torch.tensor([[5, 6, 7, 3]])
-    sizes = dict(N=1, d_model=16, d_ff=16, h=2, dropout=0.0)
-    for seed in (18, 3):  # one that never ends, one that does at once
-        torch.manual_seed(seed)
-        model = Transformer(TransformerConfig(12, **sizes)).eval()
-        ids = [2]
-        while ids[-1] != 3 and len(ids) <= 50:
-            logits = model(source, torch.tensor([ids]))
-            ids.append(int(logits[0, -1].argmax()))
-        found = list(map(int, answer(model, source)))
-        assert found[:1] != [2], "leave the start symbol out"
-        assert len(found) <= 50, "it does not give up after 50 pieces"
-        assert found == ids[1:], (
-            f"wanted {ids[1:6]}..., got {found[:5]}...: take the "
-            "newest position's likeliest piece; stop after eos (3)"
-        )
-
-
-@exercise("background.layers_needed")
-def background_layers_needed(answer):
-    """Layers of a plain convolution that reach a distance.
-
-    Chapter: checks-background
-    """
-    cases = (7, 3, 7), (8, 5, 4), (9, 5, 5), (1, 9, 1)
-    for distance, k, right in cases:
-        got = answer(distance, k)
-        assert got == right, (
-            f"a signal moves {k // 2} words a layer if k is {k}, so "
-            f"{distance} words take {right} layers, not {got}"
-        )
-
-
-@exercise("background.dilations")
-def background_dilations(answer):
-    """The fewest dilations that reach every word up to a distance.
-
-    Chapter: checks-background
-    """
-    cases = (1, 1), (4, 2), (13, 3), (14, 4), (40, 4)
-    for distance, fewest in cases:
-        spread, reached = list(answer(distance)), {0}
-        for dilation in spread:
-            moves = (-dilation, 0, dilation)
-            reached = {at + move for at in reached for move in moves}
-        skipped = sorted(set(range(distance + 1)) - reached)
-        assert not skipped, (
-            f"{spread} never reaches the words {skipped[:5]} away"
-        )
-        assert len(spread) <= fewest, (
-            f"{len(spread)} layers for {distance} words: {fewest} "
-            "suffice"
-        )
-
-
-@exercise("background.words_that_fit")
-def background_words_that_fit(answer):
-    """How many words can be stored in so many bits.
-
-    Chapter: checks-background
-    """
-    cases = (24, 8, 8), (25, 8, 8), (1, 2, 1)
-    for bits, vocab_size, right in cases:
-        got = answer(bits, vocab_size)
-        assert got == right, (
-            f"one of {vocab_size} words takes log2({vocab_size}) "
-            f"bits: {bits} bits hold {right} whole words, not {got}"
-        )
 
 
 @exercise("embeddings.one_hot")
@@ -181,6 +85,25 @@ def embeddings_gradient(answer):
     assert torch.allclose(found, table.grad), "some rows are mixed up"
 
 
+@exercise("embeddings.mixing")
+def embeddings_mixing(answer):
+    """How often a row's nearest rows belong to its own group.
+
+    Chapter: checks-embeddings
+    """
+    angle = torch.tensor([0.0, 0.1, 0.3, 1.2, 1.3, 1.5])
+    rows = torch.stack([angle.cos(), angle.sin()], dim=1)
+    rows[3] *= 100  # long, but pointing elsewhere
+    cases = ([0, 0, 0, 1, 1, 1], 2, 1), ([0, 0, 1, 1, 1, 0], 1, 2 / 3)
+    for group, k, right in cases:
+        got = float(answer(rows, group, k))
+        assert got <= 1, f"a share is at most 1, not {got:.2f}"
+        assert abs(got - right) < 1e-6, (
+            f"groups {group}, {k=}: {right:.2f}, not {got:.2f}. By "
+            "cosine? Is a row left out of its own neighbours?"
+        )
+
+
 @exercise("positions.encoding")
 def positions_encoding(answer):
     """One number of the sinusoidal encoding.
@@ -219,6 +142,31 @@ def positions_back(answer):
         ), "it moves forward: turn the other way"
         assert torch.allclose(moved, table[10], atol=1e-3), (
             f"it does not take PE({10 + k}) to PE(10)"
+        )
+
+
+@exercise("positions.closest")
+def positions_closest(answer):
+    """The largest cosine between two different places.
+
+    Chapter: checks-positions
+    """
+    for base, length in (10_000, 20), (100, 20), (1, 45):
+        turn = base ** -(torch.arange(0, 8, 2) / 8.0)
+        angle = torch.arange(length)[:, None] * turn
+        alike = (angle[:, None] - angle).cos().mean(-1)
+        right = alike.fill_diagonal_(-1).max().item()
+        got = float(answer(base, 8, length))
+        assert got < 1.001, (
+            f"a cosine is at most 1, not {got:.1f}: the dot product "
+            "over d_model / 2"
+        )
+        assert got < 0.999 or right > 0.999, (
+            "a place is as near to itself as can be: leave it out"
+        )
+        assert abs(got - right) < 1e-3, (
+            f"base {base}, {length} places: {right:.3f}, not "
+            f"{got:.3f}. Are all pairs compared, not neighbours alone?"
         )
 
 
@@ -284,3 +232,19 @@ def masks_packed(answer):
         assert mask[:, 0][want].all(), (
             "a position should see more of its own sentence"
         )
+
+
+@exercise("masks.packed_places")
+def masks_packed_places(answer):
+    """Positions that begin anew with each sentence of a row.
+
+    Chapter: checks-masks
+    """
+    sentence = torch.tensor([[1, 1, 2, 2, 2], [1, 2, 3, 3, 3]])
+    want = [[0, 1, 0, 1, 2], [0, 0, 0, 1, 2]]
+    got = answer(sentence).tolist()
+    first = {got[0][0], got[0][2], *got[1][:3]}
+    assert first == {0}, (
+        "each sentence begins at place 0, wherever it lies in its row"
+    )
+    assert got == want, f"wanted {want}, got {got}"

@@ -195,6 +195,7 @@ def heatmap(
     ax.set_title(title)
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.8)
     bar.solids.set(rasterized=True, edgecolor="face")
+    bar.ax.patch.set_visible(False)
     return ax.figure
 
 
