@@ -7,7 +7,9 @@ import subprocess
 import sys
 import zipfile
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from transformer_lib import corpora, grammar
 from transformer_lib.corpora import (
@@ -404,6 +406,25 @@ def test_download_with_a_wrong_sum(folder, monkeypatch):
     with pytest.raises(FileNotFoundError, match="was not downloaded"):
         fetch("multi30k", "train.en.gz")
     assert not list((folder / "multi30k").iterdir())
+
+
+def test_a_download_in_a_notebook_warns_of_nothing(folder):
+    """What a chapter writes to stderr would fail the book's build."""
+    cell = """
+from transformer_lib import corpora
+languages, _, licence = corpora.CORPORA["multi30k"]
+nowhere = languages, "http://127.0.0.1:9/", licence
+corpora.CORPORA["multi30k"] = nowhere
+try:
+    corpora.fetch("multi30k", "train.en.gz")
+except FileNotFoundError as error:
+    print(error)
+"""
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(cell)]
+    NotebookClient(notebook, kernel_name="python3").execute()
+    (said,) = notebook.cells[0].outputs
+    assert said.name == "stdout" and "was not downloaded" in said.text
 
 
 def test_a_present_file_needs_no_pooch(folder, monkeypatch):

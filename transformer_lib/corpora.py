@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from warnings import catch_warnings
 
 from transformer_lib.grammar import little_spanish
 
@@ -186,7 +187,8 @@ def fetch(name: str, file: str) -> Path:
             )
         return path
     try:
-        import pooch
+        with catch_warnings(action="ignore"):  # tqdm on widgets
+            import pooch
 
         pooch.get_logger().setLevel("WARNING")
         agent = {"User-Agent": "transformer_lib"}
@@ -267,17 +269,14 @@ def load_corpus(
             f"no corpus {name!r}; there are {[*CORPORA]}"
         )
     languages, _, licence = CORPORA[name]
-    missing = (
-        {"en"} - {source, target} if name == "tatoeba" else set()
-    )
-    if missing or source == target or {source, target} - {*languages}:
+    lacks = name == "tatoeba" and "en" not in (source, target)
+    if lacks or source == target or {source, target} - {*languages}:
         raise ValueError(
             f"{name} has no {source!r} to {target!r}: choose two of "
             f"{languages}, for tatoeba with 'en' among them"
         )
-    parts = dict(
-        zip(("train", "validation", "test"), _PARTS, strict=True)
-    )
+    kinds = "train", "validation", "test"
+    parts = dict(zip(kinds, _PARTS, strict=True))
     own = {part: split for split, part in parts.items()}
     split = own.get(split, split) if name == "multi30k" else split
     if split not in parts:
