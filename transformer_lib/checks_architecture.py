@@ -166,7 +166,7 @@ def positions_closest(answer):
         )
         assert abs(got - right) < 1e-3, (
             f"base {base}, {length} places: {right:.3f}, not "
-            f"{got:.3f}. Are all pairs compared, not neighbours alone?"
+            f"{got:.3f}. Are all pairs compared, not only neighbours?"
         )
 
 

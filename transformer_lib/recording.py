@@ -214,28 +214,24 @@ def record_training(task: Task, command: str = "") -> dict | None:
         info = _claim(task, model, tokenizer, corpus)
         if workers > 1 and not rank:
             torch.distributed.barrier()
-        share = rank, workers
         batches = task_batches(
-            task, corpus, tokenizer, training, *share
+            task, corpus, tokenizer, training, rank, workers
         )
         compiled = compile_first(
             model, batches, replace(training, device=device)
         )
-        judge, minutes = (
-            _judge(task, tokenizer),
-            _minutes(task, began),
-        )
         limited = replace(
-            training, device=device, max_minutes=minutes
+            training, device=device, max_minutes=_minutes(task, began)
         )
+        judge = _judge(task, tokenizer)
         train(model, batches, limited, judge, task.out)
         if rank:
             return None
         task.changes["device"] = device
-        spent = {"compile_seconds": round(compiled, 2)}
-        spent["peak_memory_mib"] = round(
-            peak_memory(device) / 2**20, 1
-        )
+        spent = {
+            "compile_seconds": round(compiled, 2),
+            "peak_memory_mib": round(peak_memory(device) / 2**20, 1),
+        }
         return _finish(
             task, model, tokenizer, info, judge, command, spent
         )
