@@ -44,6 +44,11 @@ LANGUAGES = {
     "es": "Spanish",
     "fr": "French",
 }
+CORPORA = {
+    "little_spanish": "little Spanish",
+    "multi30k": "Multi30k",
+    "tatoeba": "Tatoeba",
+}
 LONGEST = 600  # pieces, on either side
 BEAM_SIZES = [2, 4]
 ALPHAS = [0.0, 0.6, 1.0]
@@ -470,7 +475,7 @@ def make(run: Path, folder: Path) -> dict:
     return {
         "name": run.name,
         "title": f"{source} to {target}",
-        "corpus": info["corpus"],
+        "corpus": CORPORA.get(info["corpus"], info["corpus"]),
         "languages": info["languages"],
         "N": config["N"],
         "h": config["h"],

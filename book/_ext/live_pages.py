@@ -134,10 +134,17 @@ def write_data(app, error):
 
 
 def add_script(app, pagename, templatename, context, doctree):
-    """The live pages' own script and style, on no other page."""
+    """The live pages' own script and style, on no other page.
+
+    A page that was opened as a file may not import modules.
+    """
     live = "data-live=" in context.get("body", "")
     if live and app.builder.name in SITES:
-        app.add_js_file("live/start.js", type="module")
+        start = context["pathto"](
+            "_static/live/start.js", resource=True
+        )
+        here = 'location.protocol !== "file:"'
+        app.add_js_file(None, body=f'if ({here}) import("./{start}")')
         app.add_css_file("live/live.css")
 
 

@@ -147,7 +147,7 @@ async def examine(context, address: str, name: str) -> dict:
     )
     found = await page.evaluate(COUNTS)
     found["first"] = list(asked)
-    if name == TRANSLATE:
+    if name in (TRANSLATE, "index.html"):
         await translate(page)
     await page.set_viewport_size({"width": 360, "height": 800})
     found["width"] = await page.evaluate(
