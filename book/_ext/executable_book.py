@@ -178,6 +178,7 @@ def execute_ahead(app, env, docnames):
 
     Sphinx reads one chapter after the other and finds these there. What
     measures time is left to it, and what failed, so that it reports it.
+    The chapters share the processor's threads.
     """
     config = env.mystnb_config
     store, lock = get_cache(config.execution_cache_path), Lock()
@@ -215,13 +216,19 @@ def execute_ahead(app, env, docnames):
             store.match_cache_notebook(notebook)
         except KeyError:
             waiting.append((docname, path, notebook))
-    with ThreadPoolExecutor(min(4, os.cpu_count())) as pool:
+    workers = min(4, os.cpu_count())
+    given = "OMP_NUM_THREADS" in os.environ
+    if not given:
+        os.environ["OMP_NUM_THREADS"] = str(os.cpu_count() // workers)
+    with ThreadPoolExecutor(workers) as pool:
         for _ in status_iterator(
             pool.map(run, waiting),
             "executing chapters... ",
             length=len(waiting),
         ):
             pass
+    if not given:
+        del os.environ["OMP_NUM_THREADS"]
 
 
 # Formulas and charts without a network
