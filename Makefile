@@ -1,9 +1,6 @@
 # Every target makes .venv first if it is missing or requirements.txt changed.
 PYTHON ?= python3
 BIN := .venv/bin
-# A few test files side by side, so one thread each.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
-	-vv -n logical --maxprocesses 4 --dist loadfile
 export OMP_WAIT_POLICY := passive
 export PYTHONHASHSEED := 0
 ifdef TRANSFORMER_LIB_DATA
@@ -26,10 +23,12 @@ serve: book
 lab: tangle
 	$(BIN)/jupyter lab index.md
 
+# A few test files run side by side, so with one thread each.
 test: .venv/ready lint
 	$(BIN)/python tools/tangle.py --check
 	$(BIN)/jupyter-book build -W --keep-going . ; built=$$? ; \
-	$(PYTEST) ; tested=$$? ; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+		-vv -n logical --maxprocesses 4 --dist loadfile ; tested=$$? ; \
 	test $$built -eq 0 -a $$tested -eq 0
 	$(BIN)/python book/_ext/finding.py
 

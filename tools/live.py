@@ -475,7 +475,8 @@ def make(run: Path, folder: Path) -> dict:
     return {
         "name": run.name,
         "title": f"{source} to {target}",
-        "corpus": CORPORA.get(info["corpus"], info["corpus"]),
+        "corpus": info["corpus"],
+        "corpus_title": CORPORA.get(info["corpus"], info["corpus"]),
         "languages": info["languages"],
         "N": config["N"],
         "h": config["h"],

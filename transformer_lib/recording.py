@@ -220,10 +220,10 @@ def record_training(task: Task, command: str = "") -> dict | None:
         compiled = compile_first(
             model, batches, replace(training, device=device)
         )
+        judge = _judge(task, tokenizer)
         limited = replace(
             training, device=device, max_minutes=_minutes(task, began)
         )
-        judge = _judge(task, tokenizer)
         train(model, batches, limited, judge, task.out)
         if rank:
             return None

@@ -14,8 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from docutils import nodes
 from executable_book import modules_of, with_imports
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
 from sphinx.util.fileutil import copy_asset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +28,12 @@ RUNTIME = [
     "ort-wasm-simd-threaded.wasm",
 ]
 SITES = ("html", "dirhtml")  # no paper, no EPUB
+ABSENT = (
+    '<p class="live-missing">This part runs on the book\'s site, in a '
+    "browser. If you are there and it does not appear, JavaScript is "
+    "switched off, or the page was opened as a file: run "
+    "<code>make serve</code> and open it from there.</p>"
+)
 say = logging.getLogger(__name__).info
 
 
@@ -133,6 +141,19 @@ def write_data(app, error):
     index.write_text(json.dumps(found, ensure_ascii=False), "utf-8")
 
 
+class Live(SphinxDirective):
+    """The place of a live part: its module, and which part of it."""
+
+    required_arguments = 1
+    optional_arguments = 1
+
+    def run(self):
+        name, *part = self.arguments
+        part = f' data-part="{part[0]}"' if part else ""
+        place = f'<div class="live" data-live="{name}"{part}>{ABSENT}</div>'
+        return [nodes.raw("", place, format="html")]
+
+
 def add_script(app, pagename, templatename, context, doctree):
     """The live pages' own script and style, on no other page.
 
@@ -149,6 +170,7 @@ def add_script(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
+    app.add_directive("live", Live)
     app.connect("html-page-context", add_script)
     app.connect("build-finished", write_data)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -221,8 +221,6 @@ h1, h2, h3, h4 { font-family: "DejaVu Sans", sans-serif; }
 .chapter h2 { font-size: 16pt; margin-top: 1.2em; }
 .chapter h3 { font-size: 13pt; }
 pre, blockquote { break-inside: auto !important; orphans: 4; widows: 4; }
-.cell_input div { display: block; break-inside: auto !important; }
-.cell_input { border-width: 0 0 0 2px !important; }
 pre, code { font-family: "DejaVu Sans Mono", monospace; }
 pre { font-size: 7.6pt; white-space: pre-wrap; padding: 0.5em 0.8em; }
 .fold { border: 1px solid #888; border-left-width: 3px;

@@ -488,7 +488,7 @@ def test_translate_as_a_reader(visit, runtime, models):
 def hundred(model: dict, root: Path) -> list[str]:
     """Sentences of the model's own kind, and some of no kind."""
     source = model["languages"][0]
-    if model["name"] == "little-spanish":
+    if model["corpus"] == "little_spanish":
         corpus = load_corpus(
             "little_spanish", *model["languages"], "test"
         )

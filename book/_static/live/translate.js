@@ -51,9 +51,9 @@ export async function start(place) {
   const state = readState();
   const model = choice(
     "model",
-    index.models.map(({ name, title, corpus }) => [
+    index.models.map(({ name, title, corpus_title }) => [
       name,
-      `${title} (${corpus})`,
+      `${title} (${corpus_title})`,
     ]),
     state.model,
     () => chooseModel(),
