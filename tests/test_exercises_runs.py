@@ -1,5 +1,7 @@
 """Typical wrong answers to the exercises on runs and results."""
 
+import torch
+
 from transformer_lib.exercises import check
 
 
@@ -67,3 +69,55 @@ def test_comparing_with_the_first_way(capsys):
 
     assert not check("speed.bought", answer)
     assert "the line before" in capsys.readouterr().out
+
+
+def test_looking_at_the_position(capsys):
+    def answer(position, max_length):
+        mask = torch.zeros(1, 1, 1, max_length, dtype=torch.bool)
+        mask[..., : int(position) + 1] = True
+        return mask
+
+    assert not check("replay.seen", answer)
+    assert "look at a value" in capsys.readouterr().out
+
+
+def test_leaving_the_position_itself_out(capsys):
+    def answer(position, max_length):
+        places = torch.arange(max_length)
+        return (places < position)[None, None, None]
+
+    assert not check("replay.seen", answer)
+    assert "the places 0 to 2 are seen" in capsys.readouterr().out
+
+
+def test_a_mask_without_its_axes(capsys):
+    def answer(position, max_length):
+        return torch.arange(max_length) <= position
+
+    assert not check("replay.seen", answer)
+    assert "(1, 1, 1, 5)" in capsys.readouterr().out
+
+
+def test_a_processor_that_waits(capsys):
+    def answer(jobs, hand_out, work):
+        return jobs * (hand_out + work), hand_out + jobs * work
+
+    assert not check("replay.step_seconds", answer)
+    assert "does not wait" in capsys.readouterr().out
+
+
+def test_a_processor_always_ahead(capsys):
+    def answer(jobs, hand_out, work):
+        return jobs * hand_out + work, hand_out + jobs * work
+
+    assert not check("replay.step_seconds", answer)
+    assert "never waits" in capsys.readouterr().out
+
+
+def test_names_are_not_memory(capsys):
+    assert not check("replay.which", "abde")
+    assert "new memory" in capsys.readouterr().out
+    assert not check("replay.which", "adf")
+    assert "ask for a value" in capsys.readouterr().out
+    assert not check("replay.which", "ad")
+    assert "not all" in capsys.readouterr().out

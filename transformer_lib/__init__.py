@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from transformer_lib.positions import *  # noqa: F403
     from transformer_lib.queues import *  # noqa: F403
     from transformer_lib.recording import *  # noqa: F403
+    from transformer_lib.replay import *  # noqa: F403
     from transformer_lib.runs import *  # noqa: F403
     from transformer_lib.schedule import *  # noqa: F403
     from transformer_lib.speed import *  # noqa: F403
@@ -73,6 +74,7 @@ _HOME = {
     "EncoderLayer": "layers layers-encoder-layer",
     "FORMS": "grammar grammar-sentences",
     "FeedForward": "layers layers-feed-forward",
+    "FixedCache": "replay replay-fixed",
     "History": "training training-record",
     "Hypotheses": "decoding decoding-hypotheses",
     "Ids": "batching batching-pairs",
@@ -88,17 +90,21 @@ _HOME = {
     "ROWS": "training training-table3",
     "RecurrentLayer": "layer_types layer_types-recurrent",
     "RedrawnBatches": "tasks tasks-bpe-dropout",
+    "ReplayedStepper": "replay replay-stepper",
     "Residual": "layers layers-residual",
     "Run": "runs runs-record",
+    "SEARCHES": "replay replay-found",
     "SHA256": "corpora corpora-files",
     "SMOKE": "queues queues-jobs",
     "SPECIAL": "tokenization tokenization-special",
     "SUBJECTS": "grammar grammar-words",
     "Score": "evaluation evaluation-scores",
+    "Search": "replay replay-found",
     "SelfAttentionLayer": "layer_types layer_types-attention",
     "SinusoidalPositions": "positions positions-module",
     "SourceCache": "decoding decoding-cache",
     "Stepper": "decoding decoding-step",
+    "Tape": "replay replay-tape",
     "TargetCache": "decoding decoding-cache",
     "Task": "tasks tasks-task",
     "TokenBatches": "batching batching-tokens",
@@ -249,8 +255,12 @@ _HOME = {
     "record_attention": "attention attention-record",
     "record_speed": "speed speed-record",
     "record_training": "recording recording-whole",
+    "recorded": "replay replay-stepper",
     "recorded_runs": "runs runs-record",
     "recording_late": "checks_runs checks-recording",
+    "replay_seen": "checks_runs checks-replay",
+    "replay_step_seconds": "checks_runs checks-replay",
+    "replay_which": "checks_runs checks-replay",
     "restricted_attention": "layer_types layer_types-restricted",
     "run_queue": "queues queues-best",
     "runs_first_step": "checks_runs checks-runs",
@@ -282,6 +292,7 @@ _HOME = {
     "task_batches": "tasks tasks-bpe-dropout",
     "task_tokenizer": "tasks tasks-data",
     "thing": "grammar grammar-sentences",
+    "time_search": "replay replay-found",
     "time_way": "speed speed-way",
     "tokenization_bytes": "checks_data checks-tokenization",
     "tokenization_learn": "checks_data checks-tokenization",
@@ -330,6 +341,7 @@ _CHAPTERS = {
     "recording": "book/results/recording From a command to a record",
     "queues": "book/results/queues A queue of runs",
     "cost": "book/results/cost What it costs",
+    "replay": "book/results/replay One launch for a whole step",
     "speed": "book/results/speed How fast it is",
     "exercises": "book/back/exercises Exercises that mark themselves",
     "checks_sentence": "book/back/checks_sentence Checks: the first sentence and the background",

@@ -142,24 +142,20 @@ class Beams:
         return found
 
 
-def _search(
-    model: Transformer, source_ids: Tensor, beams: Beams
-) -> None:
+def _search(steps: Stepper, beams: Beams, k: int) -> None:
     """Extend the hypotheses until every sentence is over."""
-    k = min(2 * beams.size, model.config.vocab_size)
-    stepper = Stepper(model, source_ids, int(beams.limits.max()))
-    last = source_ids.new_full((len(beams.ids),), BOS)
+    last = beams.limits.new_full((len(beams.ids),), BOS)
     while True:
-        rows, last = beams.extend(*stepper.next(last, k))
+        rows, last = beams.extend(*steps.next(last, k))
         over = beams.close()
         if over.all():
             return
         kept = None
-        if 8 * over.sum() >= len(over):  # worth a copy
-            kept = (~over).nonzero().squeeze(1)
+        if not steps.fixed and 8 * over.sum() >= len(over):
+            kept = (~over).nonzero().squeeze(1)  # worth a copy
             open_rows = beams.select(kept)
             rows, last = rows[open_rows], last[open_rows]
-        stepper.select(rows, kept)
+        steps.select(rows, kept)
 
 
 def beam_search(
@@ -168,6 +164,7 @@ def beam_search(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_extra: int | Tensor = 50,
+    stepper: type[Stepper] = Stepper,
 ) -> Hypotheses:
     """Keep the `beam_size` best beginnings a step, section 6.1.
 
@@ -177,7 +174,7 @@ def beam_search(
     Args:
         source_ids: (batch, source_len), with eos, padding behind.
         length_penalty: the paper's alpha, 0 or more.
-        max_extra: as in `greedy_decode`.
+        max_extra, stepper: as in `greedy_decode`.
 
     Returns:
         Up to `beam_size` hypotheses a sentence, best score first.
@@ -196,9 +193,11 @@ def beam_search(
         )
     limits = length_limits(model, source_ids, max_extra)
     beams = Beams(limits, beam_size, length_penalty)
+    k = min(2 * beam_size, model.config.vocab_size)
     with evaluating(model):
         if len(limits):
-            _search(model, source_ids, beams)
+            longest = int(limits.max())
+            _search(stepper(model, source_ids, longest), beams, k)
     return beams.hypotheses()
 
 
@@ -209,12 +208,14 @@ def decode_all(
     length_penalty: float = 0.6,
     max_extra: int = 50,
     batch_size: int = 64,
+    stepper: type[Stepper] = Stepper,
 ) -> Hypotheses:
     """Search for many sentences, those of like length together.
 
     Args:
         sources: ids of each sentence, ending in eos.
         beam_size: 1 is greedy.
+        stepper: as in `greedy_decode`.
 
     Returns:
         Hypotheses in the order of `sources`.
@@ -236,11 +237,10 @@ def decode_all(
         ids = pad_sequence([sources[i] for i in chosen], True, PAD)
         ids = ids.to(model.output_weight.device)
         if beam_size == 1:
-            batch = greedy_decode(model, ids, max_extra)
+            batch = greedy_decode(model, ids, max_extra, stepper)
         else:
-            batch = beam_search(
-                model, ids, beam_size, length_penalty, max_extra
-            )
+            how = beam_size, length_penalty, max_extra, stepper
+            batch = beam_search(model, ids, *how)
         for name, lists in vars(found).items():
             for i, one in zip(
                 chosen, getattr(batch, name), strict=True

@@ -1,13 +1,14 @@
 # Collected from book/back/checks_runs.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
-"""Self-checks: records, queues, attention maps, cost, speed."""
+"""Self-checks: records, queues, maps, cost, replay, speed."""
 
 import torch
 
 from transformer_lib.cost import forward_operations
 from transformer_lib.exercises import exercise
 from transformer_lib.model import TransformerConfig
+from transformer_lib.replay import Tape
 from transformer_lib.training import History
 
 __all__ = [
@@ -15,6 +16,9 @@ __all__ = [
     "cost_crossing",
     "queues_fits",
     "recording_late",
+    "replay_seen",
+    "replay_step_seconds",
+    "replay_which",
     "runs_first_step",
     "speed_bought",
 ]
@@ -123,6 +127,74 @@ def cost_crossing(answer):
             f"weights and values are {twice / part(got):.0%} of "
             "self-attention, not half"
         )
+
+
+@exercise("replay.seen")
+def replay_seen(answer):
+    """The mask of a fixed cache, without a look at a value.
+
+    Chapter: checks-replay
+    """
+    position, masks = torch.tensor([2]), {}
+
+    def work():
+        masks["found"] = answer(position, 5)
+
+    try:
+        tape = Tape(work)
+    except ValueError as error:
+        raise AssertionError(
+            "on a tape nobody may look at a value: compare tensors"
+        ) from error
+    got = masks["found"]
+    assert got.shape == (1, 1, 1, 5), (
+        f"one mask for all rows, heads and queries, (1, 1, 1, 5); "
+        f"not {tuple(got.shape)}"
+    )
+    for last in 2, 0, 4:
+        position.fill_(last)
+        tape.replay()
+        expected = [place <= last for place in range(5)]
+        assert got.flatten().tolist() == expected, (
+            f"at position {last} the places 0 to {last} are seen; "
+            f"yours are {got.flatten().tolist()}"
+        )
+
+
+@exercise("replay.step_seconds")
+def replay_step_seconds(answer):
+    """A step's time with one launch a job, and with one for all.
+
+    Chapter: checks-replay
+    """
+    plain, once = answer(10, 5.0, 2.0)
+    assert once == 25, f"5 to hand out, 10 jobs of 2: 25, not {once}"
+    assert plain != 70, "the processor does not wait for the card"
+    assert plain == 52, (
+        "ten times 5 to hand out, and the last job's 2: 52, not "
+        f"{plain}"
+    )
+    plain, once = answer(10, 2.0, 5.0)
+    assert plain == once == 52, (
+        "with jobs of 5 and 2 to hand out the card never waits: "
+        f"52 both ways, not {plain} and {once}"
+    )
+
+
+@exercise("replay.which")
+def replay_which(answer):
+    """The letters of the lines that can be replayed.
+
+    Chapter: checks-replay
+    """
+    got = set(answer)
+    assert not got & set("cf"), "two of them ask for a value"
+    assert "b" not in got, (
+        "b makes new memory; what was recorded reads the old"
+    )
+    assert got == set("ade"), (
+        f"three letters are right; {answer!r} is not all of them"
+    )
 
 
 @exercise("speed.bought")

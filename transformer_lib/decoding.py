@@ -193,10 +193,13 @@ def length_limits(
 class Stepper:
     """A batch of unfinished outputs, and what extends them.
 
-    To be used where no gradients are kept, as in `evaluating`.
+    To be used where no gradients are kept, as in `evaluating`. From
+    one that is `fixed`, rows never leave.
 
     Chapter: decoding-step
     """
+
+    fixed = False
 
     def __init__(
         self, model: Transformer, source_ids: Tensor, max_length: int
@@ -206,18 +209,22 @@ class Stepper:
         padded = (source_ids == PAD).any()  # asked once
         self.source_ids = source_ids if padded else None
 
+    def hidden(self, last: Tensor) -> Tensor:
+        """The decoder's output for ids (batch,): (batch, d_model)."""
+        last = last[:, None]
+        return self.model.decode(
+            last, None, self.source_ids, self.cache
+        )[:, -1]
+
     def next(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k likeliest pieces after ids (batch,), best first.
 
         Log-probabilities and ids, (batch, k) each. pad and bos, which
         no sentence contains, are left out.
         """
-        hidden = self.model.decode(
-            last[:, None], None, self.source_ids, self.cache
-        )
         portion = max(1, 2**21 // self.model.config.vocab_size)
         found = []
-        for some in hidden[:, -1].split(portion):
+        for some in self.hidden(last).split(portion):
             scores = self.model.project(some).float()
             torch.log_softmax(scores, -1, out=scores)
             scores[:, PAD] = scores[:, BOS] = -torch.inf
@@ -239,6 +246,7 @@ def greedy_decode(
     model: Transformer,
     source_ids: Tensor,
     max_extra: int | Tensor = 50,
+    stepper: type[Stepper] = Stepper,
 ) -> Hypotheses:
     """Take the likeliest piece again and again, until eos.
 
@@ -246,6 +254,7 @@ def greedy_decode(
         source_ids: (batch, source_len), with eos, padding behind.
         max_extra: how many pieces longer than its source an output
             may get; one number, or one a sentence.
+        stepper: what makes a step, such as `ReplayedStepper`.
 
     Returns:
         One hypothesis a sentence; its score is its log-probability.
@@ -260,20 +269,21 @@ def greedy_decode(
     ids = source_ids.new_full((len(limits), longest), EOS)
     gains = torch.zeros(ids.shape, device=ids.device)
     with evaluating(model):
-        stepper = Stepper(model, source_ids, longest)
+        steps = stepper(model, source_ids, longest)
         rows = torch.arange(len(limits), device=ids.device)
         done, last = rows < 0, torch.full_like(rows, BOS)
         for step in range(longest):
-            gain, last = (x[:, 0] for x in stepper.next(last, 1))
+            gain, last = (x[:, 0] for x in steps.next(last, 1))
             ids[rows, step], gains[rows, step] = last, gain
             done |= (last == EOS) | (limits[rows] == step + 1)
-            if 4 * done.sum() < len(done):
+            ended = int(done.sum())
+            if ended == len(done):
+                break
+            if steps.fixed or 4 * ended < len(done):
                 continue  # too few to be worth a copy of the cache
             kept = (~done).nonzero().squeeze(1)
-            if not len(kept):
-                break
             rows, last, done = rows[kept], last[kept], done[kept]
-            stepper.select(kept, kept)
+            steps.select(kept, kept)
     found = Hypotheses()
     lists = ids.tolist(), gains.tolist(), limits.tolist()
     for row, gain, limit in zip(*lists, strict=True):

@@ -31,6 +31,7 @@ from transformer_lib.cost import (
 )
 from transformer_lib.loss import hidden_states
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.replay import SEARCHES, Search, time_search
 from transformer_lib.runs import machine, write_report
 from transformer_lib.schedule import TrainingConfig, adam, update
 from transformer_lib.tasks import (
@@ -91,8 +92,9 @@ WAYS = {
         Way(precision="tf32"),
         Way(precision="bf16"),
         Way(precision="bf16", compile=True),
-    ],
-}  # "naive": one step of engineering more on each line
+    ],  # one step of engineering more on each line
+    "decoding": SEARCHES,
+}
 
 
 @contextmanager
@@ -148,7 +150,7 @@ def time_way(
     device: torch.device,
     warm_up: int = 3,
 ) -> dict[str, Any]:
-    """Train on batches in one way: step time, speed, memory.
+    """Train on batches in one way: time, speed, memory, share.
 
     The first `warm_up` batches are not timed: that is where
     compiling falls.
@@ -189,6 +191,9 @@ def time_way(
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         found["peak_memory_gib"] = peak / 2**30
+    rate = matrix_rate(device, way.precision) / 1e12
+    found["matrix_tflops"] = rate
+    found["share"] = found["model_tflops"] / rate
     return found
 
 
@@ -209,7 +214,7 @@ def _measured_pairs(
 
 
 def _some_batches(
-    way: Way, pairs: EncodedPairs, training: TrainingConfig
+    way: Way | Search, pairs: EncodedPairs, training: TrainingConfig
 ) -> list[Batch]:
     """As many batches as are timed, and three to warm up."""
     tokens, count = training.tokens_per_batch, training.max_steps + 3
@@ -223,7 +228,7 @@ def _some_batches(
 
 
 def _report_speed(
-    task: Task, command: str, lines: list[dict], ways: list[Way]
+    task: Task, command: str, lines: list[dict], ways: list
 ) -> dict:
     """Write log, report and card of the ways measured so far."""
     folder, training = Path(task.out), recipe(task, 8)[1]
@@ -287,10 +292,8 @@ def record_speed(task: Task, ways: str, command: str = "") -> dict:
             break  # the rest of the time is for the way under way
         batches = _some_batches(way, pairs, training)
         line = {"step": len(lines) + 1, "way": way.name}
-        line |= time_way(way, config, batches, device)
-        rate = matrix_rate(device, way.precision) / 1e12
-        line["matrix_tflops"] = rate
-        line["share"] = line["model_tflops"] / rate
+        timed = time_search if isinstance(way, Search) else time_way
+        line |= timed(way, config, batches, device)
         line["seconds"] = round(time.monotonic() - began, 2)
         lines.append(line)
         report = _report_speed(task, command, lines, todo)
