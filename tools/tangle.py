@@ -333,9 +333,13 @@ def formatted(files: dict[str, str]) -> dict[str, str]:
 
 
 def package(chapters: list[Chapter]) -> str:
-    """`__init__.py`: where each public name lives, loaded when used."""
+    """`__init__.py`: where each public name lives, loaded when used.
+
+    The functions of the chapters `checks_...` are found by `check`.
+    """
     home, first = {}, {}
-    for chapter in chapters:
+    listed = [c for c in chapters if not c.name.startswith("checks_")]
+    for chapter in listed:
         for name, anchor in chapter.public.items():
             if name in home:
                 chapter.complain(
@@ -346,7 +350,7 @@ def package(chapters: list[Chapter]) -> str:
     return HEADER.format(file="the chapters") + INIT.format(
         imports="\n    ".join(
             f"from {LIBRARY}.{c.name} import *  # noqa: F403"
-            for c in chapters
+            for c in listed
         ),
         home=dict(sorted(home.items())),
         chapters={
