@@ -72,7 +72,7 @@ def sentences(info: dict) -> dict[str, list[str]]:
     source, target = info["languages"]
     own = yaml.safe_load(SENTENCES.read_text("utf-8"))
     if info["corpus"] != "little_spanish":
-        listed = own.get(source, [])
+        listed = own.get(f"{info['corpus']}-{source}", [])
         return {
             "attention": listed[:EXPLORED],
             "beams": listed[:REPLAYED],

@@ -494,7 +494,8 @@ def hundred(model: dict, root: Path) -> list[str]:
         )
         return [*ODD, *[pair[0] for pair in corpus][:90]]
     path = root / "tools" / "live_sentences.yml"
-    own = yaml.safe_load(path.read_text("utf-8"))[source]
+    own = yaml.safe_load(path.read_text("utf-8"))
+    own = own[f"{model['corpus']}-{source}"]
     return [*own, *[text.lower() for text in own[:40]], *ODD]
 
 
