@@ -98,6 +98,21 @@ def test_the_same_is_found(change, lengths):
             assert a == pytest.approx(b, rel=1e-5)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_card_finds_the_same(beam_size):
+    model = a_model(4, SMALL, end=-1.5).cuda()
+    model.pre_softmax._forward_hooks.clear()  # its tensor is here
+    batch = sources(1, 60, 7, 25, 2).cuda()
+    how = {"beam_size": beam_size, "max_extra": 4}
+    for _ in range(3):  # records after the first one is gone
+        plain = beam_search(model, batch, **how)
+        found = beam_search(
+            model, batch, stepper=ReplayedStepper, **how
+        )
+        assert found.ids == plain.ids
+
+
 def test_python_runs_once_a_search():
     """After the record is made, no module is called again."""
     model, calls = a_model(end=-9.0), []

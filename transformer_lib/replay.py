@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter
 
 import torch
@@ -41,7 +42,8 @@ class Tape(TorchDispatchMode):
 
     What a CUDA graph is, on any machine: the same operations in the
     same order, on the same tensors, with the results put where the
-    first ones were. Making it does the work once.
+    first ones were. Making a tape does the work, too; a card would
+    only note it.
 
     Raises:
         ValueError: if the work looks at the value of a tensor.
@@ -110,6 +112,11 @@ class FixedCache(TargetCache):
             x.copy_(x.index_select(0, rows))
 
 
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
 def recorded(
     work: Callable[[], None], device: torch.device
 ) -> Callable[[], None]:
@@ -122,10 +129,11 @@ def recorded(
     if device.type != "cuda":
         work()
         return Tape(work).replay
-    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
+    graph, side = torch.cuda.CUDAGraph(), _side_stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
         work()
+        work()  # the first time there was nothing to reorder
     with torch.cuda.graph(graph, stream=side):
         work()
     torch.cuda.current_stream(device).wait_stream(side)
@@ -136,7 +144,8 @@ class ReplayedStepper(Stepper):
     """A stepper whose steps are all the same, recorded at the first.
 
     For every search. No row ever leaves, and attention reads all
-    `max_length` places. Section 6.1.
+    `max_length` places. Not while attention is recorded, which is
+    a look at values. Section 6.1.
 
     Chapter: replay-stepper
     """
