@@ -138,8 +138,12 @@ def test_folds_are_open_in_print(page, address):
     open_page(page, f"{address}/{CHAPTER}")
     folds = "document.querySelectorAll('details:not([open])').length"
     assert page.evaluate(folds) > 3
+    page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate(folds) == 0
+    fading = page.evaluate("document.getAnimations().length")
+    assert not fading, "print would show what fades in as empty"
+    page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(folds) > 3
 
