@@ -1,6 +1,7 @@
 """Some pages of the built site, as a reader uses them."""
 
 import pytest
+import tangle
 
 CHAPTER = "book/architecture/attention.html"
 DRAWN = (
@@ -21,6 +22,27 @@ def page(browser):
 def open_page(page, url: str) -> None:
     page.goto(url, wait_until="load")
     page.wait_for_function(DRAWN)
+
+
+@pytest.mark.parametrize(
+    "name", ["index.html", CHAPTER, "book/live/translate.html"]
+)
+def test_opened_as_a_file(page, name):
+    """No server, no network, and no complaint on the console."""
+    told = []
+
+    def heard(line):
+        if line.type in ("warning", "error"):
+            told.append(line.text)
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.context.set_offline(True)
+    page.goto((tangle.ROOT / "_build/html" / name).as_uri())
+    page.wait_for_function(DRAWN)
+    page.wait_for_timeout(500)
+    assert not told
+    assert page.locator("article h1").is_visible()
 
 
 def test_dark_mode(page, address):
