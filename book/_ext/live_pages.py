@@ -142,7 +142,10 @@ def write_data(app, error):
 
 
 class Live(SphinxDirective):
-    """The place of a live part: its module, and which part of it."""
+    """The place of a live part: its module, and which part of it.
+
+    For `translate` that is the corpus of the model to begin with.
+    """
 
     required_arguments = 1
     optional_arguments = 1

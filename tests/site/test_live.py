@@ -485,6 +485,20 @@ def test_translate_as_a_reader(visit, runtime, models):
     assert fits_a_phone(page)
 
 
+def test_the_first_page_translates_everyday_sentences(
+    visit, runtime, models
+):
+    page = visit("../../index.html", width=360)
+    field = page.get_by_label("A sentence in English")
+    for text in "Where is the train station?", "I lost my umbrella.":
+        field.fill(text)
+        page.keyboard.press("Enter")
+        maker = models["tatoeba-en-de-cpu"]
+        wait_for_text(page, maker.beam(text)[0].text)
+    wait_for_text(page, "Ich habe meinen Regenschirm verloren.")
+    assert fits_a_phone(page)
+
+
 def hundred(model: dict, root: Path) -> list[str]:
     """Sentences of the model's own kind, and some of no kind."""
     source = model["languages"][0]

@@ -49,13 +49,16 @@ export async function start(place) {
     return;
   }
   const state = readState();
+  const first = index.models.find(
+    ({ corpus }) => corpus === place.dataset.part,
+  );
   const model = choice(
     "model",
     index.models.map(({ name, title, corpus_title }) => [
       name,
       `${title} (${corpus_title})`,
     ]),
-    state.model,
+    state.model ?? first?.name,
     () => chooseModel(),
   );
   const id = newId("text");
