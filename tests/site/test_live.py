@@ -496,6 +496,12 @@ def test_the_first_page_translates_everyday_sentences(
         maker = models["tatoeba-en-de-cpu"]
         wait_for_text(page, maker.beam(text)[0].text)
     wait_for_text(page, "Ich habe meinen Regenschirm verloren.")
+    warned = page.locator(".live-note", has_text="Cut into")
+    assert not warned.count(), "umbrella is one piece behind a space"
+    field.fill("I lost my Schadenfreude.")
+    page.keyboard.press("Enter")
+    warned.wait_for()
+    assert ": Schadenfreude." in warned.text_content()
     assert fits_a_phone(page)
 
 

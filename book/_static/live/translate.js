@@ -227,12 +227,17 @@ export async function start(place) {
 function strange(text, { words }, tokenizer) {
   const known = words && new Set(words);
   const met = [...new Set(text.match(/[^\s.,;:!?¿¡"()]+/gu) ?? [])];
+  // A word is cut as it stands: behind a space, or at the beginning.
+  const cuts = (word) =>
+    text.trimStart().startsWith(word)
+      ? tokenizer.encode(word).length - 1
+      : tokenizer.encode(`a ${word}`).length - tokenizer.encode("a").length;
   const odd = met.filter((word) =>
     known
       ? (word.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [word]).some(
           (part) => !known.has(part),
         )
-      : tokenizer.encode(word).length - 1 >= MANY,
+      : cuts(word) >= MANY,
   );
   if (!odd.length) return "";
   const listed = odd.slice(0, 8).join(", ");
