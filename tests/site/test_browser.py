@@ -122,7 +122,7 @@ async def translate(page) -> None:
         field = page.get_by_label("A sentence in English")
         await field.fill("I like trees")
         await field.press("Enter")
-        answer = page.locator(".live-result", has_text="árboles")
+        answer = page.locator(".live-result", has_text=" s for ")
         await answer.first.wait_for(timeout=60_000)
 
 
