@@ -152,7 +152,7 @@ def test_as_many_pieces_as_the_reference(beam_size):
     batch = collate(pairs)
     search = Search("", beam_size, replayed=True)
     model = a_model(config=config, end=-99.0)
-    found = search(model, batch, replayed=True)
+    found = search(model, batch)
     lengths = (batch.labels != PAD).sum(1).tolist()
     assert [len(ids[0]) for ids in found.ids] == lengths
     row = time_search(search, config, [batch] * 4, CPU)

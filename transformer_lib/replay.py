@@ -4,7 +4,7 @@
 """A step of decoding, recorded once and replayed, for cards."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter
 
@@ -21,6 +21,7 @@ from transformer_lib.decoding import (
     Stepper,
     TargetCache,
     greedy_decode,
+    length_limits,
 )
 from transformer_lib.masks import padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
@@ -229,14 +230,13 @@ class Search:
         return ", ".join(word for word in words if word)
 
     def __call__(
-        self, model: Transformer, batch: Batch, replayed: bool
+        self, model: Transformer, batch: Batch
     ) -> Hypotheses:
         """Outputs exactly as long as the batch's references."""
-        source_ids, stepper = batch.source_ids, Stepper
-        pieces = (source_ids != PAD) & (source_ids != EOS)
-        extra = (batch.labels != PAD).sum(1) - pieces.sum(1)
-        if replayed:
-            stepper = ReplayedStepper
+        source_ids = batch.source_ids
+        stepper = ReplayedStepper if self.replayed else Stepper
+        wanted = (batch.labels != PAD).sum(1)
+        extra = wanted - length_limits(model, source_ids, 0)
         if self.beam_size == 1:
             return greedy_decode(model, source_ids, extra, stepper)
         return beam_search(
@@ -272,14 +272,13 @@ def time_search(
     with torch.no_grad():
         model.output_weight[EOS] = 0  # never the likeliest
     batches = [batch.to(device) for batch in batches]
-    same = []
+    plain, same = replace(search, replayed=False), []
     for batch in batches[:warm_up]:
-        found = search(model, batch, search.replayed).ids
-        plain = search(model, batch, replayed=False).ids
-        same += [a == b for a, b in zip(found, plain, strict=True)]
+        found = search(model, batch).ids, plain(model, batch).ids
+        same += [a == b for a, b in zip(*found, strict=True)]
     timed, began = batches[warm_up:], perf_counter()
     for batch in timed:
-        search(model, batch, search.replayed)
+        search(model, batch)
     seconds = perf_counter() - began
     steps = sum(batch.labels.size(1) for batch in timed)
     tokens = sum(batch.tokens for batch in timed)
