@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from transformer_lib.attention import MultiHeadAttention, attention
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 from transformer_lib.masks import causal_mask
 
 

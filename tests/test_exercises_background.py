@@ -4,7 +4,7 @@ from math import ceil
 
 import pytest
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The self-checks of the batching chapter."""
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_padding(capsys):

@@ -1,6 +1,6 @@
 """Typical wrong answers to the exercises of `checkpoints`."""
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_size(capsys):

@@ -1,6 +1,6 @@
 """Typical wrong answers to the exercise on the command line."""
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_underscores(capsys):

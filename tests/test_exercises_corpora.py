@@ -3,7 +3,7 @@
 import hashlib
 import random
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 from transformer_lib.grammar import thing
 
 

@@ -1,6 +1,6 @@
 """Typical wrong answers to the exercises on decoding."""
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_cache_size_without_values(capsys):

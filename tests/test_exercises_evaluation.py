@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def ngrams(words, n):

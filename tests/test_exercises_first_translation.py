@@ -1,6 +1,6 @@
 """Typical wrong answers to the exercises of the first translation."""
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_forgetting_the_spaces(capsys):

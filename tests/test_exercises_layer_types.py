@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_lib.attention import attention
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 from transformer_lib.layer_types import restricted_attention, table_1
 
 

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 from transformer_lib.layers import Residual
 
 

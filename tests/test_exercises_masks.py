@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_a_mask_without_the_future_closed(capsys):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_each_dimension_its_own_frequency(capsys):

@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_looking_for_the_last_step(capsys):

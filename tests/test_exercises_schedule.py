@@ -2,7 +2,7 @@
 
 import math
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 from transformer_lib.schedule import learning_rate
 
 

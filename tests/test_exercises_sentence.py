@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_memory_of_the_target(capsys):

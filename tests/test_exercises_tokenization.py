@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def count(words, weigh):

@@ -1,6 +1,6 @@
 """Typical wrong answers to the exercises of `training`."""
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 from transformer_lib.loss import smoothed_loss
 
 

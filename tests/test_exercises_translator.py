@@ -1,6 +1,6 @@
 """Typical wrong answers to the exercise on the translator."""
 
-from transformer_lib.exercises import check
+from transformer_book.exercises import check
 
 
 def test_a_call_for_every_line(capsys):

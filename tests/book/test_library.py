@@ -154,7 +154,7 @@ def test_a_module_is_collected(tmp_path, monkeypatch):
             "imports transformer_lib.two, which no earlier chapter",
         ),
         (
-            ["from transformer_lib.figures import show\n\nB = show"],
+            ["from transformer_book.figures import show\n\nB = show"],
             13,
             "the library draws no figures",
         ),

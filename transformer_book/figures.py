@@ -1,26 +1,5 @@
----
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  name: python3
----
-
-(figures)=
-# How the pictures are drawn
-
-```{code-cell} ipython3
-:tags: [export, remove-cell]
 
 """How pictures are drawn: one style and one set of colours."""
-```
-
-A picture in this book is the output of the cell above it, drawn from the very tensors that the cell computed. Change the cell, run it, and the picture changes with it. This short chapter holds the few functions that do the drawing. They know nothing of the Transformer, and nothing in the Transformer needs them: you can skip to the next chapter and come back when you want to draw something yourself.
-
-```{code-cell} ipython3
-:tags: [export]
 
 import html
 import io
@@ -30,15 +9,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
-```
 
-(figures-colours)=
-## One colour for each thing
+__all__ = [
+    "COLOURS",
+    "Picture",
+    "attention_chart",
+    "heatmap",
+    "mask_chart",
+    "shape_table",
+    "show",
+    "style",
+]
 
-Queries are blue in the first chapter and in the last. So are they in a bar chart, in a heat map and in the drawing of a layer. A reader who has learnt the colours once can read the next picture faster.
-
-```{code-cell} ipython3
-:tags: [export]
 
 COLOURS = {
     "query": "#3b7dd8",
@@ -55,44 +37,12 @@ COLOURS = {
     "bad": "#d6336c",
     "muted": "#7c848d",
 }
-```
 
-The page may be white or nearly black, and the picture does not know which. So every colour has to stand out against both. How much a colour stands out is measured by its contrast: the ratio of the two luminances, 1 for no difference and 21 for black on white. The web's accessibility guidelines ask for at least 3 where a colour carries meaning in a drawing {cite}`wcag2023`.
-
-```{code-cell} ipython3
-:tags: [check]
-
-def luminance(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    r, g, b = (
-        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
-        for p in parts
-    )
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(colour, background):
-    pair = luminance(colour), luminance(background)
-    return (max(pair) + 0.05) / (min(pair) + 0.05)
-
-
-assert round(contrast("#000000", "#ffffff")) == 21
-for name, colour in COLOURS.items():
-    for background in ("#ffffff", "#121212"):
-        ratio = contrast(colour, background)
-        assert ratio >= 3.4, f"{name} on {background}: {ratio:.2f}"
-```
-
-(figures-style)=
-## One style
-
-Matplotlib's settings are global, and a library should not change what is global. So `style` is a context manager: inside its `with` block the book's settings hold, and after it the old ones are back.
-
-```{code-cell} ipython3
-:tags: [export]
 
 def style() -> AbstractContextManager:
-    """Matplotlib's settings for the book, as a context manager."""
+    """Matplotlib's settings for the book, as a context manager.
+
+    """
     import matplotlib.pyplot as plt
     from cycler import cycler
 
@@ -108,21 +58,13 @@ def style() -> AbstractContextManager:
             "legend.frameon": False,
         }
     )
-```
 
-(figures-show)=
-## Into the page
-
-`show` turns a figure into SVG, a drawing made of lines and letters that stays sharp at any size and in print. Four things happen on the way. Black becomes `currentColor`, the colour of the text around the picture, so that a dark page gets light letters. The size becomes a maximum, so that a phone can shrink it. Dates and other traces of the moment are left out, so that the same cell always gives the same bytes. And the names inside the SVG are salted with a number made from its words, so that two pictures on one page never mistake each other's parts for their own.
-
-The second argument is not optional. It is read aloud to whoever cannot see the picture, and it has to say what there is to see.
-
-```{code-cell} ipython3
-:tags: [export]
 
 @dataclass
 class Picture:
-    """An SVG in the page, with words for who cannot see it."""
+    """An SVG in the page, with words for who cannot see it.
+
+    """
 
     svg: str = field(repr=False)
     alt: str
@@ -133,10 +75,7 @@ class Picture:
         role = "group" if "<a " in self.svg else "img"  # keep links
         start = f'<svg {fit} role="{role}" aria-label="{words}"'
         return self.svg.replace("<svg", start, 1)
-```
 
-```{code-cell} ipython3
-:tags: [export]
 
 def show(figure: Any, alt: str) -> Picture:
     """Show a matplotlib figure, or an SVG string, inside the page.
@@ -145,6 +84,7 @@ def show(figure: Any, alt: str) -> Picture:
 
     Raises:
         ValueError: if `alt` does not say what the picture shows.
+
     """
     if not alt.strip():
         raise ValueError("alt is empty: say what the picture shows")
@@ -162,10 +102,7 @@ def show(figure: Any, alt: str) -> Picture:
     finally:
         plt.close(figure)
     return Picture(_at_home(file.getvalue()), alt)
-```
 
-```{code-cell} ipython3
-:tags: [export]
 
 def _at_home(svg: str) -> str:
     """Matplotlib's SVG without its head, in the page's own colour."""
@@ -175,45 +112,7 @@ def _at_home(svg: str) -> str:
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # never referred to
     svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
     return re.sub("<text(?=[ >])", '<text fill="currentColor"', svg)
-```
 
-The swatches below are drawn with `style` and `show`. Each bar gives the contrast on white; the number beside it gives both.
-
-```{code-cell} ipython3
-:tags: [hide-input]
-
-import matplotlib.pyplot as plt
-
-with style():
-    fig, ax = plt.subplots(figsize=(5, 3.6))
-    for i, (name, colour) in enumerate(COLOURS.items()):
-        light = contrast(colour, "#ffffff")
-        dark = contrast(colour, "#121212")
-        ax.barh(i, light, color=colour)
-        ax.text(
-            light + 0.1, i, f"{light:.1f} and {dark:.1f}", va="center"
-        )
-    ax.set(yticks=range(len(COLOURS)), yticklabels=COLOURS)
-    ax.set(xlim=(0, 6.5), xlabel="contrast on white and near-black")
-    ax.axvline(3, color=COLOURS["muted"], linestyle=":")
-    ax.invert_yaxis()
-
-show(
-    fig,
-    "A bar in each of the thirteen colours with its contrast on "
-    "white and on near-black: every bar passes the dotted line at 3.",
-)
-```
-
-Colour is never the only sign. Lines also have labels or dashes, cells have words or numbers, because one reader in twenty sees some of these colours as one.
-
-(figures-numbers)=
-## Numbers with names
-
-A heat map of attention weights is worth little if its rows are labelled with the wrong words, and that has happened in print more than once. The two checks in this function are the remedy: labels and matrix have to agree in number, and a tensor of any kind (half precision, boolean, still part of a graph, with leading axes of size 1) is read correctly.
-
-```{code-cell} ipython3
-:tags: [export]
 
 def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:
     """A NumPy matrix of floats whose axes have these names."""
@@ -230,12 +129,7 @@ def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:
             f"{len(rows)} row and {len(columns)} column names"
         )
     return matrix
-```
 
-`heatmap` paints with transparency instead of white: nothing is the colour of the page. Numbers that are all positive run from nothing to one colour, numbers of both signs from orange through nothing to blue.
-
-```{code-cell} ipython3
-:tags: [export]
 
 def _colour_map(cmap: str | None, signed: bool) -> Any:
     """A colour of the book, two if signed, or one of matplotlib."""
@@ -249,10 +143,7 @@ def _colour_map(cmap: str | None, signed: bool) -> Any:
         middle = [(0.5, low + "00"), (0.5, high + "00")]
         stops = [(0, low), *middle, (1, high)]
     return LinearSegmentedColormap.from_list("book", stops)
-```
 
-```{code-cell} ipython3
-:tags: [export]
 
 def heatmap(
     matrix: Any,
@@ -270,6 +161,7 @@ def heatmap(
 
     Raises:
         ValueError: if there are not as many names as rows or columns.
+
     """
     import matplotlib.pyplot as plt
 
@@ -299,15 +191,7 @@ def heatmap(
     bar.solids.set(rasterized=True, edgecolor="face")
     bar.ax.patch.set_visible(False)
     return ax.figure
-```
 
-(figures-charts)=
-## Charts to point at
-
-Where a reader gains by asking "which word is this, and how much?", the chart answers when you point at a cell. Both charts share one grid. The axis counts positions and only *writes* tokens: a sentence may well hold the word "the" twice, and each has its own row.
-
-```{code-cell} ipython3
-:tags: [export]
 
 def _grid(numbers, queries, keys, title, description, what) -> Any:
     import altair as alt
@@ -348,10 +232,7 @@ def _grid(numbers, queries, keys, title, description, what) -> Any:
             tooltip=["query:N", "key:N", f"{what}:N"],
         )
     )
-```
 
-```{code-cell} ipython3
-:tags: [export]
 
 def attention_chart(
     weights: Any,
@@ -364,12 +245,10 @@ def attention_chart(
 
     Raises:
         ValueError: if the tokens are not one for each row or column.
+
     """
     return _grid(weights, queries, keys, title, description, "weight")
-```
 
-```{code-cell} ipython3
-:tags: [export]
 
 def mask_chart(
     mask: Any,
@@ -382,37 +261,11 @@ def mask_chart(
 
     Raises:
         ValueError: if the tokens are not one for each row or column.
+
     """
     what = "may attend"
     return _grid(mask, queries, keys, title, description, what)
-```
 
-Point at a cell of this one. The two words "tree" are two columns.
-
-```{code-cell} ipython3
-import numpy as np
-
-tokens = ["a", "tree", "is", "a", "tree"]
-likeness = np.array([[float(a == b) for b in tokens] for a in tokens])
-attention_chart(
-    likeness / likeness.sum(axis=1, keepdims=True),
-    tokens,
-    tokens,
-    title="each word attends to its own copies",
-    description=(
-        "Five words by five: 'a' and 'tree' each occur twice and "
-        "share their weight, 0.5 each; 'is' gives all to itself."
-    ),
-)
-```
-
-(figures-shapes)=
-## Shapes
-
-Most mistakes in this subject are mistakes of shape. After a definition the chapters print the shapes of a real batch, with the meaning of each axis, by this function. Here too the words have to agree with the tensor.
-
-```{code-cell} ipython3
-:tags: [export]
 
 def shape_table(tensors: Mapping[str, Any]) -> Any:
     """Name, shape and meaning of the axes of each tensor, as a table.
@@ -421,6 +274,7 @@ def shape_table(tensors: Mapping[str, Any]) -> Any:
 
     Raises:
         ValueError: if there is not one word for each axis.
+
     """
     import pandas as pd
 
@@ -435,22 +289,3 @@ def shape_table(tensors: Mapping[str, Any]) -> Any:
             )
         rows[name] = (str(shape), f"({axes})" if axes else "")
     return pd.DataFrame(rows, index=["shape", "axes"]).T
-```
-
-```{code-cell} ipython3
-:tags: [check]
-
-for wrong in (
-    lambda: show("<svg></svg>", " "),
-    lambda: heatmap(np.eye(3), ["a", "b", "c"], ["a", "b"]),
-    lambda: shape_table({"x": (np.zeros((2, 5)), "batch")}),
-):
-    try:
-        wrong()
-    except ValueError as error:
-        print(error)
-    else:
-        raise AssertionError("this should have been refused")
-```
-
-**To remember.** One colour for each thing, on any page; words for every picture; labels that come from the tensor's own axes, or no picture at all.

@@ -1,5 +1,3 @@
-# Collected from book/back/exercises.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
 
 """The exercises' self-checks: register one, run one, list all."""
 
@@ -32,7 +30,6 @@ def exercise(name: str) -> Callable:
     Raises:
         ValueError: if the name is not of the form "chapter.what".
 
-    Chapter: exercises-engine
     """
     chapter, dot, what = name.partition(".")
     if not (chapter and dot and what):
@@ -49,18 +46,14 @@ def exercise(name: str) -> Callable:
 
 
 def _load_checks() -> None:
-    """Import every transformer_lib.checks_* module, once."""
-    package = importlib.util.find_spec("transformer_lib")
-    folders = package.submodule_search_locations if package else []
-    for module in pkgutil.iter_modules(folders):
-        if module.name.startswith("checks_"):
-            importlib.import_module(f"transformer_lib.{module.name}")
+    """Import every module of this package, once."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
 
 
 def checks() -> dict[str, dict[str, str]]:
     """Every check by chapter: {chapter: {name: what it asks}}.
 
-    Chapter: exercises-engine
     """
     _load_checks()
     found: dict[str, dict[str, str]] = {}
@@ -101,7 +94,6 @@ def check(name: str, answer: Any) -> bool:
     Raises:
         ValueError: if there is no such check; close names are listed.
 
-    Chapter: exercises-engine
     """
     _load_checks()
     if name not in _CHECKS:
