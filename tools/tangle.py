@@ -403,7 +403,6 @@ def main() -> int:
     files, problems = tangle()
     if problems:
         print("\n".join(problems), file=sys.stderr)
-        return 1
     library = ROOT / LIBRARY
     library.mkdir(exist_ok=True)
     present = {
@@ -426,12 +425,12 @@ def main() -> int:
             sys.stdout.writelines(lines)
         elif name in files:
             (library / name).write_text(files[name], "utf-8")
-        else:
+        elif not problems:
             (library / name).unlink()
     if options.check and differing:
         print(f"{len(differing)} files differ: run `make tangle`")
         return 1
-    return 0
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-# Collected from book/training/grammar.md by tools/tangle.py.
+# Collected from book/appendix/grammar.md by tools/tangle.py.
 # Do not edit: change the chapter, then run `make tangle`.
 
 """The corpus `little_spanish`, written by a small grammar."""
