@@ -1,4 +1,4 @@
-"""The live pages in a real browser, beside the library's own numbers."""
+"""The live parts in a real browser, beside the library's own numbers."""
 
 import json
 import os
@@ -20,6 +20,13 @@ from transformer_lib import (
     sinusoids,
 )
 
+PAGES = {  # the chapter that a live part stands in
+    "positions": "book/architecture/positions.html",
+    "masks": "book/architecture/masks.html",
+    "beams": "book/translating/beams.html",
+    "attention": "book/results/attention_maps.html",
+    "translate": "index.html",
+}
 SITE = tangle.ROOT / "_build" / "html"
 DATA = SITE / "_static" / "live" / "data"
 ODD = [
@@ -38,10 +45,10 @@ ODD = [
 
 @pytest.fixture
 def visit(browser, address):
-    """Open a live page; at the end nothing may have gone wrong on it."""
+    """Open a page's live part; nothing may have gone wrong at the end."""
     opened, problems = [], []
 
-    def open_page(name, width=1200, prepare=None):
+    def open_page(name, state="", width=1200, prepare=None):
         context = browser.new_context(
             viewport={"width": width, "height": 900}
         )
@@ -64,7 +71,7 @@ def visit(browser, address):
         )
         if prepare:
             prepare(page)
-        page.goto(f"{address}/book/live/{name}")
+        page.goto(f"{address}/{PAGES[name]}{state}")
         page.wait_for_selector(
             ".live-result, .live-missing[role=status]"
         )
@@ -97,7 +104,7 @@ def wait_for_text(page, text, place=".live .live-result"):
     [(32, 64, 0, 5), (8, 2, 0, 7), (128, 256, 1000, 1127)],
 )
 def test_positions(visit, length, d_model, offset, position):
-    page = visit("masks_positions.html")
+    page = visit("positions")
     part = page.locator("[data-part=positions]")
     for label, value in [
         ("length", length),
@@ -143,7 +150,7 @@ def test_positions(visit, length, d_model, offset, position):
     ],
 )
 def test_masks(visit, kind, extra, wanted):
-    page = visit("masks_positions.html")
+    page = visit("masks")
     part = page.locator("[data-part=masks]")
     part.get_by_role("radio", name=kind, exact=True).check()
     for label, value in {"length": 7, **extra}.items():
@@ -162,7 +169,7 @@ def test_masks(visit, kind, extra, wanted):
 
 
 def test_positions_by_keyboard(visit):
-    page = visit("masks_positions.html", width=360)
+    page = visit("positions", width=360)
     part = page.locator("[data-part=positions]")
     field = part.get_by_role("slider", name="position", exact=True)
     field.focus()
@@ -224,19 +231,11 @@ FOCUSED = """() => {
 }"""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "masks_positions",
-        "attention_explorer",
-        "beam_replay",
-        "translate",
-    ],
-)
+@pytest.mark.parametrize("name", PAGES)
 def test_keyboard_reaches_everything(visit, index, name):
     if name == "translate" and index["missing"]:
         pytest.skip(index["missing"])
-    page = visit(f"{name}.html#step=2&text=Trees")
+    page = visit(name, "#step=2&text=Trees")
     first = ".live :is(input, select, button)"
     page.locator(f"{first}:visible").first.focus()
     wanted = page.evaluate(FOCUSABLE)
@@ -256,7 +255,7 @@ def test_keyboard_reaches_everything(visit, index, name):
 
 
 def test_replay(visit, models):
-    page = visit("beam_replay.html")
+    page = visit("beams")
     text = page.get_by_label("sentence").evaluate(
         "select => select.selectedOptions[0].textContent"
     )
@@ -328,9 +327,41 @@ def test_the_replays_show_what_the_page_says(models):
 
 
 def test_replay_from_an_address(visit):
-    page = visit("beam_replay.html#sentence=2&beam=2&alpha=1&step=3")
+    page = visit("beams", "#sentence=2&beam=2&alpha=1&step=3")
     wait_for_text(page, "Step 3 of")
     assert page.get_by_label("2", exact=True).is_checked()
+
+
+@pytest.mark.parametrize(
+    "state", ["#beam=3&alpha=x&step=y&sentence=99", "#%", "#model=no"]
+)
+def test_any_address_is_shown(visit, state):
+    page = visit("beams", state)
+    wait_for_text(page, "has been encoded")
+    assert page.get_by_label("4, the paper's").is_checked()
+
+
+def test_quick_switching_shows_what_was_chosen_last(visit):
+    def prepare(page):  # the first sentence's answer comes late
+        def later(route):
+            page.wait_for_timeout(400)
+            route.continue_()
+
+        page.route("**/beams/1.json", later)
+
+    page = visit("beams", prepare=prepare)
+    wait_for_text(page, "has been encoded")
+    chooser = page.get_by_label("sentence")
+    chooser.evaluate(
+        "select => { for (const value of ['1', '2']) {"
+        " select.value = value;"
+        " select.dispatchEvent(new Event('change')) } }"
+    )
+    page.wait_for_timeout(1000)
+    text = chooser.evaluate(
+        "select => select.selectedOptions[0].textContent"
+    )
+    wait_for_text(page, f"“{text}” has been encoded")
 
 
 # Attention explorer
@@ -340,8 +371,9 @@ def test_attention(visit, models, index):
     for model in index["models"]:
         name, maker = model["name"], models[model["name"]]
         page = visit(
-            f"attention_explorer.html#model={name}&sentence=7"
-            "&kind=decoder&layer=1&head=2&word=3"
+            "attention",
+            f"#model={name}&sentence=7"
+            "&kind=decoder&layer=1&head=2&word=3",
         )
         page.locator(".live-word").first.wait_for()
         texts = page.get_by_label("sentence").locator("option")
@@ -428,7 +460,7 @@ def runtime(index):
 def test_what_is_missing_is_said(visit, index):
     told = json.dumps({**index, "missing": "npm was not there"})
     page = visit(
-        "translate.html",
+        "translate",
         prepare=lambda page: page.route(
             "**/data/index.json",
             lambda route: route.fulfill(
@@ -441,7 +473,7 @@ def test_what_is_missing_is_said(visit, index):
 
 
 def test_translate_as_a_reader(visit, runtime, models):
-    page = visit("translate.html", width=360)
+    page = visit("translate", "#model=little-spanish", width=360)
     field = page.get_by_label("A sentence in English")
     field.press("Enter")
     wait_for_text(page, "write a sentence")
@@ -488,7 +520,7 @@ def test_translate_as_a_reader(visit, runtime, models):
 def test_the_first_page_translates_everyday_sentences(
     visit, runtime, models
 ):
-    page = visit("../../index.html", width=360)
+    page = visit("translate", width=360)
     field = page.get_by_label("A sentence in English")
     for text in "Where is the train station?", "I lost my umbrella.":
         field.fill(text)
@@ -505,26 +537,26 @@ def test_the_first_page_translates_everyday_sentences(
     assert fits_a_phone(page)
 
 
-def hundred(model: dict, root: Path) -> list[str]:
+def some(model: dict, root: Path) -> list[str]:
     """Sentences of the model's own kind, and some of no kind."""
     source = model["languages"][0]
     if model["corpus"] == "little_spanish":
         corpus = load_corpus(
             "little_spanish", *model["languages"], "test"
         )
-        return [*ODD, *[pair[0] for pair in corpus][:90]]
-    path = root / "tools" / "live_sentences.yml"
+        return [*ODD, *[pair[0] for pair in corpus][:15]]
+    path = root / "web" / "sentences.yml"
     own = yaml.safe_load(path.read_text("utf-8"))
     own = own[f"{model['corpus']}-{source}"]
-    return [*own, *[text.lower() for text in own[:40]], *ODD]
+    return [*own[:10], *[text.lower() for text in own[10:15]], *ODD]
 
 
 def test_tokens_are_the_librarys(visit, runtime, models, index, root):
-    """Pieces in, pieces out and scores, for a hundred sentences."""
-    page = visit("translate.html")
+    """Pieces in, pieces out and scores, of every shipped model."""
+    page = visit("translate")
     for model in index["models"]:
-        maker, texts = models[model["name"]], hundred(model, root)
-        assert len(texts) == 100
+        maker, texts = models[model["name"]], some(model, root)
+        assert len(texts) == 25
         found = page.evaluate(
             """async ([name, texts]) => {
               const { Translator } = await import(

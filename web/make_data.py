@@ -1,6 +1,6 @@
-"""Make what the live pages read, from the library and its models.
+"""Make what the live parts read, from the library and its models.
 
-    python tools/live.py FOLDER
+    python web/make_data.py FOLDER
 
 For every model in `runs/` that has weights FOLDER/NAME gets
 
@@ -16,6 +16,7 @@ import argparse
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -37,7 +38,7 @@ from transformer_lib.positions import sinusoids
 from transformer_lib.tokenization import BOS, EOS, PAD
 
 ROOT = Path(__file__).resolve().parent.parent
-SENTENCES = ROOT / "tools" / "live_sentences.yml"
+SENTENCES = ROOT / "web" / "sentences.yml"
 LANGUAGES = {
     "de": "German",
     "en": "English",
@@ -339,12 +340,8 @@ def replay(
             )
         steps.append(step)
         beams = following
-        best = max((one[1] for one in ended), default=-torch.inf)
-        reach = beams[0][1] / length_penalty(limit, alpha)
         if len(ended) >= beam_size:
             why = "enough"
-        elif best >= reach:
-            why = "reach"
         elif len(beams[0][0]) - 1 >= limit:
             why = "limit"
             for (
@@ -389,7 +386,7 @@ def compare(translator, source_ids, beam_size, alpha, found) -> None:
     if not same or not np.allclose(scores, wanted, atol=1e-3):
         raise RuntimeError(
             f"the replay found {found}, beam_search {whole}: "
-            "tools/live.py no longer does what the library does"
+            "web/make_data.py no longer does what the library does"
         )
 
 
@@ -491,6 +488,19 @@ def make(run: Path, folder: Path) -> dict:
     }
 
 
+def used() -> list[str]:
+    """The repository's files that the data was made of."""
+    modules = [
+        Path(module.__file__)
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == "transformer_lib"
+    ]
+    names = "config.json", "model.safetensors", "tokenizer.json"
+    shipped = [run / name for run in models() for name in names]
+    files = [Path(__file__).resolve(), SENTENCES, *modules, *shipped]
+    return [str(path.relative_to(ROOT)) for path in files]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0]
@@ -501,6 +511,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     found = [make(run, folder / run.name) for run in models()]
     write_json(folder / "index.json", {"models": found})
+    write_json(folder / "used.json", used())
 
 
 if __name__ == "__main__":

@@ -106,9 +106,13 @@ export function choice(label, options, value, change) {
   return control;
 }
 
-/** A group of radio buttons; options are [value, text]. */
-export function radios(label, options, value, change) {
+/** A group of radio buttons; options are [value, text].
+ *
+ * A value that is no option, as an address may hold, gives `usual`.
+ */
+export function radios(label, options, value, usual, change) {
   const name = newId("radio");
+  if (!options.some(([key]) => key === value)) value = usual;
   const inputs = options.map(([key]) =>
     el("input", {
       type: "radio",
@@ -168,6 +172,19 @@ export function table(caption, head, wide, rows, attributes = {}) {
       rows.map((row) => el("tr", {}, row.map(cell))),
     ),
   );
+}
+
+/** newest(load, use): only what was asked for last is used.
+ *
+ * Answers may come in another order than the questions.
+ */
+export function newest() {
+  let turn = 0;
+  return async (load, use) => {
+    const mine = ++turn;
+    const found = await load();
+    if (mine === turn) use(found);
+  };
 }
 
 /** A colour with an opacity from 0 to 1. */

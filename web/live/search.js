@@ -60,9 +60,7 @@ export async function beamSearch(
     open = following;
     const length = open[0].ids.length - 1;
     await progress(length, open[0].ids);
-    const best = Math.max(-Infinity, ...ended.map(({ score }) => score));
-    const reach = open[0].total / lengthPenalty(limit, alpha);
-    if (ended.length >= beamSize || best >= reach) break;
+    if (ended.length >= beamSize) break;
     if (length >= limit) {
       ended.push(...open.map((one) => finish(one, alpha, false)));
       break;

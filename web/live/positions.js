@@ -270,7 +270,7 @@ const KINDS = [
 ];
 
 function startMasks(place) {
-  const kind = radios("Which mask?", KINDS, "decoder", draw);
+  const kind = radios("Which mask?", KINDS, "decoder", "decoder", draw);
   const controls = {
     length: slider("length", { min: 1, max: 24, value: 8 }, draw),
     pads: slider("padding", { min: 0, max: 23, value: 2 }, draw),

@@ -5,6 +5,7 @@ import {
   choice,
   el,
   load,
+  newest,
   radios,
   readState,
   scroller,
@@ -21,7 +22,6 @@ const MARKS = ["\u00d7", "\u2192", "\u25a0"];
 const INKS = ["#7c848d", INK.decoder, INK.good];
 const WHY = {
   enough: "as many hypotheses have ended as the beam is wide",
-  reach: "no open hypothesis can overtake the best that has ended",
   limit: "the longest output allowed is reached",
 };
 const words = (pieces) => pieces.join("").replaceAll("▁", " ").trim();
@@ -42,7 +42,8 @@ export async function start(place) {
       ["2", "2"],
       ["4", "4, the paper's"],
     ],
-    state.beam ?? "4",
+    state.beam,
+    "4",
     () => restart(),
   );
   const alpha = radios(
@@ -52,7 +53,8 @@ export async function start(place) {
       ["0.6", "0.6, the paper's"],
       ["1", "1"],
     ],
-    state.alpha ?? "0.6",
+    state.alpha,
+    "0.6",
     () => draw(),
   );
   const step = slider("step", { min: 0, max: 1, value: 0 }, () => draw());
@@ -82,10 +84,16 @@ export async function start(place) {
   );
   model.node.hidden = models.length < 2;
   let shown = null;
+  const last = newest();
   await chooseModel(Number(state.sentence ?? 0), Number(state.step ?? 0));
 
   async function chooseModel(number, at = 0) {
-    const texts = await load(`${model.value}/beams/index.json`);
+    let texts = null;
+    await last(
+      () => load(`${model.value}/beams/index.json`),
+      (found) => (texts = found),
+    );
+    if (!texts) return;
     sentence.options(
       texts.map((text, i) => [i, text]),
       number,
@@ -94,8 +102,14 @@ export async function start(place) {
   }
 
   async function chooseSentence(at = 0) {
-    shown = await load(`${model.value}/beams/${sentence.value}.json`);
-    restart(at);
+    const file = `${model.value}/beams/${sentence.value}.json`;
+    await last(
+      () => load(file),
+      (found) => {
+        shown = found;
+        restart(at);
+      },
+    );
   }
 
   function restart(at = 0) {
@@ -118,7 +132,7 @@ export async function start(place) {
   function draw(at = step.value) {
     const found = search();
     step.limit(0, found.steps.length);
-    step.value = at;
+    step.value = Number.isInteger(at) ? at : 0;
     const now = step.value;
     const over = now === found.steps.length;
     buttons.forEach((button, i) =>

@@ -6,6 +6,7 @@ import {
   el,
   ink,
   load,
+  newest,
   paint,
   radios,
   readState,
@@ -59,7 +60,8 @@ export async function start(place) {
   const kind = radios(
     "Which attention?",
     KINDS,
-    KINDS.some(([name]) => name === state.kind) ? state.kind : "cross",
+    state.kind,
+    "cross",
     () => {
       chosen.word = 0;
       draw();
@@ -100,12 +102,19 @@ export async function start(place) {
     head: state.head,
     word: Number(state.word ?? 0),
   };
-  let rows = [];
-  let maps = null;
+  let rows = []; // the sentences of the model that is chosen
+  let shown = null; // what is drawn: {about, row, maps}
+  const last = newest();
   await chooseModel(state.sentence);
 
   async function chooseModel(number) {
-    rows = await load(`${model.value}/attention/index.json`);
+    let found = null;
+    await last(
+      () => load(`${model.value}/attention/index.json`),
+      (texts) => (found = texts),
+    );
+    if (!found) return;
+    rows = found;
     sentence.options(
       rows.map(({ text }, i) => [i, text]),
       number,
@@ -115,22 +124,21 @@ export async function start(place) {
 
   async function chooseSentence() {
     const file = `${model.value}/attention/${sentence.value}.bin`;
-    const bytes = new Uint8Array(await load(file, "arrayBuffer"));
-    maps = cut(bytes, about(), row());
-    draw();
-  }
-
-  function about() {
-    return models.find(({ name }) => name === model.value);
-  }
-
-  function row() {
-    return rows[sentence.value];
+    const about = models.find(({ name }) => name === model.value);
+    const row = rows[sentence.value];
+    await last(
+      () => load(file, "arrayBuffer"),
+      (bytes) => {
+        const maps = cut(new Uint8Array(bytes), about, row);
+        shown = { about, row, maps };
+        draw();
+      },
+    );
   }
 
   /** The chosen layer and head, where this model has them. */
   function settle() {
-    const { N, h } = about();
+    const { N, h } = shown.about;
     const layer = Number(chosen.layer ?? N);
     chosen.layer = layer >= 1 && layer <= N ? layer : N;
     const head = Number(chosen.head);
@@ -138,7 +146,7 @@ export async function start(place) {
   }
 
   function weights(layer, head) {
-    const all = maps[kind.value][layer - 1];
+    const all = shown.maps[kind.value][layer - 1];
     if (head !== MEAN) return Array.from(all[head - 1], (byte) => byte / 255);
     return Array.from(all[0], (_, i) =>
       all.reduce((sum, one) => sum + one[i] / 255, 0) / all.length,
@@ -146,7 +154,7 @@ export async function start(place) {
   }
 
   function labels() {
-    const { source, target } = row();
+    const { source, target } = shown.row;
     return {
       from: kind.value === "encoder" ? source : target,
       to: kind.value === "decoder" ? target : source,
@@ -154,6 +162,7 @@ export async function start(place) {
   }
 
   function draw() {
+    if (!shown) return;
     settle();
     const { from, to } = labels();
     chosen.word = Math.min(from.length - 1, Math.max(0, chosen.word || 0));
@@ -161,7 +170,7 @@ export async function start(place) {
     drawWords(from, to);
     drawWhole(from, to);
     writeState({
-      model: model.value,
+      model: shown.about.name,
       sentence: sentence.value,
       kind: kind.value,
       layer: chosen.layer,
@@ -178,7 +187,7 @@ export async function start(place) {
 
   /** A small picture of each head, to choose it by. */
   function drawHeads(queryCount, keyCount) {
-    const { N, h } = about();
+    const { N, h } = shown.about;
     const names = [...Array.from({ length: h }, (_, i) => i + 1), MEAN];
     heads.style.setProperty("--heads", names.length);
     const old = heads.querySelectorAll("button");
@@ -236,7 +245,7 @@ export async function start(place) {
     const next =
       kind.value === "encoder"
         ? ""
-        : ` (about to say ${row().predicted[chosen.word]})`;
+        : ` (about to say ${shown.row.predicted[chosen.word]})`;
     const head =
       chosen.head === MEAN ? "on average over the heads" : `head ${chosen.head}`;
     return (

@@ -16,6 +16,7 @@ import { Translator, weight } from "./translator.js";
 import { heaviest, wordPicker } from "./words.js";
 
 const LONGEST = 80; // pieces that the page takes
+const LETTERS = 1000; // and letters, so that no text is cut for long
 const MANY = 4; // a word cut into so many pieces is a rare one
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
@@ -175,11 +176,13 @@ export async function start(place) {
       return;
     }
     const translator = await get(chosen);
-    const pieces = translator.tokenizer.encode(text).length - 1;
+    const pieces =
+      text.length > LETTERS
+        ? Infinity
+        : translator.tokenizer.encode(text).length - 1;
     if (pieces > LONGEST) {
       said.textContent =
-        `That is ${pieces} pieces long, and this page takes up to ` +
-        `${LONGEST}. The model has learnt from single sentences: try one ` +
+        `That is too long: this page takes up to ${LONGEST} pieces. The model has learnt from single sentences: try one ` +
         "at a time.";
       return;
     }
@@ -191,8 +194,9 @@ export async function start(place) {
       beamSize: beam.value,
       alpha: alpha.value,
       progress: () => new Promise((done) => setTimeout(done)),
-      stopped: () => stop,
+      stopped: () => stop || chosen !== about(),
     });
+    if (chosen !== about()) return;
     const seconds = (performance.now() - begun) / 1000;
     const [best] = found;
     said.replaceChildren(
