@@ -1,7 +1,10 @@
-# Collected from book/architecture/model.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""The whole Transformer of section 3, and the sizes that fix it."""
+"""The whole Transformer of section 3, and the sizes that fix it.
+
+Chapter: book/architecture/model
+"""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -17,26 +20,13 @@ from transformer_lib.layers import (
     EncoderLayer,
     FeedForward,
 )
-from transformer_lib.masks import (
-    causal_mask,
-    decoder_mask,
-    padding_mask,
-)
+from transformer_lib.masks import decoder_mask, padding_mask
 from transformer_lib.positions import (
     LearnedPositions,
     SinusoidalPositions,
 )
 
-__all__ = [
-    "CHOICES",
-    "Transformer",
-    "TransformerConfig",
-    "build_layer",
-    "build_positions",
-    "check_config",
-    "initialise",
-    "parameter_count",
-]
+__all__ = ["CHOICES", "Transformer", "TransformerConfig"]
 
 
 CHOICES = {
@@ -46,51 +36,17 @@ CHOICES = {
 }
 
 
-def check_config(config: "TransformerConfig") -> None:
-    """Refuse sizes and choices that no Transformer here can have.
-
-    Raises:
-        ValueError: naming the field, its value and what would do.
-
-    Chapter: model-config
-    """
-    c = config
-    for name, value in vars(c).items():
-        if value not in CHOICES.get(name, (value,)):
-            raise ValueError(
-                f"unknown {name}={value!r}; choose from "
-                f"{CHOICES[name]}"
-            )
-        if name.endswith("dropout") and not 0 <= value < 1:
-            raise ValueError(f"{name}={value!r} is not in 0 <= p < 1")
-    counts = "vocab_size N d_model d_ff h d_k d_v max_length"
-    for name in counts.split():
-        value = getattr(c, name)
-        if value is None and name in ("d_k", "d_v"):
-            continue
-        if type(value) is not int or value < 1:
-            raise ValueError(
-                f"{name}={value!r} is no count from 1 up"
-            )
-    if None in (c.d_k, c.d_v) and c.d_model % c.h:
-        raise ValueError(
-            f"h={c.h} does not divide d_model={c.d_model}: change "
-            "one of them, or give both d_k and d_v"
-        )
-    if c.positions == "sinusoid" and c.d_model % 2:
-        raise ValueError(
-            f"sinusoids come in pairs, so d_model={c.d_model} must "
-            "be even; or use positions='learned'"
-        )
-
-
 @dataclass(frozen=True)
 class TransformerConfig:
     """The sizes and choices of one model; by default, the paper's.
 
     `d_k` and `d_v` are d_model / h where they are None. `tie` says
     which of the two embeddings and the pre-softmax matrix are one.
-    Impossible values raise a ValueError. Section 3; table 3.
+    Section 3; table 3.
+
+    Raises:
+        ValueError: for a size below 1, a dropout outside 0 <= p < 1
+            and a word that `CHOICES` does not hold.
 
     Chapter: model-config
     """
@@ -102,19 +58,32 @@ class TransformerConfig:
     h: int = 8
     d_k: int | None = None
     d_v: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    bias: bool = False
+    dropout: float = 0.1  # on sub-layers and embedding sums, 5.4
+    attention_dropout: float = 0.0  # on attention weights
+    relu_dropout: float = 0.0  # inside the feed-forward network
+    bias: bool = False  # in attention's projections
     norm: str = "post"
     positions: str = "sinusoid"
     tie: str = "three-way"
-    pad_id: int = 0
-    relu_dropout: float = 0.0
-    scale_embeddings: bool = True
-    max_length: int = 512
+    scale_embeddings: bool = True  # by sqrt(d_model), 3.4
+    max_length: int = 512  # of a table of learned positions
 
     def __post_init__(self):
-        check_config(self)
+        for name, value in vars(self).items():
+            if name in CHOICES:
+                good = value in CHOICES[name]
+                wanted = f"one of {CHOICES[name]}"
+            elif name.endswith("dropout"):
+                good, wanted = 0 <= value < 1, "0 <= p < 1"
+            elif name in ("bias", "scale_embeddings"):
+                good, wanted = value in (True, False), "True or False"
+            elif value is None:
+                good, wanted = name in ("d_k", "d_v"), "a size"
+            else:
+                good = type(value) is int and value >= 1
+                wanted = "a whole number from 1 up"
+            if not good:
+                raise ValueError(f"{name}={value!r}: give {wanted}")
 
     @classmethod
     def base(cls, vocab_size: int, **changes: Any) -> Self:
@@ -134,51 +103,45 @@ class TransformerConfig:
         return cls(vocab_size, **(tiny | changes))
 
 
-def initialise(module: nn.Module) -> nn.Module:
-    """Xavier-uniform weights, zero biases in every nn.Linear within.
-
-    Our choice: the paper leaves it open. Returns the module.
-
-    Chapter: model-initialisation
-    """
-    for part in module.modules():
-        if isinstance(part, nn.Linear):
-            nn.init.xavier_uniform_(part.weight)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
-    return module
+def _xavier(part: nn.Module) -> None:
+    if isinstance(part, nn.Linear):
+        nn.init.xavier_uniform_(part.weight)
+        if part.bias is not None:
+            nn.init.zeros_(part.bias)
 
 
-def build_layer(
-    config: TransformerConfig, kind: type[EncoderLayer | DecoderLayer]
-) -> EncoderLayer | DecoderLayer:
-    """One new layer of either kind, with weights of its own.
-
-    Chapter: model-layers
-    """
-    c = config
-    attentions = [
-        MultiHeadAttention(
-            c.d_model, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
-        )
-        for _ in range(2 if kind is DecoderLayer else 1)
-    ]
-    feed_forward = FeedForward(c.d_model, c.d_ff, c.relu_dropout)
-    layer = kind(
-        *attentions, feed_forward, c.d_model, c.dropout, c.norm
+def _attention(c: TransformerConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        c.d_model, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
     )
-    return initialise(layer)
 
 
-def build_positions(config: TransformerConfig) -> nn.Module | None:
-    """The positional encoding that the config names, section 3.5.
+def _feed_forward(c: TransformerConfig) -> FeedForward:
+    return FeedForward(c.d_model, c.d_ff, c.relu_dropout)
 
-    Chapter: model-layers
-    """
-    if config.positions == "sinusoid":
-        return SinusoidalPositions(config.d_model)
-    if config.positions == "learned":
-        return LearnedPositions(config.d_model, config.max_length)
+
+def _encoder_layer(c: TransformerConfig) -> EncoderLayer:
+    return EncoderLayer(
+        _attention(c), _feed_forward(c), c.d_model, c.dropout, c.norm
+    )
+
+
+def _decoder_layer(c: TransformerConfig) -> DecoderLayer:
+    return DecoderLayer(
+        _attention(c),  # over the target
+        _attention(c),  # over the memory
+        _feed_forward(c),
+        c.d_model,
+        c.dropout,
+        c.norm,
+    )
+
+
+def _positions(c: TransformerConfig) -> nn.Module | None:
+    if c.positions == "sinusoid":
+        return SinusoidalPositions(c.d_model)
+    if c.positions == "learned":
+        return LearnedPositions(c.d_model, c.max_length)
     return None
 
 
@@ -195,21 +158,27 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = c = config
-        table = c.vocab_size, c.d_model, c.pad_id, c.scale_embeddings
-        self.source_embedding = Embeddings(*table)
+        table = c.vocab_size, c.d_model
+        self.source_embedding = Embeddings(
+            *table, scale=c.scale_embeddings
+        )
         self.target_embedding = self.source_embedding
         if c.tie != "three-way":
-            self.target_embedding = Embeddings(*table)
-        self.positions = build_positions(c)
+            self.target_embedding = Embeddings(
+                *table, scale=c.scale_embeddings
+            )
+        self.positions = _positions(c)
         self.dropout = nn.Dropout(c.dropout)
-        layers = [build_layer(c, EncoderLayer) for _ in range(c.N)]
+        layers = [_encoder_layer(c) for _ in range(c.N)]
         self.encoder = Encoder(layers, c.d_model, c.norm)
-        layers = [build_layer(c, DecoderLayer) for _ in range(c.N)]
+        layers = [_decoder_layer(c) for _ in range(c.N)]
         self.decoder = Decoder(layers, c.d_model, c.norm)
-        last = nn.Linear(c.d_model, c.vocab_size, bias=False)
-        self.pre_softmax = initialise(last)
+        self.pre_softmax = nn.Linear(
+            c.d_model, c.vocab_size, bias=False
+        )
+        self.apply(_xavier)
         if c.tie != "none":
-            last.weight = self.target_embedding.weight
+            self.pre_softmax.weight = self.target_embedding.weight
 
     @property
     def output_weight(self) -> Tensor:
@@ -219,13 +188,19 @@ class Transformer(nn.Module):
     def embed(
         self, ids: Tensor, embedding: Embeddings, offset: int = 0
     ) -> Tensor:
-        """Vectors plus positions from `offset` on, then dropout."""
+        """(batch, len) to (batch, len, d_model), with positions.
+
+        `offset` is the position of the first of `ids`.
+
+        Raises:
+            ValueError: if `ids` is no batch.
+        """
         if ids.dim() != 2:
             raise ValueError(
                 f"ids must be (batch, len), got {tuple(ids.shape)}; "
                 "one sentence is a batch of one: ids[None]"
             )
-        x = embedding(ids)  # (batch, len, d_model)
+        x = embedding(ids)
         if self.positions is not None:
             x = self.positions(x, offset)
         return self.dropout(x)
@@ -233,27 +208,27 @@ class Transformer(nn.Module):
     def encode(self, source_ids: Tensor) -> Tensor:
         """The memory: (batch, source_len, d_model)."""
         x = self.embed(source_ids, self.source_embedding)
-        mask = padding_mask(source_ids, self.config.pad_id)
-        return self.encoder(x, mask)
+        return self.encoder(x, padding_mask(source_ids))
 
     def decode(
         self,
         target_ids: Tensor,
         memory: Tensor,
-        source_ids: Tensor | None,
+        source_ids: Tensor,
         cache: Any = None,
     ) -> Tensor:
-        """Hidden states; with a cache, of the new ids alone."""
-        offset, new = cache.length if cache else 0, target_ids.size(1)
+        """Hidden states: (batch, target_len, d_model).
+
+        With a `DecoderCache`, `target_ids` (batch, 1) is the one new
+        position, which sees all that the cache holds.
+        """
+        offset = 0 if cache is None else cache.length
         x = self.embed(target_ids, self.target_embedding, offset)
-        pad, mask, source_mask = self.config.pad_id, None, None
-        if source_ids is not None:
-            source_mask = padding_mask(source_ids, pad)
-        if new > 1 and offset:  # what came before may be seen
-            mask = causal_mask(offset + new, x.device)[:, :, offset:]
-        elif new > 1:
-            mask = decoder_mask(target_ids, pad)
-        return self.decoder(x, memory, mask, source_mask, cache)
+        target_mask = decoder_mask(target_ids)
+        source_mask = padding_mask(source_ids)
+        return self.decoder(
+            x, memory, target_mask, source_mask, cache
+        )
 
     def project(self, hidden: Tensor) -> Tensor:
         """Logits: (..., d_model) to (..., vocab_size)."""
@@ -266,35 +241,3 @@ class Transformer(nn.Module):
         memory = self.encode(source_ids)
         hidden = self.decode(target_ids, memory, source_ids)
         return self.project(hidden)
-
-
-def parameter_count(config: TransformerConfig) -> dict[str, int]:
-    """Numbers to learn, by component, from the sizes alone.
-
-    A tied matrix counts once, in "embeddings". Table 3.
-
-    Chapter: model-parameters
-    """
-    c, d = config, config.d_model
-    keys = c.h * (c.d_k or d // c.h)
-    values = c.h * (c.d_v or d // c.h)
-    attention = 2 * d * (keys + values)
-    if c.bias:
-        attention += 2 * keys + values + d
-    feed_forward = 2 * d * c.d_ff + c.d_ff + d
-    norm, table = 2 * d, c.vocab_size * d
-    last = norm if c.norm == "pre" else 0
-    learned = c.positions == "learned"
-    count = {
-        "embeddings": table if c.tie == "three-way" else 2 * table,
-        "positions": c.max_length * d if learned else 0,
-        "encoder self-attention": c.N * attention,
-        "encoder feed-forward": c.N * feed_forward,
-        "encoder norms": c.N * 2 * norm + last,
-        "decoder self-attention": c.N * attention,
-        "decoder cross-attention": c.N * attention,
-        "decoder feed-forward": c.N * feed_forward,
-        "decoder norms": c.N * 3 * norm + last,
-        "pre-softmax": table if c.tie == "none" else 0,
-    }
-    return count | {"total": sum(count.values())}
