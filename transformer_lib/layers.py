@@ -1,7 +1,10 @@
-# Collected from book/architecture/layers.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""Feed-forward network, residual and both stacks: 3.1 and 3.3."""
+"""Feed-forward network, residual and both stacks: 3.1 and 3.3.
+
+Chapter: book/architecture/layers
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -40,7 +43,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) to (..., d_model), each position alone."""
-        inner = self.w_1(x).relu_()  # (..., d_ff)
+        inner = self.w_1(x).relu()  # (..., d_ff)
         return self.w_2(self.dropout(inner))
 
 
@@ -85,7 +88,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(
         self,
-        self_attention: MultiHeadAttention,
+        self_attention: nn.Module,
         feed_forward: nn.Module,
         d_model: int,
         dropout: float = 0.1,
@@ -100,11 +103,9 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, source_len, d_model) to the same shape."""
-        around_attention, around_feed_forward = self.residuals
-        x = around_attention(
-            x, lambda x: self.self_attention(x, x, mask)
-        )
-        return around_feed_forward(x, self.feed_forward)
+        first, second = self.residuals
+        x = first(x, lambda x: self.self_attention(x, x, mask))
+        return second(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -138,46 +139,41 @@ class DecoderLayer(nn.Module):
         memory: Tensor,
         target_mask: Tensor | None,
         source_mask: Tensor | None,
-        self_cache=None,
-        cross_cache=None,
+        caches: tuple = (None, None),
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
         `memory` is the encoder's output (batch, source_len, d_model);
-        the caches are those of `MultiHeadAttention.forward`.
+        `caches` serve self-attention and cross-attention, as `cache`
+        does in `MultiHeadAttention.forward`.
         """
-        around_self, around_cross, around_feed_forward = (
-            self.residuals
-        )
-        x = around_self(
-            x,
-            lambda x: self.self_attention(
-                x, x, target_mask, self_cache
-            ),
-        )
-        x = around_cross(
-            x,
-            lambda x: self.cross_attention(
+        self_cache, cross_cache = caches
+
+        def look_back(x):
+            return self.self_attention(x, x, target_mask, self_cache)
+
+        def look_across(x):
+            return self.cross_attention(
                 x, memory, source_mask, cross_cache
-            ),
-        )
-        return around_feed_forward(x, self.feed_forward)
+            )
+
+        first, second, third = self.residuals
+        x = first(x, look_back)
+        x = second(x, look_across)
+        return third(x, self.feed_forward)
 
 
 class Encoder(nn.Module):
     """The encoder's stack of layers, section 3.1.
 
-    `norm` says how the layers were built: with "pre", whose layers
-    leave the sum unnormalized, one more LayerNorm stands on top.
+    `norm` says how the layers were built: with "pre" one more
+    LayerNorm follows the last of them.
 
     Chapter: layers-stacks
     """
 
     def __init__(
-        self,
-        layers: Iterable[nn.Module],
-        d_model: int,
-        norm: str = "post",
+        self, layers: Iterable, d_model: int, norm: str = "post"
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
@@ -199,10 +195,7 @@ class Decoder(nn.Module):
     """
 
     def __init__(
-        self,
-        layers: Iterable[nn.Module],
-        d_model: int,
-        norm: str = "post",
+        self, layers: Iterable, d_model: int, norm: str = "post"
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
@@ -224,11 +217,11 @@ class Decoder(nn.Module):
         `cache.cross_attention[i]` when there is a cache.
         """
         for i, layer in enumerate(self.layers):
-            caches = ()
+            caches = (None, None)
             if cache is not None:
                 caches = (
                     cache.self_attention[i],
                     cache.cross_attention[i],
                 )
-            x = layer(x, memory, target_mask, source_mask, *caches)
+            x = layer(x, memory, target_mask, source_mask, caches)
         return self.norm(x) if self.pre_norm else x
