@@ -1,4 +1,3 @@
-
 """How pictures are drawn: one style and one set of colours."""
 
 import html
@@ -40,9 +39,7 @@ COLOURS = {
 
 
 def style() -> AbstractContextManager:
-    """Matplotlib's settings for the book, as a context manager.
-
-    """
+    """Matplotlib's settings for the book, as a context manager."""
     import matplotlib.pyplot as plt
     from cycler import cycler
 
@@ -62,9 +59,7 @@ def style() -> AbstractContextManager:
 
 @dataclass
 class Picture:
-    """An SVG in the page, with words for who cannot see it.
-
-    """
+    """An SVG in the page, with words for who cannot see it."""
 
     svg: str = field(repr=False)
     alt: str
@@ -84,7 +79,6 @@ def show(figure: Any, alt: str) -> Picture:
 
     Raises:
         ValueError: if `alt` does not say what the picture shows.
-
     """
     if not alt.strip():
         raise ValueError("alt is empty: say what the picture shows")
@@ -161,7 +155,6 @@ def heatmap(
 
     Raises:
         ValueError: if there are not as many names as rows or columns.
-
     """
     import matplotlib.pyplot as plt
 
@@ -245,7 +238,6 @@ def attention_chart(
 
     Raises:
         ValueError: if the tokens are not one for each row or column.
-
     """
     return _grid(weights, queries, keys, title, description, "weight")
 
@@ -261,7 +253,6 @@ def mask_chart(
 
     Raises:
         ValueError: if the tokens are not one for each row or column.
-
     """
     what = "may attend"
     return _grid(mask, queries, keys, title, description, what)
@@ -274,7 +265,6 @@ def shape_table(tensors: Mapping[str, Any]) -> Any:
 
     Raises:
         ValueError: if there is not one word for each axis.
-
     """
     import pandas as pd
 
