@@ -1,7 +1,10 @@
-# Collected from book/training/corpora.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""Parallel corpora: pairs of sentences that mean the same."""
+"""Parallel corpora: pairs of sentences that mean the same.
+
+Chapter: book/training/corpora
+"""
 
 import gzip
 import hashlib
@@ -10,24 +13,23 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from warnings import catch_warnings
-
-from transformer_lib.grammar import little_spanish
 
 __all__ = [
     "CORPORA",
     "ParallelCorpus",
-    "SHA256",
-    "corpus_files",
     "data_folder",
     "fetch",
     "load_corpus",
     "read_parallel",
-    "split_of",
 ]
 
+# %
 
+
+# %
 @dataclass(frozen=True)
 class ParallelCorpus(Sequence):
     """Pairs (source sentence, target sentence), read like a list.
@@ -35,7 +37,7 @@ class ParallelCorpus(Sequence):
     A slice is a smaller corpus. `source` and `target` name the
     languages, `split` the part of the whole.
 
-    Chapter: corpora-parallel
+    Chapter: corpora
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -64,24 +66,7 @@ class ParallelCorpus(Sequence):
         return [target for _, target in self.pairs]
 
 
-def _lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, gzipped if it ends in .gz."""
-    content = Path(path).read_bytes()
-    try:
-        if str(path).endswith(".gz"):
-            content = gzip.decompress(content)
-        text = content.decode("utf-8-sig").rstrip()
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise ValueError(
-            f"{path} is cut short, or no UTF-8 text "
-            f"({error}): get it again, or convert it to UTF-8"
-        ) from error
-    if not text:
-        raise ValueError(f"{path} is empty: give one sentence a line")
-    # splitlines() would also cut at signs inside a sentence
-    return [line.strip() for line in text.split("\n")]
-
-
+# %
 def read_parallel(
     source_file: str | Path,
     target_file: str | Path,
@@ -90,12 +75,15 @@ def read_parallel(
 ) -> ParallelCorpus:
     """Two text files: line n of one translates line n of the other.
 
+    Plain UTF-8 or, where the name ends in .gz, gzipped.
+
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if one is empty, cut short or no UTF-8, or they
-            differ in length.
+        ValueError: if the files differ in length, or one is cut
+            short, no UTF-8, or has a line that is no sentence; the
+            message names file and line.
 
-    Chapter: corpora-own
+    Chapter: corpora
     """
     left, right = _lines(source_file), _lines(target_file)
     if len(left) != len(right):
@@ -105,11 +93,61 @@ def read_parallel(
             "the other"
         )
     pairs = tuple(zip(left, right, strict=True))
-    return ParallelCorpus(
-        pairs, Path(source_file).name, source, target
-    )
+    name = Path(source_file).name
+    return ParallelCorpus(pairs, name, source, target)
 
 
+# %
+def _lines(path: str | Path) -> list[str]:
+    """The sentences of a text file, one a line.
+
+    Chapter: corpora
+    """
+    content = Path(path).read_bytes()
+    try:
+        if str(path).endswith(".gz"):
+            content = gzip.decompress(content)
+        text = content.decode("utf-8-sig").rstrip()
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{path} is no whole gzip file ({error}): get it again"
+        ) from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path}, line {line}: this is not UTF-8 "
+            f"({error.reason}). Convert the file to UTF-8"
+        ) from error
+    end = "\n" if "\n" in text else "\r"  # \r\n: strip() does it
+    lines = [line.strip() for line in text.split(end)]
+    for number, line in enumerate(lines, 1):
+        if fault := _fault(line):
+            raise ValueError(f"{path}, line {number} {fault}")
+    return lines
+
+
+# %
+_LONGEST = 10_000  # characters in a line
+
+
+def _fault(line: str) -> str:
+    """What is wrong with a line, or nothing.
+
+    Chapter: corpora
+    """
+    if not line:
+        return "is empty: remove it, and its partner"
+    if "\0" in line:
+        return "holds a NUL, as UTF-16 does: convert it to UTF-8"
+    if len(line) > _LONGEST:
+        return (
+            f"has {len(line)} characters, more than {_LONGEST}: "
+            "give one sentence a line"
+        )
+    return ""
+
+
+# %
 CORPORA = {  # languages, address, licence
     "little_spanish": (["en", "es"], "", "this book's own"),
     "multi30k": (
@@ -124,45 +162,29 @@ CORPORA = {  # languages, address, licence
         "CC BY 2.0 FR; tatoeba.org and www.manythings.org/anki",
     ),
 }
+# %
+_DATA = files("transformer_lib") / "data"
+_WORDS = (_DATA / "SHA256SUMS").read_text("utf-8").split()
+_SHA256 = dict(zip(_WORDS[1::2], _WORDS[::2], strict=True))
+_PARTS = {  # our name of a split: Multi30k's
+    "train": "train",
+    "validation": "val",
+    "test": "test_2016_flickr",
+}
 
 
-_PARTS = ["train", "val", "test_2016_flickr"]
-_SIDES = ["de", "en", "fr"]
-_NAMES = [f"{part}.{side}.gz" for part in _PARTS for side in _SIDES]
-_SUMS = """
-726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6
-d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f
-622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c
-f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a
-14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28
-ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9
-9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8
-611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9
-6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90
-"""
-SHA256 = dict(zip(_NAMES, _SUMS.split(), strict=True))
-
-
+# %
 def data_folder() -> Path:
     """TRANSFORMER_LIB_DATA if it is set; else the user's cache.
 
-    Chapter: corpora-files
+    Chapter: corpora
     """
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     named = os.environ.get("TRANSFORMER_LIB_DATA")
     return Path(named or f"{cache}/transformer_lib").expanduser()
 
 
-def corpus_files(name: str) -> list[Path]:
-    """The files of a corpus, whether they are there or not.
-
-    Chapter: corpora-files
-    """
-    archives = ["deu-eng.zip", "spa-eng.zip"]
-    files = {"multi30k": _NAMES, "tatoeba": archives}.get(name, [])
-    return [data_folder() / name / file for file in files]
-
-
+# %
 def fetch(name: str, file: str) -> Path:
     """The path of a corpus's file, downloaded if it is missing.
 
@@ -174,10 +196,12 @@ def fetch(name: str, file: str) -> Path:
         FileNotFoundError: if it is missing and cannot be downloaded;
             the message says which file to put where.
 
-    Chapter: corpora-files
+    Chapter: corpora
     """
     path, url = data_folder() / name / file, CORPORA[name][1] + file
-    known = SHA256.get(file)  # Tatoeba's address keeps no edition
+    known = _SHA256.get(
+        f"{name}/{file}"
+    )  # Tatoeba's address keeps no edition
     if path.is_file():
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if known and found != known:
@@ -197,53 +221,64 @@ def fetch(name: str, file: str) -> Path:
     except (ImportError, OSError, ValueError) as error:
         raise FileNotFoundError(
             f"{path} is missing and was not downloaded "
-            f"({error!s:.99}). Fetch {url} and put it there"
+            f"({error!s:.99}). Fetch {url} and put it there; or "
+            "install transformer_lib[data], with a network"
         ) from None
     return path
 
 
-def split_of(english: str) -> str:
+# %
+def _split_of(english: str) -> str:
     """The split of an English sentence, whatever its case and signs.
 
     By its hash, 1 in 100 goes to "test" and 1 to "validation".
 
-    Chapter: corpora-tatoeba
+    Chapter: corpora
     """
     letters = "".join(filter(str.isalnum, english.casefold()))
     lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
     return {0: "test", 1: "validation"}.get(lot, "train")
 
 
+# %
 def _tatoeba(language: str, split: str) -> list[tuple[str, str]]:
-    """(English, other) pairs of a split; equal pairs once."""
+    """(English, other) pairs of a split; equal pairs once.
+
+    Chapter: corpora
+    """
     code = {"de": "deu", "es": "spa"}[language]
     path = fetch("tatoeba", f"{code}-eng.zip")
     try:
         with zipfile.ZipFile(path) as archive:
-            names = {Path(n).name: n for n in archive.namelist()}
-            content = archive.read(names[f"{code}.txt"])
-        rows = content.decode("utf-8-sig").split("\n")
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        LookupError,
-        ValueError,
-    ) as e:
+            names = archive.namelist()
+            [name] = [n for n in names if n.endswith(f"{code}.txt")]
+            text = archive.read(name).decode("utf-8-sig")
+    except (zipfile.BadZipFile, zlib.error, ValueError) as error:
         raise ValueError(
-            f"{path} is corrupt or holds no {code}.txt "
-            f"({e!r}). Delete it, and it is downloaded again"
-        ) from e
-    cells = (row.split("\t") for row in rows)
-    pairs = (
-        (row[0].strip(), row[1].strip()) for row in cells if row[1:]
-    )
+            f"{path} is corrupt or holds no {code}.txt ({error}). "
+            "Delete it, and it is downloaded again"
+        ) from error
+    cells = (row.split("\t") for row in text.split("\n"))
+    pairs = ((c[0].strip(), c[1].strip()) for c in cells if c[1:])
     return [
         (english, other)
         for english, other in dict.fromkeys(pairs)
-        if english and other and split_of(english) == split
+        if english and other and _split_of(english) == split
     ]
 
 
+# %
+def _little_spanish(split: str) -> list[tuple[str, str]]:
+    """(English, Spanish) pairs of a split, from the shipped file.
+
+    Chapter: corpora
+    """
+    rows = (_DATA / "little_spanish.tsv").read_text("utf-8")
+    cells = (row.split("\t") for row in rows.splitlines())
+    return [(en, es) for part, en, es in cells if part == split]
+
+
+# %
 def load_corpus(
     name: str,
     source: str = "en",
@@ -254,15 +289,14 @@ def load_corpus(
 
     Args:
         name: one of `CORPORA`.
-        split: "train", "validation" or "test"; Multi30k's own names
-            "val" and "test_2016_flickr" do too.
+        split: "train", "validation" or "test".
 
     Raises:
         ValueError: if there is no such corpus, language or split, or
             a file is corrupt.
         FileNotFoundError: if a file is missing; it says what to do.
 
-    Chapter: corpora-load
+    Chapter: corpora
     """
     if name not in CORPORA:
         raise ValueError(
@@ -275,23 +309,15 @@ def load_corpus(
             f"{name} has no {source!r} to {target!r}: choose two of "
             f"{languages}, for tatoeba with 'en' among them"
         )
-    kinds = "train", "validation", "test"
-    parts = dict(zip(kinds, _PARTS, strict=True))
-    own = {part: split for split, part in parts.items()}
-    split = own.get(split, split) if name == "multi30k" else split
-    if split not in parts:
-        raise ValueError(f"no split {split!r}; there are {[*parts]}")
+    if split not in _PARTS:
+        raise ValueError(f"no split {split!r}; there are {[*_PARTS]}")
     if name == "multi30k":
-        stem = parts[split]
-        files = [
-            fetch(name, f"{stem}.{x}.gz") for x in (source, target)
-        ]
-        pairs = read_parallel(*files).pairs
+        sides = (f"{_PARTS[split]}.{x}.gz" for x in (source, target))
+        pairs = read_parallel(*(fetch(name, s) for s in sides)).pairs
     elif name == "tatoeba":
-        other = target if source == "en" else source
-        pairs = _tatoeba(other, split)
+        pairs = _tatoeba(target if source == "en" else source, split)
     else:
-        pairs = little_spanish(split)
+        pairs = _little_spanish(split)
     if name != "multi30k" and target == "en":
         pairs = [(other, english) for english, other in pairs]
     return ParallelCorpus(
