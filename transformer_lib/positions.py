@@ -1,7 +1,10 @@
-# Collected from book/architecture/positions.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""Positional encodings, section 3.5: sinusoids, or learnt vectors."""
+"""Positional encodings, section 3.5: sinusoids, or learnt vectors.
+
+Chapter: book/architecture/positions
+"""
 
 import torch
 from torch import Tensor, nn
