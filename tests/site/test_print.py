@@ -16,7 +16,7 @@ import tangle
 SOME = [
     ("", ["index"]),
     ("Architecture", ["book/architecture/masks"]),
-    ("Back", ["book/back/glossary", "book/back/about"]),
+    ("Appendix", ["book/appendix/glossary", "book/appendix/running"]),
 ]
 
 

@@ -25,7 +25,7 @@ def open_page(page, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["index.html", CHAPTER, "book/live/translate.html"]
+    "name", ["index.html", CHAPTER]
 )
 def test_opened_as_a_file(page, name):
     """No server, no network, and no complaint on the console."""
@@ -69,7 +69,7 @@ def test_switch_is_remembered(page, address):
     page.locator(".shows input[value=code]").check()
     assert page.locator("div.cell").first.is_visible()
     assert not page.locator(".paper").first.is_visible()
-    open_page(page, f"{address}/book/back/glossary.html")
+    open_page(page, f"{address}/book/appendix/glossary.html")
     assert page.locator("dl.glossary").is_visible()
 
 
@@ -121,7 +121,7 @@ FOCUSED = """() => {
     [
         "index.html",
         "book/architecture/masks.html",
-        "book/back/glossary.html",
+        "book/appendix/glossary.html",
         "search.html",
     ],
 )
