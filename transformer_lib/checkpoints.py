@@ -1,13 +1,15 @@
-# Collected from book/training/checkpoints.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""What a run leaves behind: models, checkpoints, averages, a log."""
+"""What a training leaves behind: checkpoints, averages, models.
+
+Chapter: book/training/checkpoints
+"""
 
 import json
-import math
 import os
+import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.tokenization import BPETokenizer, WordTokenizer
+from transformer_lib.tokenization import BPETokenizer
 
 __all__ = [
     "average_checkpoints",
-    "checkpoints",
-    "latest_checkpoint",
+    "checkpoint_files",
     "load_checkpoint",
+    "load_config",
     "load_model",
-    "read_log",
     "save_checkpoint",
+    "save_config",
     "save_model",
     "write_atomically",
 ]
@@ -41,6 +43,9 @@ def write_atomically(
     Whoever opens `path` finds all of the old content or of the new,
     whenever the program or the machine stops.
 
+    Raises:
+        OSError: naming the file, if the disk does not take it.
+
     Chapter: checkpoints-atomic
     """
     path = Path(path)
@@ -51,6 +56,11 @@ def write_atomically(
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+    except (OSError, SafetensorError) as error:
+        raise OSError(
+            f"{path} was not written ({error}): see that there is "
+            "room and that you may write there, then start again"
+        ) from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -58,15 +68,21 @@ def write_atomically(
 def _write_tensors(
     path: Path, tensors: dict[str, Tensor], note: dict[str, Any]
 ) -> None:
-    """Write tensors and a note; those that share memory, once."""
+    """Write tensors and a note; those that are one, once.
+
+    Chapter: checkpoints-tensors
+    """
     once, tied, owners = {}, {}, {}
     for name, tensor in tensors.items():
-        owner = owners.setdefault(tensor.data_ptr(), name)
-        if owner == name:
-            once[name] = tensor.detach().contiguous()
+        place = tensor.data_ptr(), tensor.shape, tensor.stride()
+        owner = owners.setdefault(place, name)
+        if owner == name:  # cloned: a view would bring its whole
+            once[name] = tensor.detach().clone().contiguous()
         else:
             tied[name] = owner
-    about = {"note": json.dumps(note), "tied": json.dumps(tied)}
+    about = {"tied": json.dumps(tied)}
+    if note:
+        about["note"] = json.dumps(note)
 
     def write(part: Path) -> None:
         save_file(once, part, about)
@@ -75,129 +91,53 @@ def _write_tensors(
     write_atomically(path, write)
 
 
-def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
-    """Read what `_write_tensors` wrote: every name, and the note."""
+def _read_tensors(
+    path: Path, prefix: str = ""
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors whose names begin so, without that, and the note.
+
+    Chapter: checkpoints-tensors
+    """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
         with safe_open(path, "pt") as file:
             about = file.metadata() or {}
-            tensors = {k: file.get_tensor(k) for k in file.keys()}
-    except SafetensorError as error:
+            owners = {name: name for name in file.keys()}
+            owners |= json.loads(about.get("tied", "{}"))
+            tensors = {
+                name.removeprefix(prefix): file.get_tensor(owner)
+                for name, owner in owners.items()
+                if name.startswith(prefix)
+            }
+        return tensors, json.loads(about.get("note", "{}"))
+    except (SafetensorError, ValueError, TypeError) as error:
         raise ValueError(
-            f"{path} is cut short or not a safetensors "
-            f"file ({error}): copy it again, or delete "
-            "it and use an earlier one"
-        ) from None
-    tied = json.loads(about.get("tied", "{}"))
-    tensors |= {name: tensors[owner] for name, owner in tied.items()}
-    return tensors, json.loads(about.get("note", "{}"))
-
-
-def _part(
-    tensors: dict[str, Tensor], prefix: str
-) -> dict[str, Tensor]:
-    """The tensors whose name starts so, without that start."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _load_weights(
-    model: nn.Module, weights: dict[str, Tensor], path: Path
-) -> None:
-    """Fill a model; an error names the file and what does not fit."""
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        what = "; ".join(str(error).split("\n\t")[1:4])
-        raise ValueError(
-            f"{path} holds a model of another shape: {what} "
-            "Build the model from the configuration it was "
-            "saved with, or start in an empty folder"
+            f"{path} is cut short or no safetensors file ({error}): "
+            "copy it again, or delete it and use an earlier one"
         ) from None
 
 
-def save_model(
-    folder: str | Path,
-    model: Transformer,
-    tokenizer: BPETokenizer | WordTokenizer | None = None,
-    half: bool = False,
-    **info: Any,
+def _check_fit(
+    path: Path, found: dict[str, Tensor], wanted: dict[str, Tensor]
 ) -> None:
-    """Write a model so that `load_model` finds all it needs.
+    """Refuse weights that are not of the shapes wanted.
 
-    The folder gets model.safetensors (in float16 if `half`),
-    config.json and, with a tokenizer, tokenizer.json. `info` is what
-    JSON can hold, such as languages=["en", "es"].
-
-    Chapter: checkpoints-models
+    Chapter: checkpoints-tensors
     """
-    folder, weights = Path(folder), model.state_dict()
-    if half:
-        small = {t.data_ptr(): t.half() for t in weights.values()}
-        weights = {k: small[t.data_ptr()] for k, t in weights.items()}
-    config = {
-        "model": asdict(model.config),
-        "tokenizer": type(tokenizer).__name__ if tokenizer else None,
-        "info": info,
-    }
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    _write_tensors(folder / "model.safetensors", weights, {})
-    if tokenizer:
-        tokenizer.save(folder / "tokenizer.json")
-    write_atomically(
-        folder / "config.json",
-        lambda part: part.write_text(text, "utf-8"),
-    )
-
-
-def load_model(folder: str | Path) -> tuple[Transformer, Any, dict]:
-    """Read a folder of `save_model`: (model, tokenizer, info).
-
-    The model is in float32, on the CPU, in evaluation mode; without a
-    tokenizer.json the tokenizer is None. A file that is missing is a
-    FileNotFoundError, one that is damaged or does not fit a
-    ValueError.
-
-    Chapter: checkpoints-models
-    """
-    path = Path(folder) / "config.json"
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no model in {folder}: there is no config.json; name a "
-            "folder that save_model or a training run has written"
+    for name in sorted(found.keys() | wanted.keys()):
+        here, there = (
+            (*of[name].shape, "float" * of[name].is_floating_point())
+            if name in of
+            else "missing"
+            for of in (wanted, found)
         )
-    try:
-        config = json.loads(path.read_text("utf-8"))
-        model = Transformer(TransformerConfig(**config["model"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error})") from None
-    path = path.with_name("model.safetensors")
-    _load_weights(model, _read_tensors(path)[0], path)
-    tokenizer = None
-    for kind in (BPETokenizer, WordTokenizer):
-        if kind.__name__ == config["tokenizer"]:
-            tokenizer = kind.load(path.with_name("tokenizer.json"))
-    return model.eval(), tokenizer, config["info"]
-
-
-def checkpoints(folder: str | Path) -> list[Path]:
-    """The checkpoints of a folder, oldest first.
-
-    Chapter: checkpoints-resume
-    """
-    return sorted(Path(folder).glob("checkpoint-*.safetensors"))
-
-
-def latest_checkpoint(folder: str | Path) -> Path | None:
-    """The newest checkpoint of a folder, if there is one.
-
-    Chapter: checkpoints-resume
-    """
-    return (checkpoints(folder) or [None])[-1]
+        if here != there:
+            raise ValueError(
+                f"{path} holds another model: {name} is {there} "
+                f"in it, {here} here. Give the options that it was "
+                "trained with, or another folder"
+            )
 
 
 def save_checkpoint(
@@ -208,10 +148,14 @@ def save_checkpoint(
     state: dict[str, Any],
     keep: int = 5,
 ) -> Path:
-    """Write all that a run needs to go on, and keep the last `keep`.
+    """Write all that a training needs to go on; keep the last `keep`.
 
     That is the weights, the optimizer's moments, both as they are,
-    and `state`, which is anything JSON can hold.
+    and `state`, which is anything JSON can hold. Section 6.1.
+
+    Raises:
+        FloatingPointError: if a number is not finite; the earlier
+            checkpoints stay.
 
     Chapter: checkpoints-resume
     """
@@ -219,11 +163,27 @@ def save_checkpoint(
     for name, weight in model.named_parameters():
         for key, moment in optimizer.state[weight].items():
             tensors[f"optimizer.{key}.{name}"] = moment
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise FloatingPointError(
+                f"{name} holds NaN or infinity after step {step}: "
+                "nothing was saved; lower learning_rate_scale"
+            )
     path = Path(folder) / f"checkpoint-{step:08d}.safetensors"
     _write_tensors(path, tensors, {"step": step, **state})
-    for old in checkpoints(folder)[: -max(keep, 1)]:
+    for old in checkpoint_files(folder)[:-keep]:
         old.unlink()
     return path
+
+
+def checkpoint_files(folder: str | Path) -> list[Path]:
+    """The checkpoints of a folder, oldest first.
+
+    Chapter: checkpoints-resume
+    """
+    name = re.compile(r"checkpoint-\d{8}\.safetensors")
+    paths = Path(folder).glob("checkpoint-*")
+    return sorted(path for path in paths if name.fullmatch(path.name))
 
 
 def load_checkpoint(
@@ -231,18 +191,21 @@ def load_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> dict[str, Any]:
-    """Put back what `save_checkpoint` wrote; returns the state.
+    """Put back what `save_checkpoint` wrote; returns its state.
 
-    A file that is cut short or of another model is a ValueError.
+    Raises:
+        ValueError: if the file is cut short or of another model.
 
     Chapter: checkpoints-resume
     """
-    tensors, state = _read_tensors(Path(path))
-    _load_weights(model, _part(tensors, "model."), Path(path))
-    owners = dict(model.named_parameters())
-    for name, moment in _part(tensors, "optimizer.").items():
-        key, _, owner = name.partition(".")
-        if optimizer is not None:
+    weights, state = _read_tensors(Path(path), "model.")
+    _check_fit(Path(path), weights, model.state_dict())
+    model.load_state_dict(weights)
+    if optimizer is not None:
+        moments, _ = _read_tensors(Path(path), "optimizer.")
+        owners = dict(model.named_parameters())
+        for name, moment in moments.items():
+            key, _, owner = name.partition(".")
             weight = owners[owner]
             moment = moment.to(weight.device, copy=True)
             optimizer.state[weight][key] = moment
@@ -255,44 +218,141 @@ def average_checkpoints(
     """The mean weights of some checkpoints, section 6.1.
 
     Returns a state_dict in the weights' own type; the sum is taken in
-    float64. No paths, or models of unlike shape, are a ValueError.
+    float64.
+
+    Raises:
+        ValueError: without paths, or for models of unlike shape.
 
     Chapter: checkpoints-average
     """
-    paths = [Path(path) for path in paths]
-    if not paths:
+    first, *others = [Path(path) for path in paths] or [None]
+    if first is None:
         raise ValueError("nothing to average: give at least one path")
-    first = _part(_read_tensors(paths[0])[0], "model.")
-    total = {name: tensor.double() for name, tensor in first.items()}
-    for path in paths[1:]:
-        weights = _part(_read_tensors(path)[0], "model.")
-        for name in weights.keys() | first.keys():
-            shapes = [
-                tuple(of[name].shape) if name in of else "nothing"
-                for of in (weights, first)
-            ]
-            if shapes[0] != shapes[1]:
-                raise ValueError(
-                    f"{name} is {shapes[0]} in {path}, {shapes[1]} "
-                    f"in {paths[0]}: average checkpoints of one run"
-                )
-            total[name] += weights[name]
+    weights = _read_tensors(first, "model.")[0]
+    total = {
+        name: tensor.double() for name, tensor in weights.items()
+    }
+    for path in others:
+        found = _read_tensors(path, "model.")[0]
+        _check_fit(path, found, weights)
+        for name, tensor in found.items():
+            total[name] += tensor
     return {
-        name: (tensor / len(paths)).to(first[name].dtype)
-        for name, tensor in total.items()
+        name: (total[name] / (1 + len(others))).to(tensor.dtype)
+        for name, tensor in weights.items()
     }
 
 
-def read_log(
-    folder: str | Path, last_step: float = math.inf
-) -> list[dict[str, Any]]:
-    """A run's log.jsonl up to a step, without a line cut short.
+def save_config(
+    folder: str | Path,
+    config: TransformerConfig,
+    tokenizer: BPETokenizer | None = None,
+    **info: Any,
+) -> None:
+    """Write config.json and, if there is one, tokenizer.json.
 
-    Chapter: checkpoints-log
+    `info` is what JSON can hold, such as languages=["en", "es"].
+
+    Chapter: checkpoints-models
     """
-    lines, path = [], Path(folder) / "log.jsonl"
-    if path.is_file():
-        for text in path.read_text("utf-8").splitlines():
-            with suppress(ValueError):
-                lines.append(json.loads(text))
-    return [line for line in lines if line["step"] <= last_step]
+    held = {"model": asdict(config), "info": info}
+    text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"
+    if tokenizer:
+        tokenizer.save(Path(folder) / "tokenizer.json")
+    write_atomically(
+        Path(folder) / "config.json",
+        lambda part: part.write_text(text, "utf-8"),
+    )
+
+
+def save_model(
+    folder: str | Path,
+    model: Transformer,
+    tokenizer: BPETokenizer | None = None,
+    half: bool = False,
+    **info: Any,
+) -> None:
+    """Write a model so that `load_model` finds all it needs.
+
+    The folder gets model.safetensors (in float16 if `half`) and what
+    `save_config` writes.
+
+    Chapter: checkpoints-models
+    """
+    weights = model.state_dict()
+    if half:
+        small = {t.data_ptr(): t.half() for t in weights.values()}
+        weights = {k: small[t.data_ptr()] for k, t in weights.items()}
+    _write_tensors(Path(folder) / "model.safetensors", weights, {})
+    save_config(folder, model.config, tokenizer, **info)
+
+
+def load_config(
+    folder: str | Path,
+) -> tuple[TransformerConfig, BPETokenizer | None, dict[str, Any]]:
+    """What `save_config` wrote: (configuration, tokenizer, info).
+
+    Raises:
+        FileNotFoundError: if there is no config.json.
+        ValueError: if it is damaged, or the tokenizer another's.
+
+    Chapter: checkpoints-models
+    """
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no model in {folder}: there is no config.json; name a "
+            "folder that save_model or a training has written"
+        )
+    try:
+        held = json.loads(path.read_text("utf-8"))
+        sizes, info = dict(held["model"]), dict(held.get("info", {}))
+        sizes.pop("pad_id", None)  # older ones named it; it is 0
+        config = TransformerConfig(**sizes)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error!r})") from None
+    path = path.with_name("tokenizer.json")
+    tokenizer = BPETokenizer.load(path) if path.is_file() else None
+    if tokenizer and len(tokenizer) != config.vocab_size:
+        raise ValueError(
+            f"{path} has {len(tokenizer)} pieces, the model "
+            f"{config.vocab_size}: it is another model's tokenizer"
+        )
+    return config, tokenizer, info
+
+
+def load_model(
+    folder: str | Path,
+) -> tuple[Transformer, BPETokenizer | None, dict[str, Any]]:
+    """Read a folder of `save_model`: (model, tokenizer, info).
+
+    The model is in float32, on the CPU, in evaluation mode; without a
+    tokenizer.json the tokenizer is None.
+
+    Raises:
+        FileNotFoundError: if there is no model, or none yet.
+        ValueError: if a file is damaged or does not fit.
+
+    Chapter: checkpoints-models
+    """
+    config, tokenizer, info = load_config(folder)
+    path = Path(folder) / "model.safetensors"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no {path}: a training that has not ended, "
+            "whose command would go on with it, or a lost file"
+        )
+    weights, _ = _read_tensors(path)
+    first = [
+        k for k in weights if k.endswith("feed_forward.w_1.bias")
+    ]
+    if 2 * config.N != len(first):  # or to build it may take for ever
+        raise ValueError(
+            f"{path} holds {len(first)} layers, its config.json says "
+            f"N={config.N}: one of the two is another model's"
+        )
+    with torch.device("meta"):  # shapes alone, without memory
+        _check_fit(path, weights, Transformer(config).state_dict())
+    model = Transformer(config)
+    model.load_state_dict(weights)
+    return model.eval(), tokenizer, info

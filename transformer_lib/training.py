@@ -1,120 +1,56 @@
-# Collected from book/training/training.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""The training loop, presets, and the rows of table 3."""
+"""The training loop of section 5: stopped, resumed, shared out.
+
+Chapter: book/training/training
+"""
 
 import json
 import math
+import os
+import random
+import signal
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from transformer_lib.batching import TokenBatches
+from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
-    latest_checkpoint,
+    checkpoint_files,
     load_checkpoint,
-    read_log,
     save_checkpoint,
     write_atomically,
 )
-from transformer_lib.loss import hidden_states, validation_loss
-from transformer_lib.model import TransformerConfig
+from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.schedule import (
     TrainingConfig,
     adam,
-    pick_device,
-    pick_precision,
-    same_weights,
-    start_workers,
-    sum_over_workers,
-    update,
-    updates,
+    learning_rate,
 )
 
-__all__ = ["History", "ROWS", "preset", "table3", "train"]
-
-
-def preset(
-    name: str, vocab_size: int
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """A base model and its training, as the paper or others have it.
-
-    "tensor2tensor" is what the authors' own code came to call base,
-    "annotated" the Annotated Transformer; others are a ValueError.
-
-    Chapter: training-presets
-    """
-    base = partial(TransformerConfig.base, vocab_size)
-    pre = dict(norm="pre", attention_dropout=0.1, relu_dropout=0.1)
-    if name == "paper":
-        return base(), TrainingConfig()
-    if name == "tensor2tensor":
-        return base(**pre), TrainingConfig(
-            smoothing="others",
-            warmup_steps=8000,
-            learning_rate_scale=2.0,
-            betas=(0.9, 0.997),
-        )
-    if name == "annotated":
-        return base(**pre, tie="none", bias=True), TrainingConfig(
-            smoothing="annotated", warmup_steps=3000, accumulate=10
-        )
-    raise ValueError(
-        f"no preset {name!r}: paper, tensor2tensor and annotated are"
-    )
-
-
-ROWS = (
-    "base; A: h=1; A: h=4; A: h=16; A: h=32; B: d_k=16; B: d_k=32; "
-    "C: N=2; C: N=4; C: N=8; C: d_model=256; C: d_model=1024; "
-    "C: d_ff=1024; C: d_ff=4096; D: dropout=0.0; D: dropout=0.2; "
-    "D: label_smoothing=0.0; D: label_smoothing=0.2; "
-    "E: learned positions; big"
-).split("; ")
-
-
-def table3(
-    row: str, vocab_size: int
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """The model and training of one row of table 3, section 6.2.
-
-    An unknown row is a ValueError that lists all.
-
-    Chapter: training-table3
-    """
-    if row not in ROWS:
-        known = "; ".join(ROWS)
-        raise ValueError(
-            f"no row {row!r} in table 3; choose from: {known}"
-        )
-    model, training = (
-        TransformerConfig.base(vocab_size),
-        TrainingConfig(),
-    )
-    name, _, value = row[3:].partition("=")
-    if row == "big":
-        model = TransformerConfig.big(vocab_size)
-        training = replace(training, max_steps=300_000, average=20)
-    elif row.startswith("E"):
-        model = replace(model, positions="learned")
-    elif name == "label_smoothing":
-        training = replace(training, label_smoothing=float(value))
-    elif value:
-        number = float(value) if "." in value else int(value)
-        model = replace(model, **{name: number})
-    return model, training
+__all__ = [
+    "History",
+    "check_settings",
+    "pick_device",
+    "train",
+    "worker",
+]
 
 
 @dataclass
 class History:
-    """What a run logged, a dict a line; `finished` with its steps.
+    """What a training logged, a dict a line; `finished` at its end.
 
     Chapter: training-record
     """
@@ -125,89 +61,63 @@ class History:
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
         lines = [line for line in self.lines if name in line]
-        return [row["step"] for row in lines], [
-            row[name] for row in lines
-        ]
+        steps = [line["step"] for line in lines]
+        return steps, [line[name] for line in lines]
 
 
-class _Recorder:
-    """Log, progress bar and clock; only the first worker writes."""
+def _read_log(
+    folder: Path | None, last_step: int
+) -> list[dict[str, Any]]:
+    """The lines of log.jsonl up to a step, but for damaged ones.
 
-    def __init__(self, folder: Path | None, state: dict, first: bool):
-        self.state, self.first = state, first
-        self.lines = read_log(folder, state["step"]) if folder else []
-        self.path = folder / "log.jsonl" if folder and first else None
-        if self.path:
-            text = "".join(json.dumps(x) + "\n" for x in self.lines)
-            write_atomically(self.path, lambda x: x.write_text(text))
-        hide = None if first else True  # None: shown in a terminal
-        steps, start = state["settings"]["max_steps"], state["step"]
-        self.bar = tqdm(total=steps, initial=start, disable=hide)
-        self.mark = time.perf_counter()
-        self.began = self.mark - state["seconds"]
-
-    def add(self, sums: Tensor, rate: float, judge: Callable) -> None:
-        """Log the steps since the last line: sums over tokens."""
-        smoothed, plain, tokens = sums.tolist()
-        speed = round(tokens / (time.perf_counter() - self.mark))
-        total = self.state["tokens"] = self.state["tokens"] + int(
-            tokens
-        )
-        line = {name: self.state[name] for name in ("step", "epoch")}
-        line |= {"loss": smoothed / tokens, "nll": plain / tokens}
-        line |= {"learning_rate": rate, **judge()}
-        line |= {"tokens": total, "tokens_per_second": speed}
-        seconds = round(time.perf_counter() - self.began, 2)
-        self.state["seconds"] = line["seconds"] = seconds
-        self.lines.append(line)
-        if self.path:
-            with open(self.path, "a") as file:
-                file.write(json.dumps(line) + "\n")
-        self.bar.update(line["step"] - self.bar.n)
-        self.bar.set_postfix(nll=f"{line['nll']:.3f}")
-        self.mark = time.perf_counter()
-
-    def late(self) -> bool:
-        """Whether any worker's clock has passed `max_minutes`."""
-        settings = self.state["settings"]
-        limit = settings["max_minutes"] or math.inf
-        passed = time.perf_counter() - self.began >= 60 * limit
-        if (
-            settings["max_minutes"] is None
-            or settings["workers"] == 1
-        ):
-            return passed
-        flag = torch.tensor(float(passed)).to(settings["device"])
-        sum_over_workers([flag])
-        return bool(flag)
+    Chapter: training-record
+    """
+    lines, path = [], folder and folder / "log.jsonl"
+    if path and path.is_file():
+        for text in path.read_text("utf-8", "replace").splitlines():
+            try:
+                line = json.loads(text)
+                if line["step"] <= last_step:
+                    lines.append(line)
+            except (ValueError, TypeError, KeyError):
+                continue  # cut short when the machine stopped
+    return lines
 
 
-_FREE = (
-    "max_steps max_minutes compile device log_every validate_every "
-    "checkpoint_every keep_checkpoints average"
-).split()
+def _write_log(folder: Path, lines: list[dict[str, Any]]) -> None:
+    """Write log.jsonl anew, without what will be logged again.
+
+    Chapter: training-record
+    """
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    write_atomically(
+        folder / "log.jsonl", lambda part: part.write_text(text)
+    )
 
 
-def _resume(
-    folder: Path | None,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    settings: dict[str, Any],
-) -> dict[str, Any]:
-    """Where to start: the newest checkpoint, or the beginning."""
-    path = latest_checkpoint(folder) if folder else None
-    if path is None:
-        start = dict.fromkeys("step epoch position tokens".split(), 0)
-        return start | {"seconds": 0.0, "settings": settings}
-    state = load_checkpoint(path, model, optimizer)
-    for name, now in settings.items():
-        then = state["settings"].get(name)
-        if name not in _FREE and json.dumps(then) != json.dumps(now):
-            raise ValueError(
-                f"{path} is of a run with {name}={then}, this one "
-                f"has {now}: give that value, or an empty folder"
+_SINCE = "loss", "nll", "tokens", "time"  # since the last line
+
+
+def _add_up(
+    rows: list[list[float]],
+    since: dict[str, float],
+    step: int,
+    accumulate: int,
+) -> None:
+    """Add batches' (smoothed, plain) losses, the last of `step`.
+
+    Chapter: training-record
+    """
+    for ago, (loss, nll) in enumerate(reversed(rows)):
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss of step {step - ago // accumulate} is "
+                f"{loss}: lower learning_rate_scale, or give a "
+                "clip_norm; earlier checkpoints are whole"
             )
-    return state | {"settings": settings}
+    for loss, nll in rows:
+        since["loss"] += loss
+        since["nll"] += nll
 
 
 def _judge(
@@ -215,44 +125,172 @@ def _judge(
     evaluate: Callable | TokenBatches | None,
     step: int,
 ) -> dict[str, Any]:
-    """What `evaluate` finds, without dropout and gradients."""
-    if isinstance(evaluate, TokenBatches):
+    """What `evaluate` finds, without dropout and gradients.
+
+    Chapter: training-record
+    """
+    if evaluate is None:
+        return {}
+    if not callable(evaluate):
         return {"validation_loss": validation_loss(model, evaluate)}
     model.eval()
     with torch.no_grad():
-        found = evaluate(model, step) if evaluate else {}
+        found = evaluate(model, step)
     model.train()
     return found
 
 
-def _loop(model, optimizer, groups, config, record, evaluate, how):
-    """Update, log, judge and save until steps or minutes are up."""
-    c, state, sums = config, record.state, 0
-    over = state["step"] >= c.max_steps or record.late()
-    while not over:
-        group, place = next(groups)
-        step = state["step"] + 1
-        state |= place | {"step": step}
-        sums += update(model, optimizer, group, step, c, **how)
-        over = step >= c.max_steps or record.late()
-        log, judge, save = (
-            over or (every > 0 and step % every == 0)
-            for every in (
-                c.log_every,
-                c.validate_every,
-                c.checkpoint_every,
+def _stream(
+    batches: TokenBatches, epoch: int, position: int
+) -> Iterator[tuple[Batch, dict[str, int]]]:
+    """Batches without end from a place on, each with the next place.
+
+    Chapter: training-resume
+    """
+    while True:
+        for batch in batches.epoch(epoch, position):
+            position += 1
+            yield batch, {"epoch": epoch, "position": position}
+        epoch, position = epoch + 1, 0
+
+
+_FREE = (
+    "tokens_per_batch max_steps device log_every validate_every "
+    "checkpoint_every keep_checkpoints"
+).split()
+
+
+def check_settings(
+    begun: dict[str, Any], now: dict[str, Any], where: str | Path
+) -> None:
+    """Refuse to go on with other settings than a training began with.
+
+    How long, how often and on what device may change. A name that
+    `begun` lacks is newer than it, and had its default then.
+
+    Raises:
+        ValueError: naming the setting and both values.
+
+    Chapter: training-resume
+    """
+    begun = asdict(TrainingConfig()) | begun
+    for name in now.keys() - set(_FREE):
+        then = begun.get(name, now[name])
+        if json.dumps(then) != json.dumps(now[name]):
+            raise ValueError(
+                f"{where} is of a training with {name}={then}, not "
+                f"{now[name]}: give that, or name another folder"
             )
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[list[int]]:
+    """A list that Ctrl-C and SIGTERM fill, instead of ending all.
+
+    A second signal of the kind does what it always did.
+
+    Chapter: training-resume
+    """
+    asked, before = [], {}
+
+    def ask(number, frame):
+        asked.append(number)
+        signal.signal(number, before[number])
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, ask)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def pick_device(name: str | None = None) -> torch.device:
+    """The device of that name, or the best one here: cuda, mps, cpu.
+
+    Raises:
+        ValueError: if there is no such device.
+
+    Chapter: training-workers
+    """
+    here = ["cpu"]
+    if torch.backends.mps.is_available():
+        here.insert(0, "mps")
+    if torch.cuda.is_available():
+        here.insert(0, "cuda")
+    try:
+        device = torch.empty(0, device=name or here[0]).device
+    except (RuntimeError, AssertionError):  # no name, or no card
+        device = None
+    if device is None or device.type not in here:
+        raise ValueError(
+            f"no device {name!r} here; choose from {', '.join(here)}"
         )
-        if log or judge or save:
-            ask = evaluate if judge and record.first else None
-            rate = optimizer.param_groups[0]["lr"]
-            record.add(sums, rate, partial(_judge, model, ask, step))
-            sums = 0
-        if save and record.path:
-            folder, keep = record.path.parent, c.keep_checkpoints
-            save_checkpoint(
-                folder, step, model, optimizer, state, keep
+    return device
+
+
+class _Losses(nn.Module):
+    """Batch in, losses out: the smoothed sum and the plain one.
+
+    Chapter: training-workers
+    """
+
+    def __init__(self, model: nn.Module, config: TrainingConfig):
+        super().__init__()
+        self.model, self.config = model, config
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        memory = self.model.encode(batch.source_ids)
+        hidden = self.model.decode(
+            batch.target_ids, memory, batch.source_ids
+        )  # (batch, target_len, d_model)
+        return projected_losses(
+            hidden,
+            self.model.output_weight,
+            batch.labels,
+            self.config.label_smoothing,
+            self.config.smoothing,
+        )
+
+
+def worker() -> tuple[int, int]:
+    """This process's rank among the workers of `torchrun`; how many.
+
+    (0, 1) for a process on its own.
+
+    Chapter: training-workers
+    """
+    if not distributed.is_torchelastic_launched():
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+@contextmanager
+def _together(module: nn.Module, step: int) -> Iterator[nn.Module]:
+    """The module that shares its gradients with all other workers.
+
+    All take the weights of the first; `step` must be the same.
+
+    Chapter: training-workers
+    """
+    if worker()[1] == 1:
+        yield module
+        return
+    # Long enough to wait while the first validates.
+    distributed.init_process_group(timeout=timedelta(days=1))
+    try:
+        ends = torch.tensor([step, -step])
+        distributed.all_reduce(ends, distributed.ReduceOp.MAX)
+        if ends.sum():
+            raise ValueError(
+                f"workers would begin after steps {-ends[1]} to "
+                f"{ends[0]}: give a folder that all of them see"
             )
+        yield DistributedDataParallel(module)
+    finally:
+        distributed.destroy_process_group()
 
 
 def train(
@@ -262,39 +300,155 @@ def train(
     evaluate: Callable | TokenBatches | None = None,
     folder: str | Path | None = None,
 ) -> History:
-    """Train to `max_steps` or `max_minutes`, or go on with a run.
+    """Train a model to `max_steps`, or go on where it was stopped.
 
     Args:
         evaluate: called as evaluate(model, step), without dropout and
             gradients, every `validate_every` steps and at the end;
             the numbers it returns join the log. Batches stand for
             their `validation_loss`.
-        folder: for log.jsonl and checkpoints; a run that was stopped
-            goes on as if it had not been.
+        folder: for log.jsonl and checkpoints. A training that was
+            stopped there goes on as if it had not been.
 
-    No batches, or a folder of another run, are a ValueError.
+    Under `torchrun` every worker calls this with its own batches, and
+    the first one validates and writes. The model is left in
+    evaluation mode. Section 5.
+
+    Raises:
+        ValueError: without batches, or in the folder of a training
+            with other settings.
+        FloatingPointError: if the loss is not finite; names the step.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step at
+            hand is saved.
 
     Chapter: training-loop
     """
-    config, folder = training_config, Path(folder) if folder else None
+    c, folder = training_config, Path(folder) if folder else None
     if len(batches) == 0:
         raise ValueError("there is nothing to train on: no batches")
-    rank, workers, name = start_workers(config.device)
-    device = pick_device(name)
-    bf16 = pick_precision(device, config.precision) == "bf16"
-    how = {"rank": rank, "bf16": bf16}
-    if config.compile:
-        how["forward"] = torch.compile(hidden_states, dynamic=True)
+    (rank, workers), device = worker(), pick_device(c.device)
+    if workers > 1 and device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    cards = [device] if device.type == "cuda" else []
+    writes = folder is not None and rank == 0
+
+    # Begin, or go on from the newest checkpoint.
     model.to(device).train()
-    optimizer = adam(model, config.betas, config.epsilon)
-    same_weights(model, rank)
-    settings = asdict(config) | {"device": name, "workers": workers}
-    settings["batches"] = len(batches)
-    state = _resume(folder, model, optimizer, settings)
-    record = _Recorder(folder, state, rank == 0)
-    place = state["epoch"], state["position"]
-    groups = updates(batches, config.accumulate, *place)
-    _loop(model, optimizer, groups, config, record, evaluate, how)
-    record.bar.close()
+    optimizer = adam(model, c.betas, c.epsilon)
+    settings = {"workers": workers, "batches": len(batches)}
+    settings |= asdict(c)
+    state = {"step": 0, "epoch": 0, "position": 0, "tokens": 0}
+    state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
+    for path in checkpoint_files(folder)[-1:] if folder else []:
+        state |= load_checkpoint(path, model, optimizer)
+        check_settings(state["settings"], settings, path)
+    state["settings"] = settings
+    history = History(_read_log(folder, state["step"]))
+    if writes:
+        _write_log(folder, history.lines)
+    began = time.perf_counter() - state["seconds"]
+    stream = _stream(batches, state["epoch"], state["position"])
+    half = torch.autocast(
+        device.type, torch.bfloat16, enabled=c.precision == "bf16"
+    )
+    with (
+        _asked_to_stop() as asked,
+        torch.random.fork_rng(cards),
+        _together(_Losses(model, c), state["step"]) as losses,
+        tqdm(
+            initial=state["step"],
+            total=c.max_steps,
+            disable=True if rank else None,  # None: in a terminal
+        ) as bar,
+    ):
+        mark, rows = time.perf_counter(), []
+        for step in range(state["step"] + 1, c.max_steps + 1):
+            # This step's batches, and its tokens on all workers.
+            group = [next(stream) for _ in range(c.accumulate)]
+            tokens = sum(batch.tokens for batch, _ in group)
+            total = torch.tensor([tokens, len(asked)])
+            if workers > 1:
+                distributed.all_reduce(total)
+            tokens, stop = total.tolist()
+
+            # The gradient of the loss per token. Each step draws
+            # random numbers of its own, wherever a start began.
+            seed = random.Random(f"{c.seed} {step} {rank}")
+            torch.manual_seed(seed.getrandbits(32))
+            for i, (batch, _) in enumerate(group, 1):
+                batch = batch.to(device)
+                losses.require_backward_grad_sync = i == len(group)
+                with half:
+                    loss, nll = losses(batch)
+                # DistributedDataParallel takes a mean over workers.
+                (loss * workers / tokens).backward()
+                rows.append(torch.stack([loss.detach(), nll]))
+            if c.clip_norm is not None:
+                nn.utils.clip_grad_norm_(
+                    model.parameters(), c.clip_norm
+                )
+
+            # Equation 3, Adam.
+            rate = c.learning_rate_scale * learning_rate(
+                step, model.config.d_model, c.warmup_steps
+            )
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad()
+            state |= {"step": step, **group[-1][1]}
+            state["tokens"] += tokens
+            state["since"]["tokens"] += tokens
+            bar.update()
+
+            log, validate, save = (
+                step == c.max_steps or (every and step % every == 0)
+                for every in (
+                    c.log_every,
+                    c.validate_every,
+                    c.checkpoint_every,
+                )
+            )
+            if not (log or validate or save or stop):
+                continue
+            found = torch.stack(rows)  # now the host waits
+            if workers > 1:
+                distributed.all_reduce(found)
+            since, rows = state["since"], []
+            _add_up(found.tolist(), since, step, c.accumulate)
+            since["time"] += time.perf_counter() - mark
+
+            if log or validate:
+                nats = since["nll"] / since["tokens"]
+                line = {"step": step, "epoch": state["epoch"]}
+                line["loss"] = since["loss"] / since["tokens"]
+                line |= {"nll": nats, "learning_rate": rate}
+                if validate and rank == 0:
+                    line |= _judge(model, evaluate, step)
+                speed = since["tokens"] / since["time"]
+                line["tokens"] = state["tokens"]
+                line["tokens_per_second"] = round(speed)
+                state["seconds"] = time.perf_counter() - began
+                line["seconds"] = round(state["seconds"], 2)
+                history.lines.append(line)
+                bar.set_postfix(nll=f"{nats:.3f}")
+                state["since"] = dict.fromkeys(_SINCE, 0)
+                if writes:
+                    with open(folder / "log.jsonl", "a") as file:
+                        file.write(json.dumps(line) + "\n")
+            if writes and (save or stop):
+                state["seconds"] = time.perf_counter() - began
+                save_checkpoint(
+                    folder,
+                    step,
+                    model,
+                    optimizer,
+                    state,
+                    c.keep_checkpoints,
+                )
+            if stop:
+                raise KeyboardInterrupt
+            mark = time.perf_counter()
     model.eval()
-    return History(record.lines, state["step"] >= config.max_steps)
+    history.finished = state["step"] >= c.max_steps
+    return history
