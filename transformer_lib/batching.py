@@ -24,22 +24,18 @@ __all__ = [
     "encode_pairs",
 ]
 
-# %
 
-
-# %
 class EncodedPairs(list[tuple[list[int], list[int]]]):
     """(source ids, target ids), each with its eos.
 
     `dropped` counts the pairs left out because they were too long.
 
-    Chapter: batching
+    Chapter: batching-pairs
     """
 
     dropped: int = 0
 
 
-# %
 def encode_pairs(
     corpus: Iterable[tuple[str, str]],
     tokenizer: BPETokenizer,
@@ -54,7 +50,7 @@ def encode_pairs(
     Raises:
         ValueError: if no pair is left.
 
-    Chapter: batching
+    Chapter: batching-pairs
     """
     pairs = EncodedPairs()
     for source, target in corpus:
@@ -73,7 +69,6 @@ def encode_pairs(
     return pairs
 
 
-# %
 @dataclass
 class Batch:
     """Some pairs side by side, padded on the right.
@@ -82,7 +77,7 @@ class Batch:
     (batch, target_len). Labels are the target one place ahead.
     `tokens` is the number of labels that are no padding.
 
-    Chapter: batching
+    Chapter: batching-batch
     """
 
     source_ids: Tensor
@@ -99,11 +94,10 @@ class Batch:
         return Batch(*moved, self.tokens)
 
 
-# %
 def collate(pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
-    Chapter: batching
+    Chapter: batching-batch
     """
     sources = [source for source, _ in pairs]
     labels = [target for _, target in pairs]
@@ -116,11 +110,10 @@ def collate(pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
     )
 
 
-# %
 def _padded(rows: Sequence[list[int]]) -> Tensor:
     """Rows of ids as a tensor (batch, length of the longest).
 
-    Chapter: batching
+    Chapter: batching-batch
     """
     width = max(map(len, rows))
     return torch.tensor(
@@ -128,7 +121,6 @@ def _padded(rows: Sequence[list[int]]) -> Tensor:
     )
 
 
-# %
 class TokenBatches:
     """Batches of like length, with a budget of tokens a side, 5.1.
 
@@ -142,7 +134,7 @@ class TokenBatches:
         ValueError: if a sentence is longer than the budget, there are
             no pairs, or `rank` is not below `world_size`.
 
-    Chapter: batching
+    Chapter: batching-tokens
     """
 
     def __init__(
@@ -201,14 +193,13 @@ class TokenBatches:
         return batches
 
 
-# %
 def _by_length(pair: tuple[list[int], list[int]]) -> tuple[int, int]:
     """Sort by the longer side, then by the difference.
 
     The difference rises for one length and falls for the next, so
     that neighbours stay alike where a length gives way to the next.
 
-    Chapter: batching
+    Chapter: batching-tokens
     """
     source, target = map(len, pair)
     longer = max(source, target)

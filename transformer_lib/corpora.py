@@ -26,10 +26,7 @@ __all__ = [
     "read_parallel",
 ]
 
-# %
 
-
-# %
 @dataclass(frozen=True)
 class ParallelCorpus(Sequence):
     """Pairs (source sentence, target sentence), read like a list.
@@ -37,7 +34,7 @@ class ParallelCorpus(Sequence):
     A slice is a smaller corpus. `source` and `target` name the
     languages, `split` the part of the whole.
 
-    Chapter: corpora
+    Chapter: corpora-parallel
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -66,7 +63,6 @@ class ParallelCorpus(Sequence):
         return [target for _, target in self.pairs]
 
 
-# %
 def read_parallel(
     source_file: str | Path,
     target_file: str | Path,
@@ -78,12 +74,11 @@ def read_parallel(
     Plain UTF-8 or, where the name ends in .gz, gzipped.
 
     Raises:
-        FileNotFoundError: if there is no such file.
         ValueError: if the files differ in length, or one is cut
-            short, no UTF-8, or has a line that is no sentence; the
-            message names file and line.
+            short, no UTF-8, or has a line that is no sentence; it
+            names file and line.
 
-    Chapter: corpora
+    Chapter: corpora-own
     """
     left, right = _lines(source_file), _lines(target_file)
     if len(left) != len(right):
@@ -97,11 +92,10 @@ def read_parallel(
     return ParallelCorpus(pairs, name, source, target)
 
 
-# %
 def _lines(path: str | Path) -> list[str]:
     """The sentences of a text file, one a line.
 
-    Chapter: corpora
+    Chapter: corpora-own
     """
     content = Path(path).read_bytes()
     try:
@@ -115,8 +109,7 @@ def _lines(path: str | Path) -> list[str]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(
-            f"{path}, line {line}: this is not UTF-8 "
-            f"({error.reason}). Convert the file to UTF-8"
+            f"{path}, line {line} is not UTF-8: convert the file"
         ) from error
     end = "\n" if "\n" in text else "\r"  # \r\n: strip() does it
     lines = [line.strip() for line in text.split(end)]
@@ -126,28 +119,32 @@ def _lines(path: str | Path) -> list[str]:
     return lines
 
 
-# %
-_LONGEST = 10_000  # characters in a line
+def _fault(line: str, longest: int = 10_000) -> str:
+    """Why a line is no sentence; nothing, if it is one.
 
-
-def _fault(line: str) -> str:
-    """What is wrong with a line, or nothing.
-
-    Chapter: corpora
+    Chapter: corpora-own
     """
     if not line:
         return "is empty: remove it, and its partner"
     if "\0" in line:
         return "holds a NUL, as UTF-16 does: convert it to UTF-8"
-    if len(line) > _LONGEST:
-        return (
-            f"has {len(line)} characters, more than {_LONGEST}: "
-            "give one sentence a line"
-        )
+    if len(line) > longest:
+        return f"has {len(line)} characters: at most {longest} do"
     return ""
 
 
-# %
+def _split_of(english: str) -> str:
+    """The split of an English sentence, whatever its case and signs.
+
+    By its hash, 1 in 100 goes to "test" and 1 to "validation".
+
+    Chapter: corpora-tatoeba
+    """
+    letters = "".join(filter(str.isalnum, english.casefold()))
+    lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
+    return {0: "test", 1: "validation"}.get(lot, "train")
+
+
 CORPORA = {  # languages, address, licence
     "little_spanish": (["en", "es"], "", "this book's own"),
     "multi30k": (
@@ -162,7 +159,8 @@ CORPORA = {  # languages, address, licence
         "CC BY 2.0 FR; tatoeba.org and www.manythings.org/anki",
     ),
 }
-# %
+
+
 _DATA = files("transformer_lib") / "data"
 _WORDS = (_DATA / "SHA256SUMS").read_text("utf-8").split()
 _SHA256 = dict(zip(_WORDS[1::2], _WORDS[::2], strict=True))
@@ -173,43 +171,29 @@ _PARTS = {  # our name of a split: Multi30k's
 }
 
 
-# %
 def data_folder() -> Path:
     """TRANSFORMER_LIB_DATA if it is set; else the user's cache.
 
-    Chapter: corpora
+    Chapter: corpora-files
     """
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     named = os.environ.get("TRANSFORMER_LIB_DATA")
     return Path(named or f"{cache}/transformer_lib").expanduser()
 
 
-# %
 def fetch(name: str, file: str) -> Path:
     """The path of a corpus's file, downloaded if it is missing.
 
-    A file that is there is used without a network. A download has its
-    final name only once it is whole and its sum is right.
-
     Raises:
-        ValueError: if the file that is there has another sum.
-        FileNotFoundError: if it is missing and cannot be downloaded;
-            the message says which file to put where.
+        FileNotFoundError: if it cannot be downloaded; the message
+            says which file to put where.
 
-    Chapter: corpora
+    Chapter: corpora-files
     """
     path, url = data_folder() / name / file, CORPORA[name][1] + file
-    known = _SHA256.get(
-        f"{name}/{file}"
-    )  # Tatoeba's address keeps no edition
     if path.is_file():
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if known and found != known:
-            raise ValueError(
-                f"{path} is corrupt: its sha256 is {found}, not "
-                f"{known}. Delete it, and it is downloaded again"
-            )
         return path
+    known = _SHA256.get(f"{name}/{file}")  # Tatoeba's files change
     try:
         with catch_warnings(action="ignore"):  # tqdm on widgets
             import pooch
@@ -221,30 +205,15 @@ def fetch(name: str, file: str) -> Path:
     except (ImportError, OSError, ValueError) as error:
         raise FileNotFoundError(
             f"{path} is missing and was not downloaded "
-            f"({error!s:.99}). Fetch {url} and put it there; or "
-            "install transformer_lib[data], with a network"
+            f"({error!s:.99}). Fetch {url} and put it there"
         ) from None
     return path
 
 
-# %
-def _split_of(english: str) -> str:
-    """The split of an English sentence, whatever its case and signs.
-
-    By its hash, 1 in 100 goes to "test" and 1 to "validation".
-
-    Chapter: corpora
-    """
-    letters = "".join(filter(str.isalnum, english.casefold()))
-    lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
-    return {0: "test", 1: "validation"}.get(lot, "train")
-
-
-# %
 def _tatoeba(language: str, split: str) -> list[tuple[str, str]]:
     """(English, other) pairs of a split; equal pairs once.
 
-    Chapter: corpora
+    Chapter: corpora-files
     """
     code = {"de": "deu", "es": "spa"}[language]
     path = fetch("tatoeba", f"{code}-eng.zip")
@@ -255,30 +224,28 @@ def _tatoeba(language: str, split: str) -> list[tuple[str, str]]:
             text = archive.read(name).decode("utf-8-sig")
     except (zipfile.BadZipFile, zlib.error, ValueError) as error:
         raise ValueError(
-            f"{path} is corrupt or holds no {code}.txt ({error}). "
-            "Delete it, and it is downloaded again"
+            f"{path} is no whole archive with a {code}.txt: delete "
+            "it, and it is downloaded again"
         ) from error
     cells = (row.split("\t") for row in text.split("\n"))
     pairs = ((c[0].strip(), c[1].strip()) for c in cells if c[1:])
     return [
-        (english, other)
-        for english, other in dict.fromkeys(pairs)
-        if english and other and _split_of(english) == split
+        pair
+        for pair in dict.fromkeys(pairs)
+        if all(pair) and _split_of(pair[0]) == split
     ]
 
 
-# %
-def _little_spanish(split: str) -> list[tuple[str, str]]:
+def _little_spanish(_, split: str) -> list[tuple[str, str]]:
     """(English, Spanish) pairs of a split, from the shipped file.
 
-    Chapter: corpora
+    Chapter: corpora-files
     """
     rows = (_DATA / "little_spanish.tsv").read_text("utf-8")
     cells = (row.split("\t") for row in rows.splitlines())
     return [(en, es) for part, en, es in cells if part == split]
 
 
-# %
 def load_corpus(
     name: str,
     source: str = "en",
@@ -287,39 +254,37 @@ def load_corpus(
 ) -> ParallelCorpus:
     """A corpus in two of its languages, either way round.
 
-    Args:
-        name: one of `CORPORA`.
-        split: "train", "validation" or "test".
+    `split` is "train", "validation" or "test".
 
     Raises:
-        ValueError: if there is no such corpus, language or split, or
-            a file is corrupt.
+        ValueError: if there is no such corpus, language or split.
         FileNotFoundError: if a file is missing; it says what to do.
 
-    Chapter: corpora
+    Chapter: corpora-load
     """
-    if name not in CORPORA:
+    if name not in CORPORA or split not in _PARTS:
         raise ValueError(
-            f"no corpus {name!r}; there are {[*CORPORA]}"
+            f"no {split!r} of {name!r}: the corpora are {[*CORPORA]}, "
+            f"their splits {[*_PARTS]}"
         )
     languages, _, licence = CORPORA[name]
-    lacks = name == "tatoeba" and "en" not in (source, target)
-    if lacks or source == target or {source, target} - {*languages}:
+    odd = name == "tatoeba" and "en" not in (source, target)
+    if odd or source == target or {source, target} - {*languages}:
         raise ValueError(
             f"{name} has no {source!r} to {target!r}: choose two of "
             f"{languages}, for tatoeba with 'en' among them"
         )
-    if split not in _PARTS:
-        raise ValueError(f"no split {split!r}; there are {[*_PARTS]}")
     if name == "multi30k":
-        sides = (f"{_PARTS[split]}.{x}.gz" for x in (source, target))
-        pairs = read_parallel(*(fetch(name, s) for s in sides)).pairs
-    elif name == "tatoeba":
-        pairs = _tatoeba(target if source == "en" else source, split)
+        part = _PARTS[split]
+        left = fetch(name, f"{part}.{source}.gz")
+        right = fetch(name, f"{part}.{target}.gz")
+        pairs = read_parallel(left, right).pairs
     else:
-        pairs = _little_spanish(split)
-    if name != "multi30k" and target == "en":
-        pairs = [(other, english) for english, other in pairs]
-    return ParallelCorpus(
-        tuple(pairs), name, source, target, split, licence
-    )
+        other = target if source == "en" else source
+        read = _tatoeba if name == "tatoeba" else _little_spanish
+        pairs = tuple(read(other, split))
+        if target == "en":
+            pairs = tuple(
+                (other, english) for english, other in pairs
+            )
+    return ParallelCorpus(pairs, name, source, target, split, licence)

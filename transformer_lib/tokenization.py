@@ -19,16 +19,12 @@ from tokenizers import (
 
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 
-__all__ = ["BPETokenizer", "SPECIAL", "WordTokenizer"]
-
-# %
+__all__ = ["BPETokenizer", "SPECIAL"]
 
 
-# %
 SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<bos>", EOS: "<eos>"}
 
 
-# %
 class BPETokenizer:
     """Byte-pair encoding: one vocabulary for any language, sec. 5.1.
 
@@ -37,7 +33,7 @@ class BPETokenizer:
     spelt out in a text is text, and never gets its special id.
     `tokenizer` is the Hugging Face `Tokenizer` that does the work.
 
-    Chapter: tokenization
+    Chapter: tokenization-bpe
     """
 
     def __init__(self, tokenizer: Tokenizer):
@@ -139,14 +135,13 @@ class BPETokenizer:
         return cls(tokenizer)
 
 
-# %
 _LONGEST = 10_000  # characters in a sentence
 
 
 def _sentence(text: str) -> str:
     """A text; or an error, if it is too long to be a sentence.
 
-    Chapter: tokenization
+    Chapter: tokenization-bpe
     """
     if len(text) > _LONGEST:
         raise ValueError(
@@ -154,6 +149,3 @@ def _sentence(text: str) -> str:
             f"{_LONGEST}: cut the text into sentences"
         )
     return text
-
-
-WordTokenizer = BPETokenizer  # until checkpoints asks for it no more
