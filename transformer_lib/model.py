@@ -103,13 +103,6 @@ class TransformerConfig:
         return cls(vocab_size, **(tiny | changes))
 
 
-def _xavier(part: nn.Module) -> None:
-    if isinstance(part, nn.Linear):
-        nn.init.xavier_uniform_(part.weight)
-        if part.bias is not None:
-            nn.init.zeros_(part.bias)
-
-
 def _attention(c: TransformerConfig) -> MultiHeadAttention:
     return MultiHeadAttention(
         c.d_model, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
@@ -143,6 +136,13 @@ def _positions(c: TransformerConfig) -> nn.Module | None:
     if c.positions == "learned":
         return LearnedPositions(c.d_model, c.max_length)
     return None
+
+
+def _xavier(part: nn.Module) -> None:
+    if isinstance(part, nn.Linear):
+        nn.init.xavier_uniform_(part.weight)
+        if part.bias is not None:
+            nn.init.zeros_(part.bias)
 
 
 class Transformer(nn.Module):
