@@ -5,8 +5,10 @@ for addresses that lead nowhere, and the record of how each page ran.
 """
 
 import html
+import importlib.metadata
 import json
 import os
+import platform
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +17,12 @@ from urllib.parse import urlsplit
 from cards import card
 from docutils import nodes
 from reading import line_of
+from run_chapters import execution
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "http://localhost:8000/"  # where `make serve` shows the site
-RECORD = "book/back/record"
+RECORD = "book/appendix/running"  # where `{run-record}` stands
 
 
 def site_address() -> str:
@@ -103,7 +106,7 @@ LOST = """\
 <ul>
 <li><a href="index.html">The first page</a></li>
 <li><a href="search.html">Search the book</a></li>
-<li><a href="book/back/paper_map.html">From a paragraph of the paper
+<li><a href="book/appendix/paper.html">From a statement of the paper
 to its place in the book</a></li>
 </ul></section>
 """
@@ -193,7 +196,7 @@ FOR_BINDER = """\
 # What the notebooks need: PyTorch without CUDA, which is far smaller.
 --extra-index-url https://download.pytorch.org/whl/cpu
 {pins}
-transformer_lib[all] @ {source}
+executable-transformer[all] @ {source}
 """
 
 
@@ -249,7 +252,7 @@ class Downloads(SphinxDirective):
 
 def offer(site: Path) -> None:
     """Put links to the files that are there in place of the marks."""
-    for name in ["index", "book/back/about"]:
+    for name in ["index", RECORD]:
         page = site / f"{name}.html"
         if not page.exists():
             continue
@@ -272,6 +275,16 @@ def offer(site: Path) -> None:
 # The record of how each page ran
 
 
+def machine() -> dict[str, str]:
+    """What the build ran on."""
+    return {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores",
+        "torch": importlib.metadata.version("torch"),
+    }
+
+
 class Record(SphinxDirective):
     """A table of the pages that the build executed."""
 
@@ -289,8 +302,6 @@ def checked() -> str:
 
 
 def fill_record(app, doctree, docname):
-    from executable_book import execution, machine
-
     for place in doctree.findall(nodes.container):
         if "run-record" not in place.get("classes", []):
             continue
