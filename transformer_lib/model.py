@@ -214,18 +214,20 @@ class Transformer(nn.Module):
         self,
         target_ids: Tensor,
         memory: Tensor,
-        source_ids: Tensor,
+        source_ids: Tensor | None,
         cache: Any = None,
     ) -> Tensor:
         """Hidden states: (batch, target_len, d_model).
 
-        With a `DecoderCache`, `target_ids` (batch, 1) is the one new
+        `source_ids` None says that no source is padded. With a
+        `DecoderCache`, `target_ids` (batch, 1) is the one new
         position, which sees all that the cache holds.
         """
         offset = 0 if cache is None else cache.length
         x = self.embed(target_ids, self.target_embedding, offset)
-        target_mask = decoder_mask(target_ids)
-        source_mask = padding_mask(source_ids)
+        target_mask, source_mask = decoder_mask(target_ids), None
+        if source_ids is not None:
+            source_mask = padding_mask(source_ids)
         return self.decoder(
             x, memory, target_mask, source_mask, cache
         )
