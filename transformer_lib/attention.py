@@ -61,25 +61,6 @@ def attention(
     return weights @ value, weights
 
 
-def fast_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: float = 0.0,
-) -> Tensor:
-    """Equation 1 by PyTorch's fused kernel: the output alone.
-
-    Shapes and mask as in `attention`, section 3.2.1; a query that may
-    attend to no key gets zeros.
-
-    Chapter: attention-fast
-    """
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout
-    )
-
-
 class MultiHeadAttention(nn.Module):
     """Multi-head attention of section 3.2.2.
 
@@ -89,8 +70,8 @@ class MultiHeadAttention(nn.Module):
     Args:
         d_model: width of what comes in and goes out.
         h: number of heads.
-        d_k: width of a head's queries and keys, d_model / h if None.
-        d_v: width of a head's values, d_model / h if None.
+        d_k, d_v: widths of a head's keys and values, d_model / h if
+            None.
         dropout: on the attention weights, during training.
         bias: whether the four projections add one.
 
@@ -145,19 +126,21 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: (batch, query_len, d_model)
             memory: (batch, key_len, d_model)
-            mask: boolean, True = may attend, broadcast to
-                (batch, h, query_len, key_len).
-            cache: keeps keys and values between decoding steps; its
-                `keys_values(self, memory)` replaces this module's.
+            mask: True = may attend; (batch, h, query_len, key_len) or
+                what broadcasts to it.
+            cache: its `keys_values(self, memory)` replaces ours.
 
         Returns:
             (batch, query_len, d_model)
         """
-        query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
+        query = self.w_q(x)
         if cache is None:
             key, value = self.keys_values(memory)
         else:
             key, value = cache.keys_values(self, memory)
+            # Rows with the same keys are so many queries for them.
+            query = query.view(len(key), -1, query.size(-1))
+        query = self.split(query)  # (batch, h, query_len, d_k)
         dropout = self.dropout if self.training else 0.0
         if self.record is None and not x.is_cpu:
             heads = fast_attention(query, key, value, mask, dropout)
@@ -167,9 +150,8 @@ class MultiHeadAttention(nn.Module):
             )
             if self.record is not None:
                 self.record(weights.detach())
-        # (batch, h, query_len, d_v) to (batch, query_len, h * d_v)
-        joined = heads.transpose(1, 2).flatten(2)
-        return self.w_o(joined)
+        joined = heads.transpose(1, 2).reshape(*x.shape[:2], -1)
+        return self.w_o(joined)  # joined: (batch, query_len, h * d_v)
 
 
 @contextmanager
@@ -193,3 +175,22 @@ def record_attention(model: nn.Module) -> Iterator[dict]:
         for module in model.modules():
             if isinstance(module, MultiHeadAttention):
                 module.record = None
+
+
+def fast_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Equation 1 by PyTorch's fused kernel: the output alone.
+
+    Shapes and mask as in `attention`, section 3.2.1; a query that may
+    attend to no key gets zeros.
+
+    Chapter: attention-fast
+    """
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout
+    )

@@ -22,6 +22,37 @@ __all__ = [
 ]
 
 
+class Residual(nn.Module):
+    """A path around a sub-layer, with norm and dropout, section 3.1.
+
+    `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
+    `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
+
+    Raises:
+        ValueError: if `norm` is neither.
+
+    Chapter: layers-norm
+    """
+
+    def __init__(
+        self, d_model: int, dropout: float = 0.1, norm: str = "post"
+    ) -> None:
+        super().__init__()
+        if norm not in ("post", "pre"):
+            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = norm == "pre"
+
+    def forward(
+        self, x: Tensor, sublayer: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """(batch, len, d_model) to the same shape."""
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
 class FeedForward(nn.Module):
     """The position-wise network of equation 2, section 3.3.
 
@@ -45,37 +76,6 @@ class FeedForward(nn.Module):
         """(..., d_model) to (..., d_model), each position alone."""
         inner = self.w_1(x).relu()  # (..., d_ff)
         return self.w_2(self.dropout(inner))
-
-
-class Residual(nn.Module):
-    """A path around a sub-layer, with norm and dropout, section 3.1.
-
-    `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
-    `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
-
-    Raises:
-        ValueError: if `norm` is neither.
-
-    Chapter: layers-residual
-    """
-
-    def __init__(
-        self, d_model: int, dropout: float = 0.1, norm: str = "post"
-    ) -> None:
-        super().__init__()
-        if norm not in ("post", "pre"):
-            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
-        self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
-        self.pre_norm = norm == "pre"
-
-    def forward(
-        self, x: Tensor, sublayer: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """(batch, len, d_model) to the same shape."""
-        if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
 
 
 class EncoderLayer(nn.Module):
