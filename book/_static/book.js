@@ -73,7 +73,9 @@
     }
     var target = id && document.getElementById(id);
     if (!target) return;
-    var fold = target.querySelector(":scope > details.in-depth");
+    var label = target.matches("section > span");
+    var section = label ? target.parentElement : target;
+    var fold = section.querySelector(":scope > details.in-depth");
     for (fold = fold || target.closest("details"); fold; ) {
       fold.open = true;
       fold = fold.parentElement.closest("details");
