@@ -60,7 +60,11 @@ def execute(docname: str) -> int:
     path = ROOT / f"{docname}.md"
     place = {"metadata": {"path": str(path.parent)}}
     client = NotebookClient(
-        jupytext.read(path), resources=place, kernel_name="python3"
+        jupytext.read(path),
+        timeout=600,
+        kernel_name="python3",
+        resources=place,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
     try:
         client.execute()
@@ -87,49 +91,46 @@ def complaint(row: dict) -> str:
     return ""
 
 
-def main(names: list[str]) -> int:
-    began = time.perf_counter()
-    ledger = yaml.safe_load(
-        (ROOT / "book/fidelity.yml").read_text("utf-8")
-    )
-    if unknown := set(names) - {row["id"] for row in ledger}:
-        raise SystemExit(
-            f"no row is called {', '.join(sorted(unknown))}"
-        )
-    rows = [
+def ledger() -> list[dict]:
+    text = (ROOT / "book" / "fidelity.yml").read_text("utf-8")
+    return yaml.safe_load(text)
+
+
+def rows_to_try(names: list[str]) -> list[dict]:
+    """Rows that name a test, but for findings, which have records."""
+    rows = ledger()
+    if unknown := set(names) - {row["id"] for row in rows}:
+        raise SystemExit(f"no row is called {', '.join(unknown)}")
+    return [
         row
-        for row in ledger
+        for row in rows
         if row["test"]
         and ("breaks" in row or row["status"] != "scaled")
         and (not names or row["id"] in names)
     ]
-    verdicts = {row["id"]: complaint(row) for row in rows}
-    tried = [row for row in rows if not verdicts[row["id"]]]
-    sound = list({row["test"]: row for row in tried}.values())
-    # one task a process: each imports the package afresh
+
+
+def main(names: list[str]) -> int:
+    began, bit = time.perf_counter(), 0
+    rows = rows_to_try(names)
+    sound = {row["test"]: row for row in rows if not complaint(row)}
+    tried = [row for row in rows if not complaint(row)]
+    # one task a process, so that each imports the package afresh
     with get_context("fork").Pool(2, maxtasksperchild=1) as pool:
-        failing = dict(
-            zip(
-                (row["test"] for row in sound),
-                pool.imap(unchanged, sound, 1),
-                strict=True,
-            )
-        )
-        for row, code in zip(
-            tried, pool.imap(broken, tried, 1), strict=True
-        ):
-            if failing[row["test"]]:
-                verdicts[row["id"]] = "fails unchanged"
-            elif code != 1:
-                verdicts[row["id"]] = (
+        whole = pool.imap(unchanged, sound.values(), 1)
+        codes = pool.imap(broken, tried, 1)
+        fails = dict(zip(sound, whole, strict=True))
+        for row in rows:
+            said = complaint(row)
+            code = 0 if said else next(codes)
+            if not said and fails[row["test"]]:
+                said = "fails unchanged"
+            elif not said and code != 1:
+                said = (
                     f"does not bite: {row['test']} ended with {code}"
                 )
-            said = verdicts[row["id"]] or "bites"
-            print(f"{row['id']}: {said}", flush=True)
-    for row in rows:
-        if row not in tried:
-            print(f"{row['id']}: {verdicts[row['id']]}")
-    bit = sum(not verdict for verdict in verdicts.values())
+            bit += not said
+            print(f"{row['id']}: {said or 'bites'}", flush=True)
     seconds = time.perf_counter() - began
     print(f"{len(rows)} rows tried, {bit} bite; {seconds:.0f} s")
     return int(bit < len(rows))
