@@ -6,7 +6,6 @@ for addresses that lead nowhere, and the record of how each page ran.
 
 import html
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -292,15 +291,6 @@ class Record(SphinxDirective):
         return [nodes.container("", classes=["run-record"])]
 
 
-def checked() -> str:
-    """When `make test` last passed on this copy, in words."""
-    path = ROOT / "_build" / "checked.json"
-    if path.exists():
-        when = json.loads(path.read_text("utf-8"))["passed"]
-        return f"passed on {when}"
-    return "has not passed on this copy yet"
-
-
 def fill_record(app, doctree, docname):
     for place in doctree.findall(nodes.container):
         if "run-record" not in place.get("classes", []):
@@ -331,10 +321,6 @@ def fill_record(app, doctree, docname):
         facts = "".join(
             f"<tr><td>{name}</td><td>{html.escape(what)}</td></tr>"
             for name, what in machine().items()
-        )
-        facts += (
-            "<tr><td>full check, <code>make test</code></td>"
-            f'<td><span id="last-check">{checked()}</span></td></tr>'
         )
         place += nodes.raw(
             "",
@@ -371,19 +357,6 @@ def rewrite_record(app, env):
     return [RECORD] if RECORD in env.found_docs else []
 
 
-def stamp() -> None:
-    """Note that the full check passed, and say so in the built site."""
-    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    build = ROOT / "_build"
-    (build / "checked.json").write_text(json.dumps({"passed": when}))
-    page = build / "html" / f"{RECORD}.html"
-    before, mark, after = page.read_text("utf-8").partition(
-        '<span id="last-check">'
-    )
-    after = after[after.index("</span>") :]
-    page.write_text(f"{before}{mark}{checked()}{after}", "utf-8")
-
-
 def setup(app):
     app.add_directive("run-record", Record)
     app.add_directive("downloads", Downloads)
@@ -394,7 +367,3 @@ def setup(app):
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", write_lists)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-if __name__ == "__main__":
-    stamp()
