@@ -86,5 +86,7 @@ def _multi_head(answer):
     )
     own = module(x, x)
     assert not _close(got, own), "keys and values come from memory"
-    assert not _close(got @ matrices[3], right), "w_o is missing"
+    assert not _close(got @ matrices[3], right), (
+        "the last product, with w_o, is missing"
+    )
     assert _close(got, right), "the numbers are not MultiHead's"
