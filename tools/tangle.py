@@ -140,10 +140,10 @@ def names_of(node: ast.stmt) -> list[str]:
     """The names that a top-level statement defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
-    targets = getattr(
-        node, "targets", [getattr(node, "target", None)]
-    )
-    return [t.id for t in targets if isinstance(t, ast.Name)]
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return []
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return [n.id for n in names if isinstance(n.ctx, ast.Store)]
 
 
 def collect(chapter: Chapter, earlier: list[str]) -> str:
