@@ -15,12 +15,12 @@ from types import ModuleType
 
 # module: its public names
 _MODULES = {
-    "embeddings": "Embeddings",
+    "embeddings": "BOS EOS Embeddings PAD UNK",
     "positions": "LearnedPositions SinusoidalPositions sinusoids",
     "attention": (
         "MultiHeadAttention attention fast_attention record_attention"
     ),
-    "masks": "causal_mask decoder_mask neighbourhood_mask padding_mask",
+    "masks": "causal_mask decoder_mask padding_mask",
     "layers": (
         "Decoder DecoderLayer Encoder EncoderLayer FeedForward "
         "Residual"
@@ -28,62 +28,43 @@ _MODULES = {
     "model": "CHOICES Transformer TransformerConfig",
     "layer_types": (
         "ConvolutionalLayer RecurrentLayer SelfAttentionLayer "
-        "connections maximum_path_length restricted_attention "
-        "sequential_operations table_1"
+        "neighbourhood_mask restricted_attention"
     ),
     "corpora": (
-        "CORPORA ParallelCorpus SHA256 corpus_files data_folder "
-        "fetch load_corpus read_parallel split_of"
+        "CORPORA ParallelCorpus data_folder fetch load_corpus "
+        "read_parallel"
     ),
-    "tokenization": (
-        "BOS BPETokenizer EOS PAD SPECIAL UNK WordTokenizer "
-        "merges train_bpe"
-    ),
-    "batching": (
-        "Batch EncodedPairs Ids TokenBatches collate encode_pairs "
-        "padding_share"
-    ),
+    "tokenization": "BPETokenizer SPECIAL",
+    "batching": "Batch EncodedPairs TokenBatches collate encode_pairs",
     "loss": (
-        "accumulate_gradients hidden_states perplexity "
-        "projected_loss projected_losses smoothed_loss "
-        "smoothing_weights validation_loss"
+        "perplexity projected_losses smoothed_loss "
+        "smoothing_share validation_loss"
     ),
-    "schedule": (
-        "TrainingConfig adam learning_rate pick_device "
-        "pick_precision same_weights start_workers "
-        "sum_over_workers update updates"
-    ),
+    "schedule": "TrainingConfig adam learning_rate",
     "checkpoints": (
-        "average_checkpoints checkpoints latest_checkpoint "
-        "load_checkpoint load_model read_log save_checkpoint "
+        "average_checkpoints checkpoint_files load_checkpoint "
+        "load_config load_model save_checkpoint save_config "
         "save_model write_atomically"
     ),
-    "training": "History ROWS preset table3 train",
+    "training": "History check_settings pick_device train worker",
     "decoding": (
-        "DecoderCache Hypotheses SourceCache Stepper TargetCache "
-        "evaluating greedy_decode length_limits"
+        "DecoderCache Hypotheses SourceCache TargetCache "
+        "evaluating greedy_decode length_limits "
+        "next_log_probabilities"
     ),
-    "beams": "Beams beam_search decode_all length_penalty",
+    "beams": "Beam beam_search decode_all length_penalty",
     "evaluation": (
         "Score bleu bootstrap_interval bootstrap_scores "
         "check_sentences chrf evaluate published_bleu "
         "published_form"
     ),
-    "translator": "AttentionMaps Translation Translator bundled_models",
-    "cost": (
-        "batch_lengths forward_operations operations_by_time "
-        "sentence_batches synthetic_pairs training_operations"
-    ),
+    "translator": "AttentionMaps Translator bundled_models",
     "runs": (
         "Run add_published load_run machine markdown_table "
         "peak_memory recorded_runs write_card write_lines "
         "write_report"
     ),
-    "cli": "Options main",
-    "grammar": (
-        "ADJECTIVES DETERMINERS FORMS NOUNS PATTERNS SUBJECTS "
-        "VERBS agree held_out little_spanish sentence thing"
-    ),
+    "cli": "main",
 }
 _HOME = {
     name: module

@@ -7,11 +7,9 @@ from transformer_lib.beams import *
 from transformer_lib.checkpoints import *
 from transformer_lib.cli import *
 from transformer_lib.corpora import *
-from transformer_lib.cost import *
 from transformer_lib.decoding import *
 from transformer_lib.embeddings import *
 from transformer_lib.evaluation import *
-from transformer_lib.grammar import *
 from transformer_lib.layer_types import *
 from transformer_lib.layers import *
 from transformer_lib.loss import *
