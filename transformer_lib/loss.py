@@ -1,7 +1,7 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""The loss of section 5.4: smoothed labels, and its gradients.
+"""The loss of section 5.4: smoothed labels, and its gradient.
 
 Chapter: book/training/loss
 """
@@ -38,7 +38,7 @@ def smoothing_share(
     Raises:
         ValueError: for a share outside [0, 1), or another smoothing.
 
-    Chapter: loss
+    Chapter: loss-smoothing
     """
     if not 0 <= label_smoothing < 1:
         raise ValueError(
@@ -69,7 +69,7 @@ def smoothed_loss(
         The sum in nats, a scalar: divide by the number of labels that
         are not padding. Section 5.4.
 
-    Chapter: loss
+    Chapter: loss-smoothed
     """
     share = smoothing_share(
         logits.size(-1), label_smoothing, smoothing
@@ -86,7 +86,7 @@ def perplexity(nats_per_token: float) -> float:
     Per piece of the vocabulary, as in table 3; give it a loss without
     smoothing. Infinite where it would be too large for a float.
 
-    Chapter: loss
+    Chapter: loss-perplexity
     """
     return (
         math.exp(nats_per_token) if nats_per_token < 709 else math.inf
@@ -96,7 +96,7 @@ def perplexity(nats_per_token: float) -> float:
 class _ProjectedLosses(torch.autograd.Function):
     """Two sums over rows, and the gradient of the first meanwhile.
 
-    Chapter: loss
+    Chapter: loss-projected
     """
 
     @staticmethod
@@ -153,7 +153,7 @@ def projected_losses(
         Two sums in nats: smoothed, with a gradient, and plain, there
         to be read.
 
-    Chapter: loss
+    Chapter: loss-projected
     """
     share = smoothing_share(len(weight), label_smoothing, smoothing)
     hidden, labels = hidden.flatten(0, -2), labels.flatten()
@@ -173,7 +173,7 @@ def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
 
     `perplexity` of it, per piece, is table 3's measure.
 
-    Chapter: loss
+    Chapter: loss-validation
     """
     was_training, weight = model.training, model.output_weight
     model.eval()
@@ -185,8 +185,7 @@ def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
         hidden = model.decode(
             batch.target_ids, memory, batch.source_ids
         )
-        total += projected_losses(hidden, weight, batch.labels)[
-            1
-        ].item()
+        losses = projected_losses(hidden, weight, batch.labels)
+        total += losses[1].item()
     model.train(was_training)
     return total / tokens
