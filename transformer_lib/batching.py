@@ -87,11 +87,18 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        ids = (self.source_ids, self.target_ids, self.labels)
-        if torch.device(device).type == "cuda":  # copy, do not wait
-            ids = (x.pin_memory() for x in ids)
-        moved = (x.to(device, non_blocking=True) for x in ids)
-        return Batch(*moved, self.tokens)
+        pin = torch.device(device).type == "cuda"  # copy, do not wait
+
+        def move(ids: Tensor) -> Tensor:
+            ids = ids.pin_memory() if pin else ids
+            return ids.to(device, non_blocking=True)
+
+        return Batch(
+            move(self.source_ids),
+            move(self.target_ids),
+            move(self.labels),
+            self.tokens,
+        )
 
 
 def collate(pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
@@ -184,10 +191,8 @@ class TokenBatches:
         """Sort places by length, cut where the budget is full."""
         batches: list[list[int]] = [[]]
         for place in sorted(order, key=self.keys.__getitem__):
-            longer, _ = self.keys[place]
-            if (
-                len(batches[-1]) + 1
-            ) * longer > self.tokens_per_batch:
+            longer, rows = self.keys[place][0], len(batches[-1]) + 1
+            if rows * longer > self.tokens_per_batch:
                 batches.append([])
             batches[-1].append(place)
         return batches

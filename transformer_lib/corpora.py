@@ -162,8 +162,6 @@ CORPORA = {  # languages, address, licence
 
 
 _DATA = files("transformer_lib") / "data"
-_WORDS = (_DATA / "SHA256SUMS").read_text("utf-8").split()
-_SHA256 = dict(zip(_WORDS[1::2], _WORDS[::2], strict=True))
 _PARTS = {  # our name of a split: Multi30k's
     "train": "train",
     "validation": "val",
@@ -193,7 +191,8 @@ def fetch(name: str, file: str) -> Path:
     path, url = data_folder() / name / file, CORPORA[name][1] + file
     if path.is_file():
         return path
-    known = _SHA256.get(f"{name}/{file}")  # Tatoeba's files change
+    sums = (_DATA / "SHA256SUMS").read_text("utf-8").split()
+    known = dict(zip(sums[1::2], sums[::2], strict=True))
     try:
         with catch_warnings(action="ignore"):  # tqdm on widgets
             import pooch
@@ -201,11 +200,19 @@ def fetch(name: str, file: str) -> Path:
         pooch.get_logger().setLevel("WARNING")
         agent = {"User-Agent": "transformer_lib"}
         web = pooch.HTTPDownloader(headers=agent, timeout=30)
-        pooch.retrieve(url, known, file, path.parent, downloader=web)
+        pooch.retrieve(  # no sum for Tatoeba, whose files change
+            url,
+            known.get(f"{name}/{file}"),
+            file,
+            path.parent,
+            downloader=web,
+        )
     except (ImportError, OSError, ValueError) as error:
+        missing = isinstance(error, ImportError)
+        why = "install pooch" if missing else f"{error!s:.99}"
         raise FileNotFoundError(
-            f"{path} is missing and was not downloaded "
-            f"({error!s:.99}). Fetch {url} and put it there"
+            f"{path} is missing and was not downloaded ({why}). "
+            f"Fetch {url} and put it there"
         ) from None
     return path
 

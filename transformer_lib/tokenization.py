@@ -9,13 +9,8 @@ Chapter: book/training/tokenization
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    pre_tokenizers,
-    trainers,
-)
+from tokenizers import Tokenizer, decoders, models, trainers
+from tokenizers.pre_tokenizers import ByteLevel
 
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 
@@ -61,11 +56,9 @@ class BPETokenizer:
                 f"{len(SPECIAL)} special tokens must have an id"
             )
         tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
-            add_prefix_space=False
-        )
+        tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        alphabet = sorted(ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=[SPECIAL[i] for i in sorted(SPECIAL)],
@@ -126,7 +119,12 @@ class BPETokenizer:
                 f"{path} is no tokenizer: {error}"
             ) from error
         first = {i: tokenizer.id_to_token(i) for i in SPECIAL}
-        if first != SPECIAL:
+        bytes_alone = (
+            tokenizer.normalizer is None
+            and isinstance(tokenizer.pre_tokenizer, ByteLevel)
+            and isinstance(tokenizer.decoder, decoders.ByteLevel)
+        )
+        if first != SPECIAL or not bytes_alone:
             raise ValueError(
                 f"{path} is a tokenizer of another make, with the "
                 f"first tokens {[*first.values()]}: train one with "
