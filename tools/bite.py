@@ -104,7 +104,7 @@ def rows_to_try(names: list[str]) -> list[dict]:
     return [
         row
         for row in rows
-        if row["test"]
+        if row.get("test")
         and ("breaks" in row or row["status"] != "scaled")
         and (not names or row["id"] in names)
     ]

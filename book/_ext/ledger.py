@@ -74,10 +74,10 @@ def entry(row: dict) -> list[str]:
     """A row as an entry of a list."""
     badge = f"{{bdg-{STATES[row['status']]}}}`{row['status']}`"
     places = [f"explained: {{ref}}`{row['chapter']}`"]
-    if symbol := row["symbol"]:
+    if symbol := row.get("symbol"):
         short = symbol.removeprefix("transformer_lib.")
         places.append(f"code: {{py:obj}}`{short} <{symbol}>`")
-    if test := row["test"]:
+    if test := row.get("test"):
         file, _, name = test.removeprefix("tests/").partition("::")
         held = f"`{name}` in `{file}`"
         if name.startswith("test_chapter_ran"):

@@ -2,7 +2,7 @@
 
 The checks of a chapter are in the module of its name, beside this file.
 A check takes the answer and asserts what must hold of it, with messages
-that a learner can use:
+that a learner can use::
 
     @exercise("masks.causal")
     def causal(answer):
