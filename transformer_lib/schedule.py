@@ -1,7 +1,7 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""Hardware, learning rate, optimizer, one update: 5.2 and 5.3.
+"""Learning rate, optimizer and settings: sections 5.1 to 5.4.
 
 Chapter: book/training/schedule
 """
@@ -41,7 +41,7 @@ def adam(
     `learning_rate` as `lr` of `optimizer.param_groups`. The update of
     all weights runs as one fused kernel.
 
-    Chapter: schedule-rate
+    Chapter: schedule-adam
     """
     return torch.optim.Adam(
         model.parameters(),
@@ -77,7 +77,7 @@ class TrainingConfig:
     Raises:
         ValueError: naming the field, its value and what would do.
 
-    Chapter: schedule-rate
+    Chapter: schedule-settings
     """
 
     label_smoothing: float = 0.1
