@@ -6,6 +6,7 @@
 Chapter: book/training/training
 """
 
+import atexit
 import json
 import math
 import os
@@ -84,6 +85,14 @@ def _read_log(
     return lines
 
 
+def _due(step: int, every: int, last: int) -> bool:
+    """Whether a step is the last, or one of every so many.
+
+    Chapter: training-record
+    """
+    return step == last or (every > 0 and step % every == 0)
+
+
 def _write_log(folder: Path, lines: list[dict[str, Any]]) -> None:
     """Write log.jsonl anew, without what will be logged again.
 
@@ -108,14 +117,14 @@ def _add_up(
 
     Chapter: training-record
     """
-    for ago, (loss, nll) in enumerate(reversed(rows)):
+    first = step + 1 - len(rows) // accumulate
+    for i, (loss, nll) in enumerate(rows):
         if not math.isfinite(loss):
             raise FloatingPointError(
-                f"the loss of step {step - ago // accumulate} is "
+                f"the loss of step {first + i // accumulate} is "
                 f"{loss}: lower learning_rate_scale, or give a "
                 "clip_norm; earlier checkpoints are whole"
             )
-    for loss, nll in rows:
         since["loss"] += loss
         since["nll"] += nll
 
@@ -210,24 +219,26 @@ def _asked_to_stop() -> Iterator[list[int]]:
 def pick_device(name: str | None = None) -> torch.device:
     """The device of that name, or the best one here: cuda, mps, cpu.
 
+    Each worker of `torchrun` has a card of its own.
+
     Raises:
         ValueError: if there is no such device.
 
     Chapter: training-workers
     """
-    here = ["cpu"]
-    if torch.backends.mps.is_available():
-        here.insert(0, "mps")
-    if torch.cuda.is_available():
-        here.insert(0, "cuda")
+    here = ["cuda"] if torch.cuda.is_available() else []
+    here += ["mps"] if torch.backends.mps.is_available() else []
+    here += ["cpu"]
     try:
         device = torch.empty(0, device=name or here[0]).device
     except (RuntimeError, AssertionError):  # no name, or no card
-        device = None
-    if device is None or device.type not in here:
+        device = torch.device("meta")
+    if device.type not in here:
         raise ValueError(
             f"no device {name!r} here; choose from {', '.join(here)}"
         )
+    if worker()[1] > 1 and device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     return device
 
 
@@ -267,30 +278,27 @@ def worker() -> tuple[int, int]:
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
-@contextmanager
-def _together(module: nn.Module, step: int) -> Iterator[nn.Module]:
+def _together(module: nn.Module, step: int) -> nn.Module:
     """The module that shares its gradients with all other workers.
 
-    All take the weights of the first; `step` must be the same.
+    All take the weights of the first, and begin after the same step.
 
     Chapter: training-workers
     """
     if worker()[1] == 1:
-        yield module
-        return
-    # Long enough to wait while the first validates.
-    distributed.init_process_group(timeout=timedelta(days=1))
-    try:
-        ends = torch.tensor([step, -step])
-        distributed.all_reduce(ends, distributed.ReduceOp.MAX)
-        if ends.sum():
-            raise ValueError(
-                f"workers would begin after steps {-ends[1]} to "
-                f"{ends[0]}: give a folder that all of them see"
-            )
-        yield DistributedDataParallel(module)
-    finally:
-        distributed.destroy_process_group()
+        return module
+    if not distributed.is_initialized():
+        # A day, as the others wait while the first one validates.
+        distributed.init_process_group(timeout=timedelta(days=1))
+        atexit.register(distributed.destroy_process_group)
+    ends = torch.tensor([step, -step])
+    distributed.all_reduce(ends, distributed.ReduceOp.MAX)
+    if ends.sum():
+        raise ValueError(
+            f"workers would begin after steps {-ends[1]} to "
+            f"{ends[0]}: give a folder that all of them see"
+        )
+    return DistributedDataParallel(module)
 
 
 def train(
@@ -327,47 +335,42 @@ def train(
     if len(batches) == 0:
         raise ValueError("there is nothing to train on: no batches")
     (rank, workers), device = worker(), pick_device(c.device)
-    if workers > 1 and device.type == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
     cards = [device] if device.type == "cuda" else []
-    writes = folder is not None and rank == 0
+    writes, keep = folder and rank == 0, c.keep_checkpoints
 
     # Begin, or go on from the newest checkpoint.
     model.to(device).train()
     optimizer = adam(model, c.betas, c.epsilon)
-    settings = {"workers": workers, "batches": len(batches)}
-    settings |= asdict(c)
+    settings = asdict(c) | {"workers": workers}
+    settings["batches"] = len(batches)
     state = {"step": 0, "epoch": 0, "position": 0, "tokens": 0}
     state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
     for path in checkpoint_files(folder)[-1:] if folder else []:
         state |= load_checkpoint(path, model, optimizer)
         check_settings(state["settings"], settings, path)
     state["settings"] = settings
+    losses = _together(_Losses(model, c), state["step"])
+    stream = _stream(batches, state["epoch"], state["position"])
     history = History(_read_log(folder, state["step"]))
     if writes:
         _write_log(folder, history.lines)
-    began = time.perf_counter() - state["seconds"]
-    stream = _stream(batches, state["epoch"], state["position"])
     half = torch.autocast(
         device.type, torch.bfloat16, enabled=c.precision == "bf16"
     )
-    with (
-        _asked_to_stop() as asked,
-        torch.random.fork_rng(cards),
-        _together(_Losses(model, c), state["step"]) as losses,
-        tqdm(
-            initial=state["step"],
-            total=c.max_steps,
-            disable=True if rank else None,  # None: in a terminal
-        ) as bar,
-    ):
-        mark, rows = time.perf_counter(), []
+    bar = tqdm(
+        total=c.max_steps,
+        initial=state["step"],
+        disable=rank > 0 or None,  # None: shown in a terminal
+    )
+    mark, rows = time.perf_counter(), []
+    began = mark - state["seconds"]
+
+    with bar, _asked_to_stop() as asked, torch.random.fork_rng(cards):
         for step in range(state["step"] + 1, c.max_steps + 1):
-            # This step's batches, and its tokens on all workers.
+            # The batches of this step; its tokens on all workers.
             group = [next(stream) for _ in range(c.accumulate)]
-            tokens = sum(batch.tokens for batch, _ in group)
-            total = torch.tensor([tokens, len(asked)])
+            count = sum(batch.tokens for batch, _ in group)
+            total = torch.tensor([count, len(asked)])
             if workers > 1:
                 distributed.all_reduce(total)
             tokens, stop = total.tolist()
@@ -381,15 +384,14 @@ def train(
                 losses.require_backward_grad_sync = i == len(group)
                 with half:
                     loss, nll = losses(batch)
-                # DistributedDataParallel takes a mean over workers.
+                # Times workers: a mean over them is on its way.
                 (loss * workers / tokens).backward()
                 rows.append(torch.stack([loss.detach(), nll]))
             if c.clip_norm is not None:
-                nn.utils.clip_grad_norm_(
-                    model.parameters(), c.clip_norm
-                )
+                weights = model.parameters()
+                nn.utils.clip_grad_norm_(weights, c.clip_norm)
 
-            # Equation 3, Adam.
+            # Adam, at the rate of equation 3.
             rate = c.learning_rate_scale * learning_rate(
                 step, model.config.d_model, c.warmup_steps
             )
@@ -401,17 +403,12 @@ def train(
             state["since"]["tokens"] += tokens
             bar.update()
 
-            log, validate, save = (
-                step == c.max_steps or (every and step % every == 0)
-                for every in (
-                    c.log_every,
-                    c.validate_every,
-                    c.checkpoint_every,
-                )
-            )
+            log = _due(step, c.log_every, c.max_steps)
+            validate = _due(step, c.validate_every, c.max_steps)
+            save = _due(step, c.checkpoint_every, c.max_steps)
             if not (log or validate or save or stop):
                 continue
-            found = torch.stack(rows)  # now the host waits
+            found = torch.stack(rows)  # here the host waits
             if workers > 1:
                 distributed.all_reduce(found)
             since, rows = state["since"], []
@@ -419,19 +416,19 @@ def train(
             since["time"] += time.perf_counter() - mark
 
             if log or validate:
-                nats = since["nll"] / since["tokens"]
                 line = {"step": step, "epoch": state["epoch"]}
-                line["loss"] = since["loss"] / since["tokens"]
-                line |= {"nll": nats, "learning_rate": rate}
+                for name in "loss", "nll":
+                    line[name] = since[name] / since["tokens"]
+                line["learning_rate"] = rate
                 if validate and rank == 0:
                     line |= _judge(model, evaluate, step)
                 speed = since["tokens"] / since["time"]
                 line["tokens"] = state["tokens"]
                 line["tokens_per_second"] = round(speed)
-                state["seconds"] = time.perf_counter() - began
-                line["seconds"] = round(state["seconds"], 2)
+                seconds = time.perf_counter() - began
+                line["seconds"] = round(seconds, 2)
                 history.lines.append(line)
-                bar.set_postfix(nll=f"{nats:.3f}")
+                bar.set_postfix(nll=f"{line['nll']:.3f}")
                 state["since"] = dict.fromkeys(_SINCE, 0)
                 if writes:
                     with open(folder / "log.jsonl", "a") as file:
@@ -439,12 +436,7 @@ def train(
             if writes and (save or stop):
                 state["seconds"] = time.perf_counter() - began
                 save_checkpoint(
-                    folder,
-                    step,
-                    model,
-                    optimizer,
-                    state,
-                    c.keep_checkpoints,
+                    folder, step, model, optimizer, state, keep
                 )
             if stop:
                 raise KeyboardInterrupt
