@@ -1,8 +1,8 @@
 """Runs the chapters, and keeps what came of it in `_build/executed`.
 
-A chapter runs again when its code changed, a package, or a file that it
-read when it last ran: `tracing` notes them. What failed or wrote to
-stderr runs again in any case. Two chapters run at a time, the longest
+A chapter runs again when its code, a package, or a file that it read
+when it last ran has changed: `tracing` notes which. What failed or wrote
+to stderr runs again in any case. Two chapters run at a time, the longest
 first.
 """
 
@@ -28,10 +28,8 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from sphinx.util.display import status_iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED = [".venv", "_build", ".git", "book/_ext"]
-SECONDS = 300  # that a cell may take
 TRACING = str(Path(__file__).parent / "tracing")
-ERRORS = CellExecutionError, CellTimeoutError
+SECONDS = 300  # that a cell may take
 AT_ONCE = 2
 THREADS = str(max(1, (os.cpu_count() or 1) // AT_ONCE))  # for each
 
@@ -46,131 +44,110 @@ def is_notebook(path: str | Path) -> bool:
 
 
 @cache
-def data_folder() -> Path:
-    from transformer_lib.corpora import data_folder
-
-    return Path(os.path.realpath(data_folder()))
-
-
-@cache
-def packages() -> str:
+def surroundings() -> str:
     found = importlib.metadata.distributions()
     names = sorted(f"{d.name} {d.version}" for d in found)
-    return f"{sys.version}\n{names}"
+    data = os.environ.get("TRANSFORMER_LIB_DATA", "")
+    return f"{sys.version}\n{names}\n{data}"
+
+
+def code_cells(notebook) -> list:
+    return [c for c in notebook.cells if c.cell_type == "code"]
 
 
 def code_key(notebook) -> str:
     """A hash of a chapter's cells and of the packages here."""
-    cells = [
-        [cell.source, cell.metadata.get("tags", [])]
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    ]
-    text = json.dumps([cells, packages()])
+    cells = [[c.source, c.metadata] for c in code_cells(notebook)]
+    text = json.dumps([cells, surroundings()])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest(name: str) -> str:
-    """A hash of a file, or of the files of a folder; "" if it is gone.
-
-    `data:` stands for the corpora's folder, wherever it is.
-    """
-    data = name.startswith("data:")
-    path = data_folder() / name[5:] if data else ROOT / name
-    if path.is_dir():
-        files = sorted(
-            p for p in path.iterdir() if p.suffix != ".lock"
-        )
-        parts = [
-            f"{p.name} {data and p.stat().st_size}" for p in files
-        ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return (
-        file_digest(path, path.stat().st_mtime_ns)
-        if path.exists()
-        else ""
-    )
-
-
 @cache
-def file_digest(path: Path, changed: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def folders() -> list[Path]:
+    """Where files lie of which only their folder's list is compared.
 
-
-def names_of(line: str) -> list[str]:
-    """What a traced path makes a chapter depend on.
-
-    A model's weights are read by code that is not Python's, so that one
-    file of a recorded run stands for all. Of a corpus the names and sizes
-    of all files count, so that one that was missing may appear.
+    Weights are read by code that is not Python's, which is not traced;
+    and a corpus that was missing may appear.
     """
+    from transformer_lib.corpora import data_folder
+
+    return [ROOT / "runs", Path(os.path.realpath(data_folder()))]
+
+
+def dependency(line: str) -> Path | None:
+    """What a path in a trace makes a chapter depend on."""
     path = Path(line)
-    if path.is_relative_to(data_folder()):
-        folder = path if path.is_dir() else path.parent
-        return [
-            f"data:{folder.relative_to(data_folder()).as_posix()}"
-        ]
-    if path.parent.name == "__pycache__" and path.suffix == ".pyc":
+    if any(path.is_relative_to(folder) for folder in folders()):
+        return path if path.is_dir() else path.parent
+    if path.suffix == ".pyc":
         path = Path(source_from_cache(line))
-    name = path.relative_to(ROOT).as_posix()
-    if name.startswith(tuple(f"{skipped}/" for skipped in SKIPPED)):
-        return []
-    if (
-        path.is_dir()
-    ):  # importing lists folders too: these do not count
-        return [name] if name.startswith("runs") else []
-    if name.startswith("runs/") and path.exists():
-        files = [p for p in path.parent.iterdir() if p.is_file()]
-        return [p.relative_to(ROOT).as_posix() for p in files]
-    return [name]
+    return None if path.is_dir() else path  # imports list folders too
+
+
+def digest(path: str | Path) -> str:
+    """A hash of a file, or of a folder's list of files."""
+    path, content = Path(path), b""
+    if path.is_dir():
+        files = (p for p in path.iterdir() if p.suffix != ".lock")
+        stats = ((p.name, p.stat()) for p in files)
+        rows = sorted((n, s.st_size, s.st_mtime_ns) for n, s in stats)
+        content = repr(rows).encode()
+    elif path.exists():
+        content = path.read_bytes()
+    return hashlib.sha256(content).hexdigest()
 
 
 # Running one chapter
 
 
-def run(path: Path, notebook) -> dict:
-    """Execute a chapter's cells; how that went, and their outputs."""
+def run(path: Path) -> dict:
+    """Execute a chapter; how that went, and its outputs."""
+    notebook, error = jupytext.read(path), None
+    client = NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        shutdown_kernel="immediate",
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+    )
+    parts = ["transformer_lib", "transformer_book", "book"]
+    roots = [*(ROOT / part for part in parts), *folders()]
+    paths = filter(None, [TRACING, os.environ.get("PYTHONPATH")])
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "trace")
-        paths = [TRACING, os.environ.get("PYTHONPATH", "")]
-        roots = [f"{ROOT}{os.sep}", str(data_folder())]
         environment = {
             "OMP_NUM_THREADS": THREADS,
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYTHONPATH": os.pathsep.join(paths),
             "BOOK_TRACE": str(trace),
-            "BOOK_ROOTS": os.pathsep.join(roots),
+            "BOOK_ROOTS": os.pathsep.join(map(str, roots)),
         }
-        client = NotebookClient(
-            notebook,
-            timeout=SECONDS,
-            kernel_name="python3",
-            resources={"metadata": {"path": str(path.parent)}},
-            shutdown_kernel="immediate",
-            extra_arguments=["--IPKernelApp.log_level=ERROR"],
-        )
-        error, began = None, time.perf_counter()
+        began = time.perf_counter()
         try:
             client.execute(env=environment)
-        except ERRORS as raised:
+        except (CellExecutionError, CellTimeoutError) as raised:
             error = str(raised)
         seconds = time.perf_counter() - began
         lines = set(trace.read_text("utf-8").splitlines())
-    names = {name for line in lines for name in names_of(line)}
-    cells = [c for c in notebook.cells if c.cell_type == "code"]
-    noise = any(
-        output.get("name") == "stderr"
-        for cell in cells
-        for output in cell.outputs
-    )
+    read = {
+        str(place) for line in lines if (place := dependency(line))
+    }
+    outputs = [cell.outputs for cell in code_cells(notebook)]
+    noise = [
+        o
+        for cell in outputs
+        for o in cell
+        if o.get("name") == "stderr"
+    ]
     return {
-        "key": code_key(notebook),
-        "depends": {name: digest(name) for name in sorted(names)},
+        "key": code_key(jupytext.read(path)),
+        "depends": {name: digest(name) for name in sorted(read)},
         "seconds": seconds,
         "when": time.time(),
         "error": error,
-        "keep": error is None and not noise,
-        "outputs": [cell.outputs for cell in cells],
+        "keep": not error and not noise,
+        "outputs": outputs,
         "language_info": notebook.metadata.get("language_info", {}),
     }
 
@@ -179,8 +156,7 @@ def run(path: Path, notebook) -> dict:
 
 
 def store(app, docname: str) -> Path:
-    folder = Path(app.outdir).parent / "executed"
-    return folder / f"{docname}.json"
+    return Path(app.outdir).parent / "executed" / f"{docname}.json"
 
 
 def kept(app, docname: str) -> dict:
@@ -190,42 +166,40 @@ def kept(app, docname: str) -> dict:
     )
 
 
-def is_fresh(app, docname: str) -> bool:
-    result = kept(app, docname)
-    notebook = jupytext.read(app.env.doc2path(docname))
-    return (
-        result.get("keep", False)
-        and result["key"] == code_key(notebook)
-        and all(digest(n) == d for n, d in result["depends"].items())
-    )
+def to_run(app, docnames) -> list[str]:
+    """Those of the pages that compute and whose result is old."""
+    found = []
+    for docname in docnames:
+        path = app.env.doc2path(docname)
+        if not is_notebook(path):
+            continue
+        result = kept(app, docname)
+        if (
+            not result.get("keep")
+            or result["key"] != code_key(jupytext.read(path))
+            or any(
+                digest(n) != d for n, d in result["depends"].items()
+            )
+        ):
+            found.append(docname)
+    return found
 
 
 def stale(app, env, added, changed, removed):
     """Chapters that have to run again though their text is the same."""
-    return [
-        docname
-        for docname in env.found_docs - added - changed
-        if is_notebook(env.doc2path(docname))
-        and not is_fresh(app, docname)
-    ]
+    return to_run(app, env.found_docs - added - changed)
 
 
 def execute_ahead(app, env, docnames):
-    """Run the chapters that are to be read and whose result is old."""
-    waiting = [
-        docname
-        for docname in docnames
-        if is_notebook(env.doc2path(docname))
-        and not is_fresh(app, docname)
-    ]
+    """Run the chapters that Sphinx is about to read, where needed."""
+    waiting = to_run(app, docnames)
     lasted = {
         name: kept(app, name).get("seconds", 1e9) for name in waiting
     }
     waiting.sort(key=lasted.get, reverse=True)
 
     def execute(docname):
-        path = Path(env.doc2path(docname))
-        result = run(path, jupytext.read(path))
+        result = run(Path(env.doc2path(docname)))
         target = store(app, docname)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(result), "utf-8")
@@ -233,9 +207,8 @@ def execute_ahead(app, env, docnames):
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         done = pool.map(execute, waiting)
-        for _ in status_iterator(
-            done, "executing chapters... ", length=len(waiting)
-        ):
+        says = "executing chapters... "
+        for _ in status_iterator(done, says, length=len(waiting)):
             pass
 
 
@@ -244,9 +217,7 @@ class Result(NotebookClientBase):
 
     def start_client(self):
         result = self._kwargs["result"]
-        cells = [
-            c for c in self.notebook.cells if c.cell_type == "code"
-        ]
+        cells = code_cells(self.notebook)
         for cell, outputs in zip(
             cells, result["outputs"], strict=True
         ):
@@ -257,14 +228,13 @@ class Result(NotebookClientBase):
             "mtime": result["when"],
             "runtime": result["seconds"],
             "method": "run_chapters",
-            "succeeded": result["error"] is None,
+            "succeeded": not result["error"],
             "error": result["error"],
             "traceback": result["error"],
         }
         if result["error"]:
-            self.logger.warning(
-                f"a cell failed:\n{result['error']}", subtype="exec"
-            )
+            message = f"a cell failed:\n{result['error']}"
+            self.logger.warning(message, subtype="exec")
 
 
 def give_results(app):
@@ -277,8 +247,7 @@ def give_results(app):
             return NotebookClientBase(
                 notebook, source, config, logger
             )
-        docname = app.env.path2doc(source)
-        result = kept(app, docname)
+        result = kept(app, app.env.path2doc(source))
         return Result(notebook, source, config, logger, result=result)
 
     myst_nb.sphinx_.create_client = create_client

@@ -1,6 +1,7 @@
 """How the build executed each chapter: what it kept is read here."""
 
 import json
+import os
 import sys
 
 import jupytext
@@ -10,7 +11,7 @@ import tangle
 ROOT = tangle.ROOT
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-from run_chapters import code_key, is_notebook  # noqa: E402
+from run_chapters import code_key, is_notebook, run  # noqa: E402
 
 PAGES = [ROOT / "index.md", *tangle.contents()]
 CHAPTERS = {
@@ -41,3 +42,43 @@ def test_code_fits_the_page(name):
         if cell.cell_type == "code":
             for line in cell.source.splitlines():
                 assert len(line) <= 70, f"{len(line)} columns: {line}"
+
+
+def page(path, code):
+    """A chapter of one cell."""
+    head = (ROOT / "book/appendix/runs.md").read_text("utf-8")
+    head = "---".join(head.split("---")[:2])
+    path.write_text(f"{head}---\n\n```{{code-cell}}\n{code}\n```\n")
+    return path
+
+
+READS = """\
+import subprocess, sys
+from transformer_book.records import load_run
+run = load_run("little-spanish")
+code = "import transformer_lib.masks"
+subprocess.run([sys.executable, "-c", code], check=True)
+"""
+
+
+def test_what_a_chapter_reads_is_noted(tmp_path):
+    result = run(page(tmp_path / "page.md", READS))
+    assert result["keep"] and result["error"] is None
+    read = {os.path.relpath(p, ROOT) for p in result["depends"]}
+    assert {"runs", "runs/little-spanish"} <= read
+    assert {"transformer_book/records.py"} <= read
+    assert {"transformer_lib/masks.py"} <= read  # by the subprocess
+    assert "transformer_lib/training.py" not in read
+
+
+@pytest.mark.parametrize(
+    "code, error",
+    [
+        ("import sys\nprint(1, file=sys.stderr)", None),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_failures_and_noise_are_not_kept(code, error, tmp_path):
+    result = run(page(tmp_path / "page.md", code))
+    assert not result["keep"]
+    assert error is None or error in result["error"]
