@@ -191,8 +191,9 @@ def fetch(name: str, file: str) -> Path:
     path, url = data_folder() / name / file, CORPORA[name][1] + file
     if path.is_file():
         return path
-    sums = (_DATA / "SHA256SUMS").read_text("utf-8").split()
-    known = dict(zip(sums[1::2], sums[::2], strict=True))
+    words = (_DATA / "SHA256SUMS").read_text("utf-8").split()
+    sums = dict(zip(words[1::2], words[::2], strict=True))
+    known = sums.get(f"{name}/{file}")  # Tatoeba's files change
     try:
         with catch_warnings(action="ignore"):  # tqdm on widgets
             import pooch
@@ -200,13 +201,7 @@ def fetch(name: str, file: str) -> Path:
         pooch.get_logger().setLevel("WARNING")
         agent = {"User-Agent": "transformer_lib"}
         web = pooch.HTTPDownloader(headers=agent, timeout=30)
-        pooch.retrieve(  # no sum for Tatoeba, whose files change
-            url,
-            known.get(f"{name}/{file}"),
-            file,
-            path.parent,
-            downloader=web,
-        )
+        pooch.retrieve(url, known, file, path.parent, downloader=web)
     except (ImportError, OSError, ValueError) as error:
         missing = isinstance(error, ImportError)
         why = "install pooch" if missing else f"{error!s:.99}"
