@@ -53,18 +53,14 @@ _MODULES = {
         "next_log_probabilities"
     ),
     "beams": "Beam beam_search decode_all length_penalty",
-    "evaluation": (
-        "Score bleu bootstrap_interval bootstrap_scores "
-        "check_sentences chrf evaluate published_bleu "
-        "published_form"
-    ),
+    "evaluation": "Score bleu chrf evaluate published_bleu published_form",
     "translator": "AttentionMaps Translator bundled_models",
     "runs": (
         "Run add_published load_run machine markdown_table "
         "peak_memory recorded_runs write_card write_lines "
         "write_report"
     ),
-    "cli": "main",
+    "cli": "Options main",
 }
 _HOME = {
     name: module
