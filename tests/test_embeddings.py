@@ -20,6 +20,7 @@ def test_a_lookup_is_a_one_hot_product():
     embed = Embeddings(10, 16)
     product = F.one_hot(IDS, 10).float() @ embed.weight
     assert torch.allclose(embed(IDS), product * 4)
+    assert embed(IDS).requires_grad, "learnt"
     bare = Embeddings(10, 16, scale=False)
     assert torch.equal(bare(IDS), bare.weight[IDS])
 
