@@ -17,7 +17,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 
 import yaml
@@ -47,14 +46,12 @@ from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
 
-# module: its public names
-_MODULES = {{{table}}}
-_HOME = {{
-    name: module
-    for module, names in _MODULES.items()
-    for name in names.split()
-}}
-
+_HOME = {{}}  # name: its module
+for line in """
+{table}
+""".strip().splitlines():
+    module, *names = line.split()
+    _HOME |= dict.fromkeys(names, module)
 __all__ = sorted(_HOME)
 
 
@@ -67,7 +64,7 @@ class _Package(ModuleType):
         if name in _HOME:
             module = import_module(f"{{__name__}}.{{_HOME[name]}}")
             return getattr(module, name)
-        if name in _MODULES:
+        if name in _HOME.values():
             return import_module(f"{{__name__}}.{{name}}")
         raise AttributeError(f"{{__name__}} has no {{name!r}}", name=name)
 
@@ -77,7 +74,7 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self):
-        return sorted({{*super().__dir__(), *_HOME, *_MODULES}})
+        return sorted({{*super().__dir__(), *_HOME, *_HOME.values()}})
 
 
 sys.modules[__name__].__class__ = _Package
@@ -178,8 +175,7 @@ def collect(chapter: Chapter, earlier: list[str]) -> str:
         sign(lines, first, chapter.path.with_suffix("").as_posix())
         head = lines[first.lineno - 1 : first.end_lineno]
         lines[: first.end_lineno] = []
-    names = f"__all__ = {chapter.public()!r}"
-    return HEADER + "\n".join([*head, *imports, names, *lines])
+    return HEADER + "\n".join([*head, *imports, *lines])
 
 
 def sign(lines: list[str], docstring: ast.stmt, place: str) -> None:
@@ -257,21 +253,21 @@ def formatted(
 def package(chapters: list[Chapter]) -> dict[str, str]:
     """The files that no chapter writes: an index and the command."""
     home: dict[str, str] = {}
-    table = ""
+    table, stubs = [], []
     for chapter in chapters:
         for name in chapter.public():
             if name in home:
                 message = f"{home[name]} defines {name} already"
                 chapter.complain(1, message)
             home[name] = chapter.name
-        lines = textwrap.wrap(" ".join(chapter.public()), 56)
-        names = '"' + ' " "'.join(lines) + '"'
-        table += f'"{chapter.name}": ' + (
-            f"({names})," if lines[1:] else f"{names},"
-        )
-    stubs = [f"from {LIBRARY}.{c.name} import *" for c in chapters]
+        if names := chapter.public():
+            table.append(" ".join([chapter.name, *names]))
+            same = ", ".join(f"{name} as {name}" for name in names)
+            stubs.append(
+                f"from {LIBRARY}.{chapter.name} import {same}"
+            )
     return {
-        "__init__.py": HEADER + INIT.format(table=table),
+        "__init__.py": HEADER + INIT.format(table="\n".join(table)),
         "__init__.pyi": HEADER + "\n".join(stubs),  # for editors
         "__main__.py": HEADER + MAIN,
     }

@@ -13,61 +13,31 @@ from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
 
-# module: its public names
-_MODULES = {
-    "embeddings": "BOS EOS Embeddings PAD UNK",
-    "positions": "LearnedPositions SinusoidalPositions sinusoids",
-    "attention": (
-        "MultiHeadAttention attention fast_attention record_attention"
-    ),
-    "masks": "causal_mask decoder_mask padding_mask",
-    "layers": (
-        "Decoder DecoderLayer Encoder EncoderLayer FeedForward "
-        "Residual"
-    ),
-    "model": "CHOICES Transformer TransformerConfig",
-    "layer_types": (
-        "ConvolutionalLayer RecurrentLayer SelfAttentionLayer "
-        "neighbourhood_mask restricted_attention"
-    ),
-    "corpora": (
-        "CORPORA ParallelCorpus data_folder fetch load_corpus "
-        "read_parallel"
-    ),
-    "tokenization": "BPETokenizer SPECIAL",
-    "batching": "Batch EncodedPairs TokenBatches collate encode_pairs",
-    "loss": (
-        "perplexity projected_losses smoothed_loss "
-        "smoothing_share validation_loss"
-    ),
-    "schedule": "TrainingConfig adam learning_rate",
-    "checkpoints": (
-        "average_checkpoints checkpoint_files load_checkpoint "
-        "load_config load_model save_checkpoint save_config "
-        "save_model write_atomically"
-    ),
-    "training": "History check_settings pick_device train worker",
-    "decoding": (
-        "DecoderCache Hypotheses SourceCache TargetCache "
-        "evaluating greedy_decode length_limits "
-        "next_log_probabilities"
-    ),
-    "beams": "Beam beam_search decode_all length_penalty",
-    "evaluation": "Score bleu chrf evaluate published_bleu published_form",
-    "translator": "AttentionMaps Translator bundled_models",
-    "runs": (
-        "Run add_published load_run machine markdown_table "
-        "peak_memory recorded_runs write_card write_lines "
-        "write_report"
-    ),
-    "cli": "Options main",
-}
-_HOME = {
-    name: module
-    for module, names in _MODULES.items()
-    for name in names.split()
-}
-
+_HOME = {}  # name: its module
+for line in """
+embeddings BOS EOS Embeddings PAD UNK
+positions LearnedPositions SinusoidalPositions sinusoids
+attention MultiHeadAttention attention fast_attention record_attention
+masks causal_mask decoder_mask padding_mask
+layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
+model CHOICES Transformer TransformerConfig
+layer_types ConvolutionalLayer RecurrentLayer SelfAttentionLayer neighbourhood_mask restricted_attention
+corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
+tokenization BPETokenizer SPECIAL
+batching Batch EncodedPairs TokenBatches collate encode_pairs
+loss perplexity projected_losses smoothed_loss smoothing_share validation_loss
+schedule TrainingConfig adam learning_rate
+checkpoints average_checkpoints checkpoint_files load_checkpoint load_config load_model save_checkpoint save_config save_model write_atomically
+training History check_settings pick_device train worker
+decoding DecoderCache Hypotheses SourceCache TargetCache evaluating greedy_decode length_limits next_log_probabilities
+beams Beam beam_search decode_all length_penalty
+evaluation Score bleu chrf evaluate published_bleu published_form
+translator AttentionMaps Translator bundled_models
+runs Run add_published load_run machine markdown_table peak_memory recorded_runs write_card write_lines write_report
+cli Options main
+""".strip().splitlines():
+    module, *names = line.split()
+    _HOME |= dict.fromkeys(names, module)
 __all__ = sorted(_HOME)
 
 
@@ -80,7 +50,7 @@ class _Package(ModuleType):
         if name in _HOME:
             module = import_module(f"{__name__}.{_HOME[name]}")
             return getattr(module, name)
-        if name in _MODULES:
+        if name in _HOME.values():
             return import_module(f"{__name__}.{name}")
         raise AttributeError(f"{__name__} has no {name!r}", name=name)
 
@@ -90,7 +60,7 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self):
-        return sorted({*super().__dir__(), *_HOME, *_MODULES})
+        return sorted({*super().__dir__(), *_HOME, *_HOME.values()})
 
 
 sys.modules[__name__].__class__ = _Package

@@ -15,13 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = [
-    "MultiHeadAttention",
-    "attention",
-    "fast_attention",
-    "record_attention",
-]
-
 
 def attention(
     query: Tensor,

@@ -16,14 +16,6 @@ from torch import Tensor
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer
 
-__all__ = [
-    "Batch",
-    "EncodedPairs",
-    "TokenBatches",
-    "collate",
-    "encode_pairs",
-]
-
 
 class EncodedPairs(list[tuple[list[int], list[int]]]):
     """(source ids, target ids), each with its eos.

@@ -24,8 +24,6 @@ from transformer_lib.decoding import (
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 
-__all__ = ["Beam", "beam_search", "decode_all", "length_penalty"]
-
 
 def length_penalty(length: int, alpha: float) -> float:
     """lp = ((5 + length) / 6)^alpha; `length` counts eos.

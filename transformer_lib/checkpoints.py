@@ -22,18 +22,6 @@ from torch import Tensor, nn
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
 
-__all__ = [
-    "average_checkpoints",
-    "checkpoint_files",
-    "load_checkpoint",
-    "load_config",
-    "load_model",
-    "save_checkpoint",
-    "save_config",
-    "save_model",
-    "write_atomically",
-]
-
 
 def write_atomically(
     path: str | Path, write: Callable[[Path], Any]

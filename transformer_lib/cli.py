@@ -52,9 +52,6 @@ from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.training import check_settings, train, worker
 from transformer_lib.translator import Translator, bundled_models
 
-__all__ = ["Options", "main"]
-
-
 Options = argparse.Namespace
 
 

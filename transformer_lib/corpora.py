@@ -17,15 +17,6 @@ from importlib.resources import files
 from pathlib import Path
 from warnings import catch_warnings
 
-__all__ = [
-    "CORPORA",
-    "ParallelCorpus",
-    "data_folder",
-    "fetch",
-    "load_corpus",
-    "read_parallel",
-]
-
 
 @dataclass(frozen=True)
 class ParallelCorpus(Sequence):

@@ -17,17 +17,6 @@ from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 
-__all__ = [
-    "DecoderCache",
-    "Hypotheses",
-    "SourceCache",
-    "TargetCache",
-    "evaluating",
-    "greedy_decode",
-    "length_limits",
-    "next_log_probabilities",
-]
-
 
 class TargetCache:
     """One self-attention's keys and values of the target so far.

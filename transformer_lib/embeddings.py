@@ -10,9 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Embeddings"]
-
-
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 
@@ -27,7 +24,7 @@ class Embeddings(nn.Module):
     Raises:
         ValueError: on a CPU, if an id is not in the vocabulary.
 
-    Chapter: embeddings-lookup
+    Chapter: embeddings-module
     """
 
     def __init__(

@@ -12,14 +12,6 @@ from torch.nn import functional as F
 
 from transformer_lib.attention import attention
 
-__all__ = [
-    "ConvolutionalLayer",
-    "RecurrentLayer",
-    "SelfAttentionLayer",
-    "neighbourhood_mask",
-    "restricted_attention",
-]
-
 
 class RecurrentLayer(nn.Module):
     """h_t = tanh(W x_t + U h_(t-1)): each step waits for the last.

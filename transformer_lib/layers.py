@@ -12,15 +12,6 @@ from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
 
-__all__ = [
-    "Decoder",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderLayer",
-    "FeedForward",
-    "Residual",
-]
-
 
 class Residual(nn.Module):
     """A path around a sub-layer, with norm and dropout, section 3.1.

@@ -15,14 +15,6 @@ from torch.autograd.function import once_differentiable
 from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
 
-__all__ = [
-    "perplexity",
-    "projected_losses",
-    "smoothed_loss",
-    "smoothing_share",
-    "validation_loss",
-]
-
 
 def smoothing_share(
     vocab_size: int,

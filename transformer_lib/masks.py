@@ -11,8 +11,6 @@ from torch import Tensor
 
 from transformer_lib.embeddings import PAD
 
-__all__ = ["causal_mask", "decoder_mask", "padding_mask"]
-
 
 def padding_mask(ids: Tensor) -> Tensor:
     """True where a token is no padding, for every query alike.
@@ -25,7 +23,7 @@ def padding_mask(ids: Tensor) -> Tensor:
         encoder's self-attention and the decoder's attention to the
         source use it as it is, section 3.2.3.
 
-    Chapter: masks
+    Chapter: masks-padding
     """
     return (ids != PAD)[:, None, None, :]
 
@@ -39,7 +37,7 @@ def causal_mask(
         Boolean, (1, 1, length, length): the lower triangle with its
         diagonal, section 3.2.3.
 
-    Chapter: masks
+    Chapter: masks-causal
     """
     every = torch.ones(
         length, length, dtype=torch.bool, device=device
@@ -56,7 +54,7 @@ def decoder_mask(target_ids: Tensor) -> Tensor:
     Returns:
         Boolean, (batch, 1, len, len).
 
-    Chapter: masks
+    Chapter: masks-causal
     """
     causal = causal_mask(target_ids.size(1), target_ids.device)
     return padding_mask(target_ids) & causal

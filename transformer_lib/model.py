@@ -26,9 +26,6 @@ from transformer_lib.positions import (
     SinusoidalPositions,
 )
 
-__all__ = ["CHOICES", "Transformer", "TransformerConfig"]
-
-
 CHOICES = {
     "norm": ("post", "pre"),
     "positions": ("sinusoid", "learned", "none"),

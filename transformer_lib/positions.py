@@ -9,8 +9,6 @@ Chapter: book/architecture/positions
 import torch
 from torch import Tensor, nn
 
-__all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoids"]
-
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """The positional encodings of section 3.5.

@@ -1,7 +1,10 @@
-# Collected from book/appendix/runs.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""Recorded runs: how one is read, and the card drawn from it."""
+"""Recorded runs: how one is read, and the card drawn from it.
+
+Chapter: book/appendix/runs
+"""
 
 import json
 import math
@@ -23,19 +26,6 @@ from transformer_lib.checkpoints import read_log, write_atomically
 from transformer_lib.corpora import load_corpus
 from transformer_lib.evaluation import published_bleu
 from transformer_lib.training import History
-
-__all__ = [
-    "Run",
-    "add_published",
-    "load_run",
-    "machine",
-    "markdown_table",
-    "peak_memory",
-    "recorded_runs",
-    "write_card",
-    "write_lines",
-    "write_report",
-]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from torch import nn
 
 from transformer_lib.loss import smoothing_share
 
-__all__ = ["TrainingConfig", "adam", "learning_rate"]
-
 
 def learning_rate(
     step: int, d_model: int, warmup_steps: int = 4000

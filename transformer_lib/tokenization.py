@@ -14,9 +14,6 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 
-__all__ = ["BPETokenizer", "SPECIAL"]
-
-
 SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<bos>", EOS: "<eos>"}
 
 

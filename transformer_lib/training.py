@@ -40,14 +40,6 @@ from transformer_lib.schedule import (
     learning_rate,
 )
 
-__all__ = [
-    "History",
-    "check_settings",
-    "pick_device",
-    "train",
-    "worker",
-]
-
 
 @dataclass
 class History:

@@ -22,8 +22,6 @@ from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.model import Transformer
 from transformer_lib.tokenization import BPETokenizer
 
-__all__ = ["AttentionMaps", "Translator", "bundled_models"]
-
 
 def bundled_models() -> dict[str, Path]:
     """Every model that came with the library: {name: folder}.

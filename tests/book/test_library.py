@@ -51,11 +51,10 @@ def test_a_module_is_collected(tmp_path, monkeypatch):
     files, problems = write(tmp_path, monkeypatch, one=cells)
     assert not problems
     assert '"""A module.\n\nChapter: one\n"""' in files["one.py"]
-    assert '__all__ = ["HALF", "LIMIT", "f"]' in files["one.py"]
     assert (
         '    """Say.\n\n    Chapter: one\n    """' in files["one.py"]
     )
-    assert '"one": "HALF LIMIT f"' in files["__init__.py"]
+    assert "\none HALF LIMIT f\n" in files["__init__.py"]
     assert files == write(tmp_path, monkeypatch, one=cells)[0]
 
 
