@@ -1,11 +1,14 @@
 """What the first sentence shows, held on the shipped model."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.translator import Translator
 
+FOLDER = Path(__file__).parent.parent / "runs" / "little-spanish"
 PAIRS = {
     "I like trees": "Me gustan los árboles",
     "I like the tree": "Me gusta el árbol",
@@ -15,7 +18,7 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def translator():
-    return Translator.from_pretrained("little-spanish", device="cpu")
+    return Translator.from_pretrained(FOLDER, device="cpu")
 
 
 def encoded(translator, text):
