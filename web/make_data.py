@@ -26,16 +26,11 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-import transformer_lib.attention
 from transformer_lib import Translator, load_corpus
-from transformer_lib.attention import (
-    MultiHeadAttention,
-    record_attention,
-)
+from transformer_lib.attention import record_attention
 from transformer_lib.beams import beam_search, length_penalty
-from transformer_lib.embeddings import Embeddings
+from transformer_lib.embeddings import BOS, EOS, PAD, Embeddings
 from transformer_lib.positions import sinusoids
-from transformer_lib.tokenization import BOS, EOS, PAD
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCES = ROOT / "web" / "sentences.yml"
@@ -93,17 +88,6 @@ def sentences(info: dict) -> dict[str, list[str]]:
 # The model as two graphs
 
 
-def plain_attention(query, key, value, mask, dropout=0.0):
-    """Equation 1 without a question to the data, as a graph needs it.
-
-    Equal to the library's wherever each query has a key to look at,
-    which bos and eos see to.
-    """
-    scores = (query * query.size(-1) ** -0.5) @ key.mT
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
-    return weights @ value, weights
-
-
 def plain_embedding(self, ids: Tensor) -> Tensor:
     """`Embeddings.forward` without its look at the ids' range."""
     return nn.functional.embedding(ids, self.weight) * self.factor
@@ -147,9 +131,6 @@ def write_graphs(model: nn.Module, folder: Path) -> None:
     if model.config.positions == "sinusoid":
         table = sinusoids(LONGEST, model.config.d_model)
         model.positions.table = table
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            module.explicit = True  # the way that is patched below
     source_ids = torch.tensor([[4, 5, 6, EOS]])
     target_ids = torch.tensor([[BOS, 7, 8]] * 4)
     source_len = torch.export.Dim("source_len", min=2, max=LONGEST)
@@ -162,9 +143,6 @@ def write_graphs(model: nn.Module, folder: Path) -> None:
     }
     with (
         torch.no_grad(),
-        patch.object(
-            transformer_lib.attention, "attention", plain_attention
-        ),
         patch.object(Embeddings, "forward", plain_embedding),
     ):
         memory = model.encode(source_ids)
@@ -332,7 +310,7 @@ def replay(
             step.append(
                 [
                     parent,
-                    translator.pieces([piece])[0],
+                    translator.tokenizer.pieces([piece])[0],
                     round(gain, 4),
                     round(total, 4),
                     fate,
@@ -403,7 +381,7 @@ def greedy(translator: Translator, text: str) -> dict:
         gain = gains[piece].item()
         total += gain
         ids.append(piece)
-        rows.append([translator.pieces([piece])[0], round(gain, 4)])
+        rows.append([translator.tokenizer.pieces([piece])[0], round(gain, 4)])
     return {
         "text": translator.tokenizer.decode(ids),
         "pieces": rows,
@@ -419,7 +397,7 @@ def write_beams(
         ids = translator.encode([text])[0]
         shown = {
             "text": text,
-            "source": translator.pieces(ids),
+            "source": translator.tokenizer.pieces(ids),
             "greedy": greedy(translator, text),
             "searches": [
                 replay(translator, text, size, alpha)

@@ -152,13 +152,11 @@ class Live(SphinxDirective):
 
     def run(self):
         name, *part = self.arguments
-        self.env.live_parts = getattr(self.env, "live_parts", set()) | {
-            self.env.docname
-        }
+        self.env.live_parts = getattr(
+            self.env, "live_parts", set()
+        ) | {self.env.docname}
         part = f' data-part="{part[0]}"' if part else ""
-        place = (
-            f'<div class="live" data-live="{name}"{part}>{ABSENT}</div>'
-        )
+        place = f'<div class="live" data-live="{name}"{part}>{ABSENT}</div>'
         return [nodes.raw("", place, format="html")]
 
 

@@ -24,9 +24,7 @@ def open_page(page, url: str) -> None:
     page.wait_for_function(DRAWN)
 
 
-@pytest.mark.parametrize(
-    "name", ["index.html", CHAPTER]
-)
+@pytest.mark.parametrize("name", ["index.html", CHAPTER])
 def test_opened_as_a_file(page, name):
     """No server, no network, and no complaint on the console."""
     told = []
