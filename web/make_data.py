@@ -17,6 +17,8 @@ import json
 import re
 import shutil
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import patch
 
@@ -48,7 +50,7 @@ CORPORA = {
 LONGEST = 600  # pieces, on either side
 BEAM_SIZES = [2, 4]
 ALPHAS = [0.0, 0.6, 1.0]
-REPLAYED, EXPLORED = 12, 50
+REPLAYED, EXPLORED = 6, 50
 
 
 def models() -> list[Path]:
@@ -80,7 +82,7 @@ def sentences(info: dict) -> dict[str, list[str]]:
     named = own.get(f"little_spanish-{source}", {})
     return {
         "attention": listed[::step][:EXPLORED],
-        "beams": named.get("beams", listed[1:13]),
+        "beams": named.get("beams", listed[1:7]),
         "examples": named.get("examples", listed[:4]),
     }
 
@@ -381,7 +383,9 @@ def greedy(translator: Translator, text: str) -> dict:
         gain = gains[piece].item()
         total += gain
         ids.append(piece)
-        rows.append([translator.tokenizer.pieces([piece])[0], round(gain, 4)])
+        rows.append(
+            [translator.tokenizer.pieces([piece])[0], round(gain, 4)]
+        )
     return {
         "text": translator.tokenizer.decode(ids),
         "pieces": rows,
@@ -432,6 +436,7 @@ def known_words(info: dict) -> list[str] | None:
 
 def make(run: Path, folder: Path) -> dict:
     """All that the pages read about one model; its line in the index."""
+    torch.set_num_threads(1)  # two models are made at a time
     translator = Translator.from_pretrained(run, "cpu")
     note = json.loads((run / "config.json").read_text("utf-8"))
     config, info = note["model"], note["info"]
@@ -485,9 +490,12 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
-    found = [make(run, folder / run.name) for run in models()]
+    folders = [folder / run.name for run in models()]
+    with ProcessPoolExecutor(
+        2, mp_context=get_context("spawn")
+    ) as pool:
+        found = list(pool.map(make, models(), folders))
     write_json(folder / "index.json", {"models": found})
     write_json(folder / "used.json", used())
 

@@ -283,7 +283,7 @@ def test_every_replay_is_there(models):
     for name in models:
         folder = DATA / name / "beams"
         texts = json.loads((folder / "index.json").read_text("utf-8"))
-        assert len(texts) == 12
+        assert len(texts) == 6
         for number, text in enumerate(texts):
             path = folder / f"{number}.json"
             shown = json.loads(path.read_text("utf-8"))
@@ -315,15 +315,6 @@ def test_the_replays_show_what_the_page_says(models):
     assert len(loop["text"]) > 3 * len(
         best("They see you", 4, 0.6)[0]
     )
-    girls = "The old boy likes the new girls"
-    assert best(girls, 2, 0.6)[1] == "limit"
-    assert best(girls, 4, 0.6)[1] != "limit"
-    books = "I do not want trees because I like books"
-    assert best(books, 2, 0)[0] == "No quiero libros"
-    longer = shown(books)["greedy"]["text"]
-    assert best(books, 2, 0.6)[0] == longer
-    assert len(longer) > len("No quiero libros")
-    assert best(books, 4, 0.6) == ("No quiero libros", "enough")
 
 
 def test_replay_from_an_address(visit):
