@@ -73,7 +73,8 @@ def summary(rows: list[dict], sections: list[str]) -> list[str]:
 def entry(row: dict) -> list[str]:
     """A row as an entry of a list."""
     badge = f"{{bdg-{STATES[row['status']]}}}`{row['status']}`"
-    places = [f"explained: {{ref}}`{row['chapter']}`"]
+    page = row["chapter"].partition("-")[0]
+    places = [f"explained: {{ref}}`{page} <{row['chapter']}>`"]
     if symbol := row.get("symbol"):
         short = symbol.removeprefix("transformer_lib.")
         places.append(f"code: {{py:obj}}`{short} <{symbol}>`")
