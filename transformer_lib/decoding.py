@@ -99,7 +99,7 @@ class Hypotheses:
     unless the search met its limit. `log_probabilities` (in nats) and
     `scores`, by which the ranks are given, are nested likewise.
 
-    Chapter: decoding-hypotheses
+    Chapter: decoding-greedy
     """
 
     ids: list[list[list[int]]]
@@ -111,7 +111,7 @@ class Hypotheses:
 def evaluating(model: Transformer) -> Iterator[None]:
     """No dropout and no gradients inside; afterwards as before.
 
-    Chapter: decoding-step
+    Chapter: decoding-greedy
     """
     training = model.training
     model.eval()
@@ -134,7 +134,7 @@ def length_limits(
         ValueError: if the ids are not (batch, source_len), or a limit
             is below 1.
 
-    Chapter: decoding-step
+    Chapter: decoding-greedy
     """
     if source_ids.dim() != 2:
         raise ValueError(
@@ -165,7 +165,7 @@ def next_log_probabilities(
     `last` (batch,) is the newest piece of each row, not yet in the
     cache. pad and bos, which no sentence contains, get -inf.
 
-    Chapter: decoding-step
+    Chapter: decoding-greedy
     """
     memory = None  # the cache has its keys and values
     hidden = model.decode(last[:, None], memory, source_ids, cache)
@@ -191,7 +191,7 @@ def greedy_decode(
     Raises:
         ValueError: as `length_limits`.
 
-    Chapter: decoding-leaving
+    Chapter: decoding-greedy
     """
     limits = length_limits(model, source_ids, max_extra)
     ids: list[list[int]] = [[] for _ in limits]

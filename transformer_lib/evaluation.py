@@ -58,7 +58,7 @@ def _score(
     if samples < 2:
         return Score(found.score, signature)
     low, high = found._mean - found._ci, found._mean + found._ci
-    return Score(found.score, signature, (low, high))
+    return Score(found.score, signature, (low, min(high, 100.0)))
 
 
 def bleu(
