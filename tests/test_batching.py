@@ -43,7 +43,7 @@ def bpe():
 def test_encode_pairs(bpe):
     corpus = load_corpus("little_spanish", split="test")
     pairs = encode_pairs(corpus, bpe)
-    assert len(pairs) == len(corpus) and pairs.dropped == 0
+    assert len(pairs) == len(corpus)
     for ids, sentences in zip(pairs, corpus, strict=True):
         for side, text in zip(ids, sentences, strict=True):
             assert side == bpe.encode(text) + [EOS]
@@ -59,13 +59,13 @@ def test_long_pairs_are_dropped_not_cut(bpe):
     whole = encode_pairs(corpus, bpe)
     short = encode_pairs(corpus, bpe, max_length=8)
     assert short == [p for p in whole if max(map(len, p)) <= 8]
-    assert 0 < short.dropped == len(whole) - len(short)
+    assert 0 < len(short) < len(whole)
 
 
 def test_no_pair_left(bpe):
     with pytest.raises(ValueError, match="no pair is left"):
         encode_pairs([], bpe)
-    with pytest.raises(ValueError, match="1 .*max_length=2"):
+    with pytest.raises(ValueError, match="max_length=2"):
         encode_pairs([("I like trees", "Me gustan")], bpe, 2)
 
 
@@ -212,14 +212,12 @@ def test_workers(world_size):
 
 def test_budget_below_a_sentence():
     pairs = [([5] * 40 + [EOS], [6, EOS])]
-    with pytest.raises(ValueError, match="=40.*41 ids.*max_length"):
+    with pytest.raises(ValueError, match="41 ids.* 40 .*max_length"):
         TokenBatches(pairs, 40)
     assert len(TokenBatches(pairs, 41)) == 1
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="0 pairs"):
-        TokenBatches([], 100)
     for rank in (-1, 2):
         with pytest.raises(ValueError, match=f"rank={rank}"):
             TokenBatches(some_pairs(5), rank=rank, world_size=2)

@@ -142,16 +142,15 @@ def test_what_is_no_tokenizer(bpe, tmp_path):
             else content.encode()
         )
         path.write_bytes(raw)
-        with pytest.raises(ValueError, match="tokenizer.json is"):
+        with pytest.raises(ValueError, match="tokenizer.json"):
             BPETokenizer.load(path)
-    for missing in (tmp_path / "nowhere.json", tmp_path):
-        with pytest.raises(FileNotFoundError, match=missing.name):
-            BPETokenizer.load(missing)
+    with pytest.raises(FileNotFoundError, match="nowhere.json"):
+        BPETokenizer.load(tmp_path / "nowhere.json")
 
 
 @pytest.mark.parametrize("texts", [[], "one sentence", iter(())])
 def test_nothing_to_learn_from(texts):
-    with pytest.raises(ValueError, match="list of texts"):
+    with pytest.raises(ValueError, match="no texts"):
         BPETokenizer.train(texts)
 
 

@@ -16,48 +16,34 @@ from torch import Tensor
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer
 
-
-class EncodedPairs(list[tuple[list[int], list[int]]]):
-    """(source ids, target ids), each with its eos.
-
-    `dropped` counts the pairs left out because they were too long.
-
-    Chapter: batching-pairs
-    """
-
-    dropped: int = 0
+Pair = tuple[list[int], list[int]]  # source ids, target ids
 
 
 def encode_pairs(
     corpus: Iterable[tuple[str, str]],
     tokenizer: BPETokenizer,
     max_length: int | None = None,
-) -> EncodedPairs:
-    """Every pair of a corpus as ids with an eos at the end.
+) -> list[Pair]:
+    """The pairs of a corpus as ids, with an eos at every end.
 
     A pair with a side of more than `max_length` ids, eos included, is
-    left out and counted. It is never cut: a sentence without its end
-    would teach the model to stop anywhere.
+    left out. It is never cut: a sentence without its end would teach
+    the model to stop anywhere.
 
     Raises:
         ValueError: if no pair is left.
 
     Chapter: batching-pairs
     """
-    pairs = EncodedPairs()
+    pairs = []
     for source, target in corpus:
         source_ids = tokenizer.encode(source) + [EOS]
         target_ids = tokenizer.encode(target) + [EOS]
         longer = max(len(source_ids), len(target_ids))
-        if max_length is not None and longer > max_length:
-            pairs.dropped += 1
-        else:
+        if max_length is None or longer <= max_length:
             pairs.append((source_ids, target_ids))
     if not pairs:
-        raise ValueError(
-            f"no pair is left: {pairs.dropped} were longer than "
-            f"{max_length=}"
-        )
+        raise ValueError(f"no pair is left, with {max_length=}")
     return pairs
 
 
@@ -79,34 +65,22 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        pin = torch.device(device).type == "cuda"  # copy, do not wait
-
-        def move(ids: Tensor) -> Tensor:
-            ids = ids.pin_memory() if pin else ids
-            return ids.to(device, non_blocking=True)
-
-        return Batch(
-            move(self.source_ids),
-            move(self.target_ids),
-            move(self.labels),
-            self.tokens,
-        )
+        ids = [self.source_ids, self.target_ids, self.labels]
+        if torch.device(device).type == "cuda":
+            ids = [x.pin_memory() for x in ids]  # copy, do not wait
+        ids = [x.to(device, non_blocking=True) for x in ids]
+        return Batch(*ids, self.tokens)
 
 
-def collate(pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
+def collate(pairs: Sequence[Pair]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
     Chapter: batching-batch
     """
-    sources = [source for source, _ in pairs]
-    labels = [target for _, target in pairs]
+    sources, labels = zip(*pairs, strict=True)
     targets = [[BOS, *target[:-1]] for target in labels]
-    return Batch(
-        source_ids=_padded(sources),
-        target_ids=_padded(targets),
-        labels=_padded(labels),
-        tokens=sum(map(len, labels)),
-    )
+    ids = [_padded(rows) for rows in (sources, targets, labels)]
+    return Batch(*ids, tokens=sum(map(len, labels)))
 
 
 def _padded(rows: Sequence[list[int]]) -> Tensor:
@@ -120,6 +94,7 @@ def _padded(rows: Sequence[list[int]]) -> Tensor:
     )
 
 
+@dataclass(repr=False)
 class TokenBatches:
     """Batches of like length, with a budget of tokens a side, 5.1.
 
@@ -130,36 +105,29 @@ class TokenBatches:
     does not come out even, the first batches are given out again.
 
     Raises:
-        ValueError: if a sentence is longer than the budget, there are
-            no pairs, or `rank` is not below `world_size`.
+        ValueError: if a sentence is longer than the budget, or
+            `rank` is not below `world_size`.
 
     Chapter: batching-tokens
     """
 
-    def __init__(
-        self,
-        pairs: Sequence[tuple[list[int], list[int]]],
-        tokens_per_batch: int = 25_000,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        world_size: int = 1,
-    ):
-        self.keys = [_by_length(pair) for pair in pairs]
-        longest = max((longer for longer, _ in self.keys), default=0)
-        if not 0 < longest <= tokens_per_batch:
+    pairs: Sequence[Pair]
+    tokens_per_batch: int = 25_000
+    seed: int = 0
+    shuffle: bool = True
+    rank: int = 0
+    world_size: int = 1
+
+    def __post_init__(self):
+        longest = max(len(ids) for pair in self.pairs for ids in pair)
+        if longest > self.tokens_per_batch:
             raise ValueError(
-                f"{tokens_per_batch=} for {len(pairs)} pairs, the "
-                f"longest of {longest} ids: raise the budget, or "
-                "leave out long pairs with "
-                "encode_pairs(..., max_length=...)"
+                f"{longest} ids are over the {self.tokens_per_batch} of "
+                "a batch: leave pairs out with encode_pairs' max_length"
             )
-        if not 0 <= rank < world_size:
-            raise ValueError(f"{rank=} is not below {world_size=}")
-        self.pairs, self.tokens_per_batch = pairs, tokens_per_batch
-        self.seed, self.shuffle = seed, shuffle
-        self.rank, self.world_size = rank, world_size
-        self.total = len(self._cut(range(len(pairs))))
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(f"{self.rank=} of {self.world_size=}")
+        self.total = len(self._cut(self.pairs))
 
     def __len__(self) -> int:
         """Batches of an epoch on this worker, always as many."""
@@ -167,30 +135,29 @@ class TokenBatches:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch for this worker, from `start` on."""
-        order = list(range(len(self.pairs)))
+        pairs = list(self.pairs)
         chance = random.Random(f"{self.seed} {number}")
         if self.shuffle:  # sorting keeps the order of equal lengths
-            chance.shuffle(order)
-        batches = self._cut(order)
+            chance.shuffle(pairs)
+        batches = self._cut(pairs)
         if self.shuffle:
             chance.shuffle(batches)
         for turn in range(start, len(self)):
             mine = turn * self.world_size + self.rank
-            places = batches[mine % len(batches)]
-            yield collate([self.pairs[place] for place in places])
+            yield collate(batches[mine % len(batches)])
 
-    def _cut(self, order: Iterable[int]) -> list[list[int]]:
-        """Sort places by length, cut where the budget is full."""
-        batches: list[list[int]] = [[]]
-        for place in sorted(order, key=self.keys.__getitem__):
-            longer, rows = self.keys[place][0], len(batches[-1]) + 1
+    def _cut(self, pairs: Iterable[Pair]) -> list[list[Pair]]:
+        """Sort by length, cut where the budget is full."""
+        batches: list[list[Pair]] = [[]]
+        for pair in sorted(pairs, key=_by_length):
+            rows, longer = len(batches[-1]) + 1, max(map(len, pair))
             if rows * longer > self.tokens_per_batch:
                 batches.append([])
-            batches[-1].append(place)
+            batches[-1].append(pair)
         return batches
 
 
-def _by_length(pair: tuple[list[int], list[int]]) -> tuple[int, int]:
+def _by_length(pair: Pair) -> tuple[int, int]:
     """Sort by the longer side, then by the difference.
 
     The difference rises for one length and falls for the next, so
@@ -199,6 +166,5 @@ def _by_length(pair: tuple[list[int], list[int]]) -> tuple[int, int]:
     Chapter: batching-tokens
     """
     source, target = map(len, pair)
-    longer = max(source, target)
-    difference = source - target
+    longer, difference = max(source, target), source - target
     return longer, difference if longer % 2 else -difference

@@ -8,14 +8,13 @@ Chapter: book/training/corpora
 
 import gzip
 import hashlib
+import json
 import os
 import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from warnings import catch_warnings
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class ParallelCorpus(Sequence):
     Chapter: corpora-parallel
     """
 
-    pairs: tuple[tuple[str, str], ...]
+    pairs: list[tuple[str, str]]
     name: str = ""
     source: str = ""
     target: str = ""
@@ -55,19 +54,15 @@ class ParallelCorpus(Sequence):
 
 
 def read_parallel(
-    source_file: str | Path,
-    target_file: str | Path,
-    source: str = "",
-    target: str = "",
-) -> ParallelCorpus:
-    """Two text files: line n of one translates line n of the other.
+    source_file: str | Path, target_file: str | Path
+) -> list[tuple[str, str]]:
+    """Pairs from two files: line n of one translates line n.
 
     Plain UTF-8 or, where the name ends in .gz, gzipped.
 
     Raises:
         ValueError: if the files differ in length, or one is cut
-            short, no UTF-8, or has a line that is no sentence; it
-            names file and line.
+            short, is no UTF-8, or has an empty line.
 
     Chapter: corpora-own
     """
@@ -78,9 +73,10 @@ def read_parallel(
             f"{len(right)}: line n of one must translate line n of "
             "the other"
         )
-    pairs = tuple(zip(left, right, strict=True))
-    name = Path(source_file).name
-    return ParallelCorpus(pairs, name, source, target)
+    return list(zip(left, right, strict=True))
+
+
+_BROKEN = gzip.BadGzipFile, zipfile.BadZipFile, EOFError, ValueError
 
 
 def _lines(path: str | Path) -> list[str]:
@@ -88,40 +84,31 @@ def _lines(path: str | Path) -> list[str]:
 
     Chapter: corpora-own
     """
-    content = Path(path).read_bytes()
+    lines: list[str] = []
     try:
-        if str(path).endswith(".gz"):
-            content = gzip.decompress(content)
-        text = content.decode("utf-8-sig").rstrip()
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{path} is no whole gzip file ({error}): get it again"
-        ) from error
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}, line {line} is not UTF-8: convert the file"
-        ) from error
-    end = "\n" if "\n" in text else "\r"  # \r\n: strip() does it
-    lines = [line.strip() for line in text.split(end)]
-    for number, line in enumerate(lines, 1):
-        if fault := _fault(line):
-            raise ValueError(f"{path}, line {number} {fault}")
+        for row in _content(Path(path)).rstrip().split(b"\n"):
+            line = row.decode("utf-8-sig").strip()
+            if not line:
+                raise ValueError("no sentence stands here")
+            lines.append(line)
+    except _BROKEN as error:
+        where = f"{path}, line {len(lines) + 1}"
+        raise ValueError(f"{where}: {error}") from error
     return lines
 
 
-def _fault(line: str, longest: int = 10_000) -> str:
-    """Why a line is no sentence; nothing, if it is one.
+def _content(path: Path) -> bytes:
+    """What a file holds; of a zip archive, its largest file.
 
     Chapter: corpora-own
     """
-    if not line:
-        return "is empty: remove it, and its partner"
-    if "\0" in line:
-        return "holds a NUL, as UTF-16 does: convert it to UTF-8"
-    if len(line) > longest:
-        return f"has {len(line)} characters: at most {longest} do"
-    return ""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            text = max(archive.infolist(), key=lambda f: f.file_size)
+            return archive.read(text)
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes())
+    return path.read_bytes()
 
 
 def _split_of(english: str) -> str:
@@ -136,41 +123,25 @@ def _split_of(english: str) -> str:
     return {0: "test", 1: "validation"}.get(lot, "train")
 
 
-CORPORA = {  # languages, address, licence
-    "little_spanish": (["en", "es"], "", "this book's own"),
-    "multi30k": (
-        ["de", "en", "fr"],
-        "https://raw.githubusercontent.com/multi30k/dataset/master/"
-        "data/task1/raw/",
-        "for research and education; captions of Flickr30k images",
-    ),
-    "tatoeba": (
-        ["de", "en", "es"],
-        "https://www.manythings.org/anki/",
-        "CC BY 2.0 FR; tatoeba.org and www.manythings.org/anki",
-    ),
+CORPORA = {  # pairs of languages, licence
+    "little_spanish": (["en-es"], "this book's own"),
+    "multi30k": (["de-en", "de-fr", "en-fr"], "research, education"),
+    "tatoeba": (["de-en", "en-es"], "CC BY 2.0 FR, tatoeba.org"),
 }
-
 
 _DATA = files("transformer_lib") / "data"
-_PARTS = {  # our name of a split: Multi30k's
-    "train": "train",
-    "validation": "val",
-    "test": "test_2016_flickr",
-}
 
 
 def data_folder() -> Path:
-    """TRANSFORMER_LIB_DATA if it is set; else the user's cache.
+    """TRANSFORMER_LIB_DATA if it is set; else ~/.cache.
 
     Chapter: corpora-files
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     named = os.environ.get("TRANSFORMER_LIB_DATA")
-    return Path(named or f"{cache}/transformer_lib").expanduser()
+    return Path(named or "~/.cache/transformer_lib").expanduser()
 
 
-def fetch(name: str, file: str) -> Path:
+def fetch(file: str) -> Path:
     """The path of a corpus's file, downloaded if it is missing.
 
     Raises:
@@ -179,54 +150,54 @@ def fetch(name: str, file: str) -> Path:
 
     Chapter: corpora-files
     """
-    path, url = data_folder() / name / file, CORPORA[name][1] + file
+    path = data_folder() / file
     if path.is_file():
         return path
-    words = (_DATA / "SHA256SUMS").read_text("utf-8").split()
-    sums = dict(zip(words[1::2], words[::2], strict=True))
-    known = sums.get(f"{name}/{file}")  # Tatoeba's files change
-    try:
-        with catch_warnings(action="ignore"):  # tqdm on widgets
-            import pooch
+    import pooch
 
-        pooch.get_logger().setLevel("WARNING")
-        agent = {"User-Agent": "transformer_lib"}
-        web = pooch.HTTPDownloader(headers=agent, timeout=30)
-        pooch.retrieve(url, known, file, path.parent, downloader=web)
-    except (ImportError, OSError, ValueError) as error:
-        missing = isinstance(error, ImportError)
-        why = "install pooch" if missing else f"{error!s:.99}"
+    known = json.loads((_DATA / "downloads.json").read_text("utf-8"))
+    url, sha = known[file]
+    agent = {"User-Agent": "transformer_lib"}
+    web = pooch.HTTPDownloader(headers=agent)
+    try:
+        pooch.retrieve(url, sha, file, data_folder(), downloader=web)
+    except (OSError, ValueError) as error:
         raise FileNotFoundError(
-            f"{path} is missing and was not downloaded ({why}). "
-            f"Fetch {url} and put it there"
+            f"{path} is missing and was not downloaded "
+            f"({error!s:.99}). Fetch {url} and put it there"
         ) from None
     return path
 
 
+def _file(name: str, split: str, language: str) -> Path:
+    """One side of a split, of Multi30k or in a folder.
+
+    Chapter: corpora-files
+    """
+    if name == "multi30k":
+        other = {"validation": "val", "test": "test_2016_flickr"}
+        part = other.get(split, split)
+        return fetch(f"multi30k/{part}.{language}.gz")
+    plain = Path(name, f"{split}.{language}")
+    for path in (plain, Path(f"{plain}.gz")):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"there is no {plain}, plain or .gz: name {[*CORPORA]}, or "
+        "a folder with train.en, train.de, validation.en and so on"
+    )
+
+
 def _tatoeba(language: str, split: str) -> list[tuple[str, str]]:
-    """(English, other) pairs of a split; equal pairs once.
+    """(English, other) pairs of a split.
 
     Chapter: corpora-files
     """
     code = {"de": "deu", "es": "spa"}[language]
-    path = fetch("tatoeba", f"{code}-eng.zip")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            [name] = [n for n in names if n.endswith(f"{code}.txt")]
-            text = archive.read(name).decode("utf-8-sig")
-    except (zipfile.BadZipFile, zlib.error, ValueError) as error:
-        raise ValueError(
-            f"{path} is no whole archive with a {code}.txt: delete "
-            "it, and it is downloaded again"
-        ) from error
-    cells = (row.split("\t") for row in text.split("\n"))
-    pairs = ((c[0].strip(), c[1].strip()) for c in cells if c[1:])
-    return [
-        pair
-        for pair in dict.fromkeys(pairs)
-        if all(pair) and _split_of(pair[0]) == split
-    ]
+    lines = _lines(fetch(f"tatoeba/{code}-eng.zip"))
+    rows = (line.split("\t") for line in lines)
+    pairs = [(row[0].strip(), row[1].strip()) for row in rows]
+    return [pair for pair in pairs if _split_of(pair[0]) == split]
 
 
 def _little_spanish(_, split: str) -> list[tuple[str, str]]:
@@ -247,37 +218,28 @@ def load_corpus(
 ) -> ParallelCorpus:
     """A corpus in two of its languages, either way round.
 
-    `split` is "train", "validation" or "test".
+    `name` is one of `CORPORA`, or a folder with files train.en,
+    train.es and the like, plain or .gz. `split` is "train",
+    "validation" or "test".
 
     Raises:
-        ValueError: if there is no such corpus, language or split.
+        ValueError: if there is no such language or split.
         FileNotFoundError: if a file is missing; it says what to do.
 
     Chapter: corpora-load
     """
-    if name not in CORPORA or split not in _PARTS:
-        raise ValueError(
-            f"no {split!r} of {name!r}: the corpora are {[*CORPORA]}, "
-            f"their splits {[*_PARTS]}"
-        )
-    languages, _, licence = CORPORA[name]
-    odd = name == "tatoeba" and "en" not in (source, target)
-    if odd or source == target or {source, target} - {*languages}:
-        raise ValueError(
-            f"{name} has no {source!r} to {target!r}: choose two of "
-            f"{languages}, for tatoeba with 'en' among them"
-        )
-    if name == "multi30k":
-        part = _PARTS[split]
-        left = fetch(name, f"{part}.{source}.gz")
-        right = fetch(name, f"{part}.{target}.gz")
-        pairs = read_parallel(left, right).pairs
-    else:
-        other = target if source == "en" else source
+    languages, licence = CORPORA.get(name, ([], ""))
+    pair = "-".join(sorted([source, target]))
+    if split not in ("train", "validation", "test"):
+        raise ValueError(f"{split=}: train, validation or test")
+    if languages and pair not in languages:
+        raise ValueError(f"{name} has {languages}, no {pair}")
+    if name in ("little_spanish", "tatoeba"):
         read = _tatoeba if name == "tatoeba" else _little_spanish
-        pairs = tuple(read(other, split))
+        pairs = read(target if source == "en" else source, split)
         if target == "en":
-            pairs = tuple(
-                (other, english) for english, other in pairs
-            )
+            pairs = [(other, english) for english, other in pairs]
+    else:
+        left = _file(name, split, source)
+        pairs = read_parallel(left, _file(name, split, target))
     return ParallelCorpus(pairs, name, source, target, split, licence)

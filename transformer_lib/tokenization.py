@@ -44,22 +44,18 @@ class BPETokenizer:
         """
         texts = [] if isinstance(texts, str) else list(texts)
         if not texts:
-            raise ValueError(
-                "a tokenizer learns from a list of texts"
-            )
+            raise ValueError("there are no texts to learn from")
         if vocab_size < 256 + len(SPECIAL):
             raise ValueError(
-                f"{vocab_size=} is too small: 256 bytes and "
-                f"{len(SPECIAL)} special tokens must have an id"
+                f"{vocab_size=} < 260: 256 bytes and 4 special tokens"
             )
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        alphabet = sorted(ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size,
-            special_tokens=[SPECIAL[i] for i in sorted(SPECIAL)],
-            initial_alphabet=alphabet,
+            special_tokens=[*SPECIAL.values()],
+            initial_alphabet=sorted(ByteLevel.alphabet()),
             show_progress=False,
         )
         tokenizer.train_from_iterator(map(_sentence, texts), trainer)
@@ -89,12 +85,9 @@ class BPETokenizer:
         ]
 
     def save(self, path: str | Path) -> None:
-        """Write the tokenizer as JSON, whole or not at all."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        part.write_text(self.tokenizer.to_str(), encoding="utf-8")
-        part.replace(path)
+        """Write the tokenizer as JSON."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(self.tokenizer.to_str(), "utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> "BPETokenizer":
@@ -104,33 +97,19 @@ class BPETokenizer:
             FileNotFoundError: if there is no such file.
             ValueError: if it is no tokenizer that `save` wrote.
         """
-        if not Path(path).is_file():
-            raise FileNotFoundError(
-                f"there is no tokenizer at {path}"
-            )
-        text = Path(path).read_text("utf-8", errors="replace")
+        content = Path(path).read_bytes()
         try:
-            tokenizer = Tokenizer.from_str(text)
-        except Exception as error:  # tokenizers raises no other class
-            raise ValueError(
-                f"{path} is no tokenizer: {error}"
-            ) from error
+            tokenizer = Tokenizer.from_buffer(content)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
         first = {i: tokenizer.id_to_token(i) for i in SPECIAL}
-        bytes_alone = (
-            tokenizer.normalizer is None
-            and isinstance(tokenizer.pre_tokenizer, ByteLevel)
-            and isinstance(tokenizer.decoder, decoders.ByteLevel)
-        )
-        if first != SPECIAL or not bytes_alone:
+        if first != SPECIAL or tokenizer.normalizer:
             raise ValueError(
-                f"{path} is a tokenizer of another make, with the "
-                f"first tokens {[*first.values()]}: train one with "
+                f"{path} is a tokenizer of another make, beginning "
+                f"with {[*first.values()]}: train one with "
                 "BPETokenizer.train"
             )
         return cls(tokenizer)
-
-
-_LONGEST = 10_000  # characters in a sentence
 
 
 def _sentence(text: str) -> str:
@@ -138,9 +117,9 @@ def _sentence(text: str) -> str:
 
     Chapter: tokenization-bpe
     """
-    if len(text) > _LONGEST:
+    if len(text) > 10_000:
         raise ValueError(
             f"{text[:20]!r}... has {len(text)} characters, more than "
-            f"{_LONGEST}: cut the text into sentences"
+            "10,000: cut the text into sentences"
         )
     return text
