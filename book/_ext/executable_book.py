@@ -116,7 +116,7 @@ INSTALL = """\
 try:
     import transformer_lib
 except ImportError:
-    %pip install -q "executable-transformer[all] @ {source}"
+    %pip install -q "executable-transformer[book] @ {source}"
 """
 
 

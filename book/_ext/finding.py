@@ -195,7 +195,7 @@ FOR_BINDER = """\
 # What the notebooks need: PyTorch without CUDA, which is far smaller.
 --extra-index-url https://download.pytorch.org/whl/cpu
 {pins}
-executable-transformer[all] @ {source}
+executable-transformer[book] @ {source}
 """
 
 

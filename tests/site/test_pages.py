@@ -219,7 +219,7 @@ NOTEBOOKS = sorted((SITE / "_sources").rglob("*.ipynb"))
 def test_notebook_installs_what_it_needs(path):
     notebook = nbformat.read(path, as_version=4)
     first = notebook.cells[0].source
-    assert '%pip install -q "transformer_lib[all] @ ' in first
+    assert '%pip install -q "executable-transformer[book] @ ' in first
     assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
