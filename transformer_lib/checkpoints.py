@@ -6,6 +6,7 @@
 Chapter: book/training/checkpoints
 """
 
+import copy
 import json
 import os
 import re
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_model as read_weights
+from safetensors.torch import save_model as write_weights
 from torch import Tensor, nn
 
 from transformer_lib.model import Transformer, TransformerConfig
@@ -44,84 +46,13 @@ def write_atomically(
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
-    except (OSError, SafetensorError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise OSError(
             f"{path} was not written ({error}): see that there is "
             "room and that you may write there, then start again"
         ) from error
     finally:
         part.unlink(missing_ok=True)
-
-
-def _write_tensors(
-    path: Path, tensors: dict[str, Tensor], note: dict[str, Any]
-) -> None:
-    """Write tensors and a note; those that are one, once.
-
-    Chapter: checkpoints-tensors
-    """
-    once, tied, owners = {}, {}, {}
-    for name, tensor in tensors.items():
-        place = tensor.data_ptr(), tensor.shape, tensor.stride()
-        owner = owners.setdefault(place, name)
-        if owner == name:  # cloned: a view would bring its whole
-            once[name] = tensor.detach().clone().contiguous()
-        else:
-            tied[name] = owner
-    about = {"tied": json.dumps(tied)}
-    if note:
-        about["note"] = json.dumps(note)
-
-    def write(part: Path) -> None:
-        save_file(once, part, about)
-        part.chmod(0o644)  # it comes out readable by its owner alone
-
-    write_atomically(path, write)
-
-
-def _read_tensors(
-    path: Path, prefix: str = ""
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors whose names begin so, without that, and the note.
-
-    Chapter: checkpoints-tensors
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            owners = {name: name for name in file.keys()}
-            owners |= json.loads(about.get("tied", "{}"))
-            tensors = {
-                name.removeprefix(prefix): file.get_tensor(owner)
-                for name, owner in owners.items()
-                if name.startswith(prefix)
-            }
-        return tensors, json.loads(about.get("note", "{}"))
-    except (SafetensorError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"{path} is cut short or no safetensors file ({error}): "
-            "copy it again, or delete it and use an earlier one"
-        ) from None
-
-
-def _check_fit(
-    path: Path, found: dict[str, Tensor], wanted: dict[str, Tensor]
-) -> None:
-    """Refuse weights that are not of the names and shapes wanted.
-
-    Chapter: checkpoints-tensors
-    """
-    there, here = (
-        {(k, *t.shape, t.is_floating_point()) for k, t in of.items()}
-        for of in (found, wanted)
-    )
-    if odd := sorted(there ^ here):
-        raise ValueError(
-            f"{path} holds another model, they differ in {odd[:2]}: "
-            "give the options it was trained with, or another folder"
-        )
 
 
 def save_checkpoint(
@@ -134,27 +65,25 @@ def save_checkpoint(
 ) -> Path:
     """Write all that a training needs to go on; keep the last `keep`.
 
-    That is the weights, the optimizer's moments, both as they are,
-    and `state`, which is anything JSON can hold. Section 6.1.
+    `state` is numbers, texts, lists and dicts. Section 6.1.
 
     Raises:
-        FloatingPointError: if a number is not finite; the earlier
+        FloatingPointError: if a weight is not finite; the earlier
             checkpoints stay.
 
     Chapter: checkpoints-resume
     """
-    tensors = {f"model.{k}": t for k, t in model.state_dict().items()}
-    for name, weight in model.named_parameters():
-        for key, moment in optimizer.state[weight].items():
-            tensors[f"optimizer.{key}.{name}"] = moment
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
+    weights = model.state_dict()
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
             raise FloatingPointError(
                 f"{name} holds NaN or infinity after step {step}: "
                 "nothing was saved; lower learning_rate_scale"
             )
-    path = Path(folder) / f"checkpoint-{step:08d}.safetensors"
-    _write_tensors(path, tensors, {"step": step, **state})
+    whole = {"model": weights, "optimizer": optimizer.state_dict()}
+    whole["state"] = {"step": step, **state}
+    path = Path(folder) / f"checkpoint-{step:08d}.pt"
+    write_atomically(path, lambda part: torch.save(whole, part))
     for old in checkpoint_files(folder)[:-keep]:
         old.unlink()
     return path
@@ -165,9 +94,25 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-resume
     """
-    name = re.compile(r"checkpoint-\d{8}\.safetensors")
+    name = re.compile(r"checkpoint-\d{8}\.pt")
     paths = Path(folder).glob("checkpoint-*")
     return sorted(path for path in paths if name.fullmatch(path.name))
+
+
+def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
+    """What `save_checkpoint` wrote, without running code in it.
+
+    Chapter: checkpoints-resume
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        return torch.load(path, "cpu", weights_only=True, mmap=mmap)
+    except Exception as error:  # of many kinds, one for each damage
+        raise ValueError(
+            f"{path} is cut short or no checkpoint ({error!s:.99}): "
+            "delete it and go on from an earlier one"
+        ) from None
 
 
 def load_checkpoint(
@@ -178,22 +123,21 @@ def load_checkpoint(
     """Put back what `save_checkpoint` wrote; returns its state.
 
     Raises:
-        ValueError: if the file is cut short or of another model.
+        ValueError: if the file is damaged or of another model.
 
     Chapter: checkpoints-resume
     """
-    weights, state = _read_tensors(Path(path), "model.")
-    _check_fit(Path(path), weights, model.state_dict())
-    model.load_state_dict(weights)
+    held = _read(path)
+    try:
+        model.load_state_dict(held["model"])
+    except (RuntimeError, LookupError, TypeError) as error:
+        raise ValueError(
+            f"{path} holds another model ({error!s:.200}): give its "
+            "options, or another folder"
+        ) from None
     if optimizer is not None:
-        moments, _ = _read_tensors(Path(path), "optimizer.")
-        owners = dict(model.named_parameters())
-        for name, moment in moments.items():
-            key, _, owner = name.partition(".")
-            weight = owners[owner]
-            moment = moment.to(weight.device, copy=True)
-            optimizer.state[weight][key] = moment
-    return state
+        optimizer.load_state_dict(held["optimizer"])
+    return held["state"]
 
 
 def average_checkpoints(
@@ -209,21 +153,17 @@ def average_checkpoints(
 
     Chapter: checkpoints-average
     """
-    first, *others = [Path(path) for path in paths] or [None]
-    if first is None:
+    held = [_read(path, mmap=True)["model"] for path in paths]
+    if not held:
         raise ValueError("nothing to average: give at least one path")
-    weights = _read_tensors(first, "model.")[0]
-    total = {
-        name: tensor.double() for name, tensor in weights.items()
-    }
-    for path in others:
-        found = _read_tensors(path, "model.")[0]
-        _check_fit(path, found, weights)
-        for name, tensor in found.items():
-            total[name] += tensor
+    shapes = [{k: t.shape for k, t in one.items()} for one in held]
+    if any(other != shapes[0] for other in shapes):
+        raise ValueError("these checkpoints are of unlike models")
     return {
-        name: (total[name] / (1 + len(others))).to(tensor.dtype)
-        for name, tensor in weights.items()
+        name: sum(one[name].double() for one in held)
+        .div(len(held))
+        .to(tensor.dtype)
+        for name, tensor in held[0].items()
     }
 
 
@@ -263,11 +203,13 @@ def save_model(
 
     Chapter: checkpoints-models
     """
-    weights = model.state_dict()
-    if half:
-        small = {t.data_ptr(): t.half() for t in weights.values()}
-        weights = {k: small[t.data_ptr()] for k, t in weights.items()}
-    _write_tensors(Path(folder) / "model.safetensors", weights, {})
+    shipped = copy.deepcopy(model).half() if half else model
+
+    def write(part: Path) -> None:
+        write_weights(shipped, str(part))
+        part.chmod(0o644)  # it comes out readable by its owner alone
+
+    write_atomically(Path(folder) / "model.safetensors", write)
     save_config(folder, model.config, tokenizer, **info)
 
 
@@ -326,11 +268,16 @@ def load_model(
             f"there is no {path}: a training that has not ended, "
             "whose command would go on with it, or a lost file"
         )
-    weights, _ = _read_tensors(path)
-    if config.N > len(weights):  # to build so many takes for ever
-        raise ValueError(f"{path} does not hold N={config.N} layers")
-    with torch.device("meta"):  # shapes alone, without memory
-        _check_fit(path, weights, Transformer(config).state_dict())
-    model = Transformer(config)
-    model.load_state_dict(weights)
+    c = config  # the least that it holds, in bytes, if in float16
+    least = 2 * c.d_model * (c.vocab_size + 4 * c.N * c.d_ff)
+    try:
+        if least > path.stat().st_size:  # before it fills the memory
+            raise ValueError("it is too small")
+        model = Transformer(config)
+        read_weights(model, path)
+    except (SafetensorError, RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is cut short or another model's "
+            f"({error!s:.200}): copy it again with its config.json"
+        ) from None
     return model.eval(), tokenizer, info

@@ -7,22 +7,24 @@ Chapter: book/appendix/cli
 """
 
 import argparse
+import inspect
 import json
 import os
 import platform
+import re
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin
 
 import torch
 from filelock import FileLock, Timeout
@@ -42,225 +44,145 @@ from transformer_lib.corpora import (
     ParallelCorpus,
     data_folder,
     load_corpus,
-    read_parallel,
 )
 from transformer_lib.evaluation import bleu, evaluate, published_bleu
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import check_settings, train, worker
+from transformer_lib.training import (
+    check_settings,
+    fixed_settings,
+    pick_device,
+    train,
+    worker,
+)
 from transformer_lib.translator import Translator, bundled_models
 
-Options = argparse.Namespace
 
+def _train(
+    out: str,
+    corpus: str = "little_spanish",
+    languages: tuple[str, str] = ("en", "es"),
+    preset: str = "tiny",
+    vocab_size: int = 8000,
+    limit: int | None = None,
+    average: int = 5,
+    validation_bleu: bool = False,
+    test: str | None = None,
+    half: bool = False,
+    command: str = "",
+    **changes: Any,
+) -> None:
+    """Train a model, or go on with the training that --out holds.
 
-_FIELDS = {
-    "N": "layers in each stack",
-    "d_model": "width of the model",
-    "d_ff": "width inside the feed-forward networks",
-    "h": "heads",
-    "d_k": "width of a head's keys; d_model / h if not given",
-    "d_v": "width of a head's values; d_model / h if not given",
-    "dropout": "P_drop, on sub-layers and embedding sums",
-    "attention_dropout": "on attention weights",
-    "relu_dropout": "inside the feed-forward networks",
-    "bias": "in attention's projections",
-    "norm": "post or pre",
-    "positions": "sinusoid, learned or none",
-    "tie": "three-way, decoder or none",
-    "scale_embeddings": "by sqrt(d_model)",
-    "max_length": "in pieces; longer pairs are left out",
-    "label_smoothing": "eps_ls",
-    "smoothing": "uniform or others",
-    "warmup_steps": "in which the rate rises",
-    "tokens_per_batch": "on each side, for each worker",
-    "accumulate": "batches a step",
-    "max_steps": "in all",
-    "learning_rate_scale": "times equation 3",
-    "betas": "of Adam",
-    "epsilon": "of Adam",
-    "clip_norm": "longest gradient; not clipped if not given",
-    "precision": "fp32 or bf16",
-    "seed": "of weights, batches and dropout",
-    "device": "cpu, cuda or mps; the best one if not given",
-    "log_every": "steps",
-    "validate_every": "steps",
-    "checkpoint_every": "steps",
-    "keep_checkpoints": "at least; those to average are kept too",
-}
+    Args:
+        out: folder for all that is written
+        corpus: little_spanish, multi30k, tatoeba, or a folder with
+            train.en, train.es, validation.en and so on
+        languages: source and target
+        preset: sizes to start from: tiny, base or big; tiny takes
+            5000 steps of 4096 tokens, with a warm-up of 1000
+        vocab_size: pieces in the vocabulary
+        limit: only the first so many pairs of each part
+        average: checkpoints in the mean
+        validation_bleu: log BLEU of greedy translations
+        test: part to evaluate at the end, such as test
+        half: save the model in half precision
 
-
-_OPTIONS = {
-    "out": (str, "folder for all that is written"),
-    "preset": ("tiny", "sizes to start from: tiny, base or big"),
-    "corpus": (str, "little_spanish, multi30k or tatoeba"),
-    "languages": (str, "source and target, such as en es"),
-    "source_file": (str, "your own sentences"),
-    "target_file": (str, "their translations"),
-    "validation_source": (str, "your own, to validate on"),
-    "validation_target": (str, "their translations"),
-    "test_source": (str, "your own, for --test"),
-    "test_target": (str, "their translations"),
-    "limit": (int, "only the first so many pairs of each part"),
-    "vocab_size": (8000, "pieces in the vocabulary"),
-    "average": (5, "checkpoints in the mean"),
-    "validation_bleu": (False, "log greedy BLEU"),
-    "test": (str, "part to evaluate at the end, such as test"),
-    "published_bleu": (False, "test in the form of papers, too"),
-    "half": (False, "save the model in half precision"),
-    "model": (str, "a folder, or a bundled name"),
-    "device": (str, "cpu, cuda or mps; the best one if not given"),
-    "beam_size": (4, "1 is greedy"),
-    "length_penalty": (0.6, "alpha"),
-    "split": ("test", "or validation"),
-    "to": (str, "file for the translations"),
-    "threads": (int, "of the CPU"),
-}
-_SMALL = TrainingConfig(
-    tokens_per_batch=4096,
-    warmup_steps=1000,
-    max_steps=5000,
-    log_every=50,
-    validate_every=500,
-    checkpoint_every=100,
-)
-
-
-def _count(text: str) -> int:
-    """A whole number from 1 up.
-
-    Chapter: cli-options
+    Chapter: cli-train
     """
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give 1 or more")
-    return int(text)
-
-
-def _add(parser: Any, name: str, kind: Any, text: str, **how) -> None:
-    """An option for a name, read as `kind`.
-
-    Chapter: cli-options
-    """
-    if kind is bool:
-        how["action"] = argparse.BooleanOptionalAction
-    else:
-        how["type"] = kind
-    if name in ("languages", "betas"):
-        how["nargs"] = 2
-    parser.add_argument(
-        "--" + name.replace("_", "-"), help=text, **how
+    folder, (rank, workers) = Path(out), worker()
+    texts, held_out, tests = (
+        part and load_corpus(corpus, *languages, part)[:limit]
+        for part in ("train", "validation", test)
     )
+    tokenizer = _tokenizer(folder, texts, vocab_size)
+    config, c = _recipe(preset, len(tokenizer), average, changes)
+    info = _describe(texts, vocab_size) | fixed_settings(c)
+    if _is_over(folder, info | asdict(config), c.max_steps):
+        return _say(f"{folder} is finished: see its report.json")
+    pairs = encode_pairs(texts, tokenizer, config.max_length)
+    size, place = c.tokens_per_batch, (rank, workers)
+    batches = TokenBatches(pairs, size, c.seed, True, *place)
+    judge = _judge(held_out, tokenizer, size, validation_bleu)
+    pick_device(c.device)  # a wrong one is refused here
+    torch.manual_seed(c.seed)
+    model = Transformer(config)
+    with nullcontext() if rank else _alone_in(folder):
+        if rank == 0 and not (folder / "config.json").is_file():
+            save_config(folder, config, tokenizer, **info)
+        _say(
+            f"{len(pairs):,} of {len(texts):,} pairs are short enough"
+        )
+        history = train(model, batches, c, judge, folder)
+        if rank == 0:
+            last = history.lines[-1]
+            result = _finish(folder, model, last, average, judge)
+            save_model(folder, model, tokenizer, half, **info)
+            report = {"name": folder.name, "command": command}
+            report |= {"training": asdict(c), "result": result}
+            _report(folder, report, tests)
 
 
-def _add_fields(parser: Any, tiny: Any, paper: Any) -> None:
-    """An option for each field of two presets of a configuration.
+def _tokenizer(
+    folder: Path, corpus: ParallelCorpus, vocab_size: int
+) -> BPETokenizer:
+    """The tokenizer of a training that has begun, or a new one.
 
-    One that is not given leaves no trace.
-
-    Chapter: cli-options
+    Chapter: cli-train
     """
-    group = parser.add_argument_group(type(paper).__name__)
-    for name, hint in get_type_hints(type(paper)).items():
-        if name not in _FIELDS:
-            continue
-        kind = (*get_args(hint), hint)[0]  # int | None: int
-        value, other = getattr(tiny, name), getattr(paper, name)
-        text = f"{_FIELDS[name]} ({value})"
-        if value != other:
-            text = f"{text[:-1]}; base: {other})"
-        text = text.removesuffix(" (None)")
-        _add(group, name, kind, text, default=argparse.SUPPRESS)
+    begun = (folder / "config.json").is_file()
+    texts = corpus.sources + corpus.targets
+    found = load_config(folder)[1] if begun else None
+    return found or BPETokenizer.train(texts, vocab_size)
 
 
 def _recipe(
-    options: Options, vocab_size: int
+    preset: str, vocab_size: int, average: int, changes: dict
 ) -> tuple[TransformerConfig, TrainingConfig]:
-    """The preset's two configurations, with what options change.
-
-    Chapter: cli-options
-    """
-    if options.preset not in ("tiny", "base", "big"):
-        raise ValueError(
-            f"preset={options.preset}: tiny, base or big"
-        )
-    model = getattr(TransformerConfig, options.preset)(vocab_size)
-    training = (
-        _SMALL if options.preset == "tiny" else TrainingConfig()
-    )
-    for name in vars(options).keys() & _FIELDS.keys():
-        change = {name: getattr(options, name)}
-        if hasattr(model, name):
-            model = replace(model, **change)
-        else:
-            training = replace(training, **change)
-    keep = max(training.keep_checkpoints, options.average)
-    return model, replace(training, keep_checkpoints=keep)
-
-
-def _corpus(options: Options, split: str, *files: Any) -> Any:
-    """Two files of the reader's, or a split of the named corpus.
+    """A preset's two configurations, with changes of their fields.
 
     Chapter: cli-train
     """
-    languages = options.languages or ("en", "es")
-    if all(files):
-        corpus = read_parallel(*files, *languages)
-    elif any(files):
-        raise ValueError(f"{files}: give sentences and translations")
-    else:
-        name = options.corpus or "little_spanish"
-        corpus = load_corpus(name, *languages, split)
-    return corpus[: options.limit]
+    if preset not in ("tiny", "base", "big"):
+        raise ValueError(f"{preset=}: give tiny, base or big")
+    sizes = getattr(TransformerConfig, preset)(vocab_size)
+    usual: dict[str, Any] = {"keep_checkpoints": max(average, 5)}
+    if preset == "tiny":
+        usual |= {"tokens_per_batch": 4096, "warmup_steps": 1000}
+        usual |= {"max_steps": 5000, "checkpoint_every": 100}
+        usual |= {"log_every": 50, "validate_every": 500}
+    own = {k: v for k, v in changes.items() if hasattr(sizes, k)}
+    usual |= {k: v for k, v in changes.items() if k not in own}
+    return replace(sizes, **own), TrainingConfig(**usual)
 
 
-def _corpora(options: Options) -> list[Any]:
-    """Training, validation and test pairs; None where none are.
-
-    Chapter: cli-train
-    """
-    o = options
-    found = [_corpus(o, "train", o.source_file, o.target_file)]
-    for split, wanted, *files in (
-        (
-            "validation",
-            True,
-            o.validation_source,
-            o.validation_target,
-        ),
-        (o.test, o.test, o.test_source, o.test_target),
-    ):
-        unnamed = o.source_file and not any(files)
-        missing = unnamed or not wanted
-        found.append(None if missing else _corpus(o, split, *files))
-    if o.test and not found[2]:
-        raise ValueError("--test needs --test-source, --test-target")
-    if o.validation_bleu and not found[1]:
-        raise ValueError("--validation-bleu needs validation files")
-    if o.test or o.validation_bleu:
-        _need("sacrebleu")
-    if o.published_bleu:
-        _need("sacremoses")
-    return found
-
-
-def _need(module: str) -> None:
-    """Refuse to begin what a missing package would end.
+def _describe(
+    corpus: ParallelCorpus, vocab_size: int
+) -> dict[str, Any]:
+    """What a training's config.json says of its text.
 
     Chapter: cli-train
     """
-    if find_spec(module) is None:
-        raise ImportError(
-            f"{module} is missing: "
-            "pip install 'executable-transformer[evaluation]'"
-        )
+    text = "\n".join("\t".join(pair) for pair in corpus)
+    return {
+        "corpus": corpus.name,
+        "languages": [corpus.source, corpus.target],
+        "pieces_asked": vocab_size,
+        "pairs": len(corpus),
+        "sha256": sha256(text.encode()).hexdigest(),
+        "licence": corpus.licence,
+    }
 
 
-def _is_over(folder: Path, now: dict, training: dict) -> bool:
+def _is_over(folder: Path, now: dict[str, Any], steps: int) -> bool:
     """Whether a folder's training is over; another's is refused.
 
     Chapter: cli-train
     """
+    if not (folder / "config.json").is_file():
+        return False
     config, _, info = load_config(folder)
     if "corpus" not in info:
         raise ValueError(
@@ -270,15 +192,13 @@ def _is_over(folder: Path, now: dict, training: dict) -> bool:
     path = folder / "report.json"
     if not path.is_file():
         return False
-    report = json.loads(path.read_text("utf-8"))
-    check_settings(report["training"], training, folder)
-    over = training["max_steps"] <= report["result"]["steps"]
-    if not over and not checkpoint_files(folder):
+    taken = json.loads(path.read_text("utf-8"))["result"]["steps"]
+    if taken < steps and not checkpoint_files(folder):
         raise ValueError(
             f"{folder} is finished and its checkpoints are gone, so "
             "it takes no more steps: name another folder"
         )
-    return over
+    return taken >= steps
 
 
 def _alone_in(folder: Path) -> Any:
@@ -295,65 +215,6 @@ def _alone_in(folder: Path) -> Any:
         ) from None
 
 
-def _run_train(options: Options) -> None:
-    """Train a model, or go on with the training that --out holds.
-
-    Chapter: cli-train
-    """
-    folder, (rank, workers) = Path(options.out), worker()
-    corpus, validation, test = _corpora(options)
-    begun = (folder / "config.json").is_file()
-    tokenizer = load_config(folder)[1] if begun else None
-    if tokenizer is None:
-        texts = corpus.sources + corpus.targets
-        tokenizer = BPETokenizer.train(texts, options.vocab_size)
-    config, training = _recipe(options, len(tokenizer))
-    text = "\n".join("\t".join(pair) for pair in corpus)
-    info = {
-        "corpus": corpus.name,
-        "languages": [corpus.source, corpus.target],
-        "pieces_asked": options.vocab_size,
-        "pairs": len(corpus),
-        "sha256": sha256(text.encode()).hexdigest(),
-        "licence": corpus.licence,
-    }
-    now = info | asdict(config)
-    if begun and _is_over(folder, now, asdict(training)):
-        _say(f"{folder} is finished: its report.json has the result")
-        return
-    pairs = encode_pairs(corpus, tokenizer, config.max_length)
-    batches = TokenBatches(
-        pairs,
-        training.tokens_per_batch,
-        training.seed,
-        rank=rank,
-        world_size=workers,
-    )
-    judge = _judge(options, validation, tokenizer, training)
-    torch.manual_seed(training.seed)
-    model = Transformer(config)
-    with nullcontext() if rank else _alone_in(folder):
-        if rank == 0 and not begun:
-            save_config(folder, config, tokenizer, **info)
-        _say(f"{len(pairs):,} pairs, {pairs.dropped:,} too long")
-        history = train(model, batches, training, judge, folder)
-        if rank == 0:
-            paths = checkpoint_files(folder)[-options.average :]
-            model.load_state_dict(average_checkpoints(paths))
-            save_model(folder, model, tokenizer, options.half, **info)
-            last = history.lines[-1]
-            result = {
-                "steps": last["step"],
-                "seconds": last["seconds"],
-            }
-            result["parameters"] = sum(
-                x.numel() for x in model.parameters()
-            )
-            result["averaged_checkpoints"] = len(paths)
-            result |= judge(model, last["step"])
-            _report(options, training, result, test)
-
-
 def _say(text: str) -> None:
     """A line to the person at the terminal, from one worker alone.
 
@@ -364,30 +225,26 @@ def _say(text: str) -> None:
 
 
 def _judge(
-    options: Options,
-    corpus: ParallelCorpus | None,
+    corpus: ParallelCorpus,
     tokenizer: BPETokenizer,
-    training: TrainingConfig,
+    budget: int,
+    with_bleu: bool,
 ) -> Callable[[Transformer, int], dict[str, Any]]:
     """What `train` calls to validate: judge(model, step) -> figures.
 
     Chapter: cli-train
     """
-    if corpus is None:
-        return lambda model, step: {}
     pairs = encode_pairs(corpus, tokenizer)
     longest = max(len(ids) for pair in pairs for ids in pair)
-    room = max(training.tokens_per_batch, longest)
-    batches = TokenBatches(pairs, room, shuffle=False)
+    batches = TokenBatches(pairs, max(budget, longest), shuffle=False)
 
     def judge(model: Transformer, step: int) -> dict[str, Any]:
         loss = validation_loss(model, batches)
         found = {"validation_loss": loss}
         found["validation_perplexity"] = perplexity(loss)
-        if options.validation_bleu:
-            texts = Translator(model, tokenizer).translate(
-                corpus.sources, beam_size=1
-            )
+        if with_bleu:
+            translate = Translator(model, tokenizer).translate
+            texts = translate(corpus.sources, beam_size=1)
             score = bleu(texts, corpus.targets)
             found["validation_bleu"] = score.value
         told = (f"{name} {x:.2f}" for name, x in found.items())
@@ -397,34 +254,52 @@ def _judge(
     return judge
 
 
-def _report(
-    options: Options,
-    training: TrainingConfig,
-    result: dict[str, Any],
-    test: ParallelCorpus | None,
-) -> None:
-    """Test the saved model; write report.json, translations.txt.
+def _finish(
+    folder: Path,
+    model: Transformer,
+    last: dict[str, Any],
+    average: int,
+    judge: Callable,
+) -> dict[str, Any]:
+    """Average the weights; what has come of it. `last` is logged.
 
     Chapter: cli-train
     """
-    folder = Path(options.out)
-    command = "python -m transformer_lib " + shlex.join(options.words)
-    report: dict[str, Any] = {"name": folder.name, "command": command}
-    report |= {"training": asdict(training), "result": result}
+    paths = checkpoint_files(folder)[-average:]
+    model.load_state_dict(average_checkpoints(paths))
+    speed = last["tokens"] / last["seconds"]
+    return {
+        "steps": last["step"],
+        "seconds": last["seconds"],
+        "target_tokens_per_second": round(speed, 1),
+        "parameters": sum(w.numel() for w in model.parameters()),
+        "averaged_checkpoints": len(paths),
+        **judge(model, last["step"]),
+    }
+
+
+def _report(
+    folder: Path, report: dict[str, Any], test: ParallelCorpus | None
+) -> None:
+    """Test the saved model; write report.json and translations.txt.
+
+    Chapter: cli-train
+    """
     report["machine"] = _machine()
     if test is not None:
         _say(f"translating {len(test):,} sentences")
-        found = Translator.from_pretrained(folder, training.device)
+        device = pick_device(report["training"]["device"])
+        found = Translator.from_pretrained(folder, device)
         scores = evaluate(found.model, found.tokenizer, test)
         lines = scores.pop("translations")
-        if options.published_bleu:
+        if test.name == "multi30k":  # as papers print it
             score = published_bleu(lines, test.targets, test.target)
             scores["bleu_published"] = score.value
         report["test"] = scores
         _write(folder / "translations.txt", lines)
     text = json.dumps(report, indent=1, ensure_ascii=False)
     _write(folder / "report.json", [text])
-    _show(result | report.get("test", {}))
+    _show(report["result"] | report.get("test", {}))
 
 
 def _write(path: Path, lines: list[str]) -> None:
@@ -437,10 +312,6 @@ def _write(path: Path, lines: list[str]) -> None:
 
 
 def _show(values: dict[str, Any]) -> None:
-    """Print figures, one a line.
-
-    Chapter: cli-train
-    """
     for name, value in values.items():
         print(f"{name.replace('_', ' ')}: {value}")
 
@@ -450,36 +321,47 @@ def _machine() -> dict[str, Any]:
 
     Chapter: cli-train
     """
-    processor, commit = platform.machine(), "not recorded"
-    if (info := Path("/proc/cpuinfo")).is_file():
-        names = info.read_text().split("model name")[1:2]
-        for name in names:
-            processor = name.split("\n")[0].strip("\t: ")
+    processor, commit = [platform.machine()], "not recorded"
+    root = Path(str(files("transformer_lib"))).parent
+    git = "git describe --always --dirty --exclude=*".split()
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text()
+        processor = re.findall(r"model name\s*: (.+)", text)[:1]
+        if (root / ".git").exists():  # not a reader's around us
+            commit = subprocess.check_output(git, cwd=root, text=True)
     if torch.cuda.is_available():
-        processor = f"{torch.cuda.get_device_name()}, {processor}"
-    root = Path(__file__).resolve().parents[1]
-    if (root / ".git").exists():  # ours, not a reader's around us
-        git = "git describe --always --dirty --exclude=*".split()
-        done = subprocess.run(git, cwd=root, capture_output=True)
-        commit = done.stdout.decode().strip() or commit
+        processor.insert(0, torch.cuda.get_device_name())
     return {
-        "processor": processor,
+        "processor": ", ".join(processor),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": commit,
+        "commit": commit.strip(),
     }
 
 
-def _run_translate(options: Options) -> int:
+def _translate(
+    model: str,
+    sentences: list[str],
+    device: str | None = None,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+) -> int:
     """Translate the sentences given, or the standard input.
+
+    Args:
+        model: a folder, or a bundled name
+        sentences: each an argument, in quotes
+        device: cpu, cuda or mps; the best one if not given
+        beam_size: 1 is greedy
+        length_penalty: alpha
 
     Chapter: cli-translate
     """
-    found = Translator.from_pretrained(options.model, options.device)
-    search = options.beam_size, options.length_penalty
-    lines = iter(options.sentences or sys.stdin or ())
+    found = Translator.from_pretrained(model, pick_device(device))
+    search = beam_size, length_penalty
+    lines = iter(sentences or sys.stdin or ())
     size = 1 if sys.stdin and sys.stdin.isatty() else 64
     done = failed = 0
     while part := [line.strip() for line in islice(lines, size)]:
@@ -498,73 +380,133 @@ def _run_translate(options: Options) -> int:
     return failed
 
 
-def _run_evaluate(options: Options) -> None:
+def _evaluate(
+    model: str,
+    corpus: str | None = None,
+    split: str = "test",
+    limit: int | None = None,
+    to: str | None = None,
+    device: str | None = None,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+) -> None:
     """Print BLEU and chrF, with signatures, of a model on a split.
+
+    Args:
+        model: a folder, or a bundled name
+        corpus: a name or a folder; the model's own if not given
+        split: train, validation or test
+        limit: only the first so many pairs
+        to: file for the translations
+        device: cpu, cuda or mps; the best one if not given
+        beam_size: 1 is greedy
+        length_penalty: alpha
 
     Chapter: cli-translate
     """
-    _need("sacrebleu")
-    found = Translator.from_pretrained(options.model, options.device)
-    place = Path(options.model)
-    place = place if place.is_dir() else bundled_models()[place.name]
-    info = load_config(place)[2]
-    options.corpus = options.corpus or info.get("corpus")
-    options.languages = options.languages or info.get("languages")
-    files = options.source_file, options.target_file
+    found = Translator.from_pretrained(model, pick_device(device))
+    place = Path(model)
+    place = place if place.is_dir() else bundled_models()[model]
+    corpus = corpus or load_config(place)[2].get("corpus", "")
+    texts = load_corpus(corpus, *found.languages, split)[:limit]
     report = evaluate(
-        found.model,
-        found.tokenizer,
-        _corpus(options, options.split, *files),
-        options.beam_size,
-        options.length_penalty,
+        found.model, found.tokenizer, texts, beam_size, length_penalty
     )
     lines = report.pop("translations")
-    if options.to:
-        _write(Path(options.to), lines)
+    if to:
+        _write(Path(to), lines)
     _show(report)
 
 
-def _run_average(options: Options) -> None:
+def _average(model: str, out: str, last: int = 5) -> None:
     """Write a model with the mean weights of the last checkpoints.
+
+    Args:
+        model: folder of a training
+        out: a new folder
+        last: how many
 
     Chapter: cli-translate
     """
-    if (Path(options.out) / "config.json").exists():
-        raise ValueError(f"{options.out} holds a model: name another")
-    config, tokenizer, info = load_config(options.model)
-    paths = checkpoint_files(options.model)[-options.average :]
-    if not paths:
-        raise ValueError(f"{options.model} has no checkpoints")
-    model = Transformer(config)
-    load_checkpoint(paths[0], model)
-    model.load_state_dict(average_checkpoints(paths))
-    save_model(options.out, model, tokenizer, **info)
+    if (Path(out) / "config.json").exists():
+        raise ValueError(f"{out} holds a model: name another folder")
+    config, tokenizer, info = load_config(model)
+    paths = checkpoint_files(model)[-last:]
+    mean = Transformer(config)
+    for path in paths[:1]:  # says what does not fit
+        load_checkpoint(path, mean)
+    mean.load_state_dict(average_checkpoints(paths))
+    save_model(out, mean, tokenizer, **info)
     print(f"mean of {', '.join(path.stem for path in paths)}")
 
 
-def _run_data(options: Options) -> None:
+def _data(
+    corpus: str = "little_spanish",
+    languages: tuple[str, str] = ("en", "es"),
+) -> None:
     """Fetch a corpus if need be, and say what is in it.
+
+    Args:
+        corpus: little_spanish, multi30k, tatoeba, or a folder
+        languages: source and target
 
     Chapter: cli-translate
     """
     print(f"corpora are kept in {data_folder()}")
     for split in ("train", "validation", "test"):
-        corpus = _corpus(options, split)
-        print(f"{split}: {len(corpus):,} pairs, as {corpus[0]}")
-    print(f"licence: {corpus.licence}")
+        texts = load_corpus(corpus, *languages, split)
+        print(f"{split}: {len(texts):,} pairs, as {texts[0]}")
+    print(f"licence: {texts.licence}")
 
 
-_COMMANDS = {
-    _run_train: "out preset corpus languages source_file target_file "
-    "validation_source validation_target test_source test_target "
-    "limit vocab_size average validation_bleu test published_bleu "
-    "half threads",
-    _run_translate: "model device beam_size length_penalty threads",
-    _run_evaluate: "model corpus languages split source_file "
-    "target_file limit to device beam_size length_penalty threads",
-    _run_average: "model average out",
-    _run_data: "corpus languages limit",
-}
+def _count(text: str) -> int:
+    """A whole number from 1 up.
+
+    Chapter: cli-main
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give 1 or more")
+    return int(text)
+
+
+def _add_options(parser: Any, of: Callable, skip: Any = ()) -> None:
+    """An option for each documented parameter of a function or class.
+
+    One that is not given leaves no trace: the default stays.
+
+    Chapter: cli-main
+    """
+    texts = re.findall(
+        r"^    (\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(of), re.M
+    )
+    parameters = inspect.signature(of).parameters
+    for name, text in texts:
+        if name not in parameters or name in skip:
+            continue
+        kind, default = (
+            parameters[name].annotation,
+            parameters[name].default,
+        )
+        kinds = get_args(kind) or (kind,)
+        how: dict[str, Any] = {"default": argparse.SUPPRESS}
+        if get_origin(kind) is list:
+            parser.add_argument(name, nargs="*", help=text)
+            continue
+        if kind is bool:
+            how["action"] = argparse.BooleanOptionalAction
+        else:
+            whole = kinds[0] is int and inspect.isfunction(of)
+            how["type"] = _count if whole else kinds[0]
+        if get_origin(kind) is tuple:
+            how["nargs"] = len(kinds)
+        if default is inspect.Parameter.empty:
+            how["required"] = True
+        elif default not in (None, False):
+            text = f"{text} ({default})"
+        option = "--" + name.replace("_", "-")
+        parser.add_argument(
+            option, help=" ".join(text.split()), **how
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -586,31 +528,19 @@ def _parser() -> _Parser:
     of = version("executable-transformer")
     parser.add_argument("--version", action="version", version=of)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for run, names in _COMMANDS.items():
+    for run in (_train, _translate, _evaluate, _average, _data):
+        line = inspect.getdoc(run).splitlines()[0]
         made = commands.add_parser(
-            run.__name__[5:], help=run.__doc__, allow_abbrev=False
+            run.__name__[1:], help=line, allow_abbrev=False
         )
         made.set_defaults(run=run)
-        for name in names.split():
-            value, text = _OPTIONS[name]
-            given = not isinstance(value, type)
-            kind = type(value) if given else value
-            if given and kind is not bool:
-                text = f"{text} ({value})"
-            _add(
-                made,
-                name,
-                _count if kind is int else kind,
-                text,
-                default=value if given else None,
-                required=name in ("out", "model"),
-            )
-        if run is _run_translate:
-            made.add_argument("sentences", nargs="*")
-        if run is _run_train:
-            sizes = TransformerConfig.tiny(8), TransformerConfig(8)
-            _add_fields(made, *sizes)
-            _add_fields(made, _SMALL, TrainingConfig())
+        made.add_argument("--threads", type=_count, help="of the CPU")
+        _add_options(made, run)
+        if run is _train:
+            own = inspect.signature(run).parameters
+            for config in (TransformerConfig, TrainingConfig):
+                group = made.add_argument_group(config.__name__)
+                _add_options(group, config, own)
     return parser
 
 
@@ -626,15 +556,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         words = sys.argv[1:] if argv is None else list(argv)
-        options = _parser().parse_args(words)
-        options.words = words
-        threads = getattr(options, "threads", None)
-        if threads or options.run is not _run_train:
-            torch.set_num_threads(
-                min(threads or 1, os.cpu_count() or 1)
-            )
-        torch.set_float32_matmul_precision("high")
-        return options.run(options) or 0
+        options = vars(_parser().parse_args(words))
+        run, threads = options.pop("run"), options.pop("threads")
+        if run is _train:
+            words = "python -m transformer_lib", shlex.join(words)
+            options["command"] = " ".join(words)
+        if threads or run is not _train:  # decoding steps are small
+            here = os.cpu_count() or 1
+            torch.set_num_threads(min(threads or 1, here))
+        torch.set_float32_matmul_precision("high")  # TF32
+        return run(**options) or 0
     except BrokenPipeError:  # whoever read our lines has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
@@ -642,12 +573,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         line, code = f"this text is not UTF-8 ({error})", 2
     except torch.OutOfMemoryError:
         line, code = "memory is full: lower --tokens-per-batch", 2
-    except (
-        ValueError,
-        OSError,
-        ImportError,
-        ArithmeticError,
-    ) as error:
+    except (ValueError, OSError, ArithmeticError) as error:
         line, code = " ".join(str(error).split()), 2
     except KeyboardInterrupt:
         line, code = "stopped; the same command goes on", 130

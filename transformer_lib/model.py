@@ -7,7 +7,7 @@ Chapter: book/architecture/model
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from torch import Tensor, nn
 
@@ -30,6 +30,8 @@ CHOICES = {
     "norm": ("post", "pre"),
     "positions": ("sinusoid", "learned", "none"),
     "tie": ("three-way", "decoder", "none"),
+    "bias": (False, True),
+    "scale_embeddings": (False, True),
 }
 
 
@@ -37,13 +39,28 @@ CHOICES = {
 class TransformerConfig:
     """The sizes and choices of one model; by default, the paper's.
 
-    `d_k` and `d_v` are d_model / h where they are None. `tie` says
-    which of the two embeddings and the pre-softmax matrix are one.
     Section 3; table 3.
 
+    Args:
+        vocab_size: pieces, of both languages together
+        N: layers in each stack
+        d_model: width of the vector at a position
+        d_ff: width inside the feed-forward network
+        h: heads of an attention
+        d_k: width of a head's keys; d_model / h if not given
+        d_v: width of a head's values; d_model / h if not given
+        dropout: on sub-layers and embedding sums
+        attention_dropout: on attention weights
+        relu_dropout: inside the feed-forward network
+        bias: whether attention's projections add one
+        norm: post, after a sum, or pre, before a sub-layer
+        positions: sinusoid, learned or none
+        tie: one matrix: three-way, decoder (the target's two) or none
+        scale_embeddings: by the root of d_model
+        max_length: of a sentence, where positions are learned
+
     Raises:
-        ValueError: for a size below 1, a dropout outside 0 <= p < 1
-            and a word that `CHOICES` does not hold.
+        ValueError: naming the field, its value and what would do.
 
     Chapter: model-config
     """
@@ -55,15 +72,15 @@ class TransformerConfig:
     h: int = 8
     d_k: int | None = None
     d_v: int | None = None
-    dropout: float = 0.1  # on sub-layers and embedding sums, 5.4
-    attention_dropout: float = 0.0  # on attention weights
-    relu_dropout: float = 0.0  # inside the feed-forward network
-    bias: bool = False  # in attention's projections
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    relu_dropout: float = 0.0
+    bias: bool = False
     norm: str = "post"
     positions: str = "sinusoid"
     tie: str = "three-way"
-    scale_embeddings: bool = True  # by sqrt(d_model), 3.4
-    max_length: int = 512  # of a table of learned positions
+    scale_embeddings: bool = True
+    max_length: int = 512
 
     def __post_init__(self):
         for name, value in vars(self).items():
@@ -72,67 +89,29 @@ class TransformerConfig:
                 wanted = f"one of {CHOICES[name]}"
             elif name.endswith("dropout"):
                 good, wanted = 0 <= value < 1, "0 <= p < 1"
-            elif name in ("bias", "scale_embeddings"):
-                good, wanted = value in (True, False), "True or False"
-            elif value is None:
-                good, wanted = name in ("d_k", "d_v"), "a size"
             else:
-                good = type(value) is int and value >= 1
+                missing = value is None and name in ("d_k", "d_v")
+                good = missing or type(value) is int and value >= 1
                 wanted = "a whole number from 1 up"
             if not good:
                 raise ValueError(f"{name}={value!r}: give {wanted}")
 
     @classmethod
-    def base(cls, vocab_size: int, **changes: Any) -> Self:
+    def base(cls, vocab_size: int, **changes) -> Self:
         """The base model of table 3."""
         return cls(vocab_size, **changes)
 
     @classmethod
-    def big(cls, vocab_size: int, **changes: Any) -> Self:
+    def big(cls, vocab_size: int, **changes) -> Self:
         """The big model, table 3's last row."""
         big = dict(d_model=1024, d_ff=4096, h=16, dropout=0.3)
         return cls(vocab_size, **(big | changes))
 
     @classmethod
-    def tiny(cls, vocab_size: int, **changes: Any) -> Self:
+    def tiny(cls, vocab_size: int, **changes) -> Self:
         """Small enough for a laptop; ours, not the paper's."""
         tiny = dict(N=4, d_model=128, d_ff=256, h=4)
         return cls(vocab_size, **(tiny | changes))
-
-
-def _attention(c: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        c.d_model, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
-    )
-
-
-def _feed_forward(c: TransformerConfig) -> FeedForward:
-    return FeedForward(c.d_model, c.d_ff, c.relu_dropout)
-
-
-def _encoder_layer(c: TransformerConfig) -> EncoderLayer:
-    return EncoderLayer(
-        _attention(c), _feed_forward(c), c.d_model, c.dropout, c.norm
-    )
-
-
-def _decoder_layer(c: TransformerConfig) -> DecoderLayer:
-    return DecoderLayer(
-        _attention(c),  # over the target
-        _attention(c),  # over the memory
-        _feed_forward(c),
-        c.d_model,
-        c.dropout,
-        c.norm,
-    )
-
-
-def _positions(c: TransformerConfig) -> nn.Module | None:
-    if c.positions == "sinusoid":
-        return SinusoidalPositions(c.d_model)
-    if c.positions == "learned":
-        return LearnedPositions(c.d_model, c.max_length)
-    return None
 
 
 def _xavier(part: nn.Module) -> None:
@@ -155,20 +134,37 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = c = config
-        table = c.vocab_size, c.d_model
-        self.source_embedding = Embeddings(
-            *table, scale=c.scale_embeddings
-        )
+        table = c.vocab_size, c.d_model, c.scale_embeddings
+        self.source_embedding = Embeddings(*table)
         self.target_embedding = self.source_embedding
         if c.tie != "three-way":
-            self.target_embedding = Embeddings(
-                *table, scale=c.scale_embeddings
-            )
-        self.positions = _positions(c)
+            self.target_embedding = Embeddings(*table)
+        self.positions = None
+        if c.positions == "sinusoid":
+            self.positions = SinusoidalPositions(c.d_model)
+        elif c.positions == "learned":
+            self.positions = LearnedPositions(c.d_model, c.max_length)
         self.dropout = nn.Dropout(c.dropout)
-        layers = [_encoder_layer(c) for _ in range(c.N)]
+
+        def attention():
+            widths = c.d_model, c.h, c.d_k, c.d_v
+            return MultiHeadAttention(
+                *widths, c.attention_dropout, c.bias
+            )
+
+        def network():
+            return FeedForward(c.d_model, c.d_ff, c.relu_dropout)
+
+        around = c.d_model, c.dropout, c.norm
+        layers = [
+            EncoderLayer(attention(), network(), *around)
+            for _ in range(c.N)
+        ]
         self.encoder = Encoder(layers, c.d_model, c.norm)
-        layers = [_decoder_layer(c) for _ in range(c.N)]
+        layers = [
+            DecoderLayer(attention(), attention(), network(), *around)
+            for _ in range(c.N)
+        ]
         self.decoder = Decoder(layers, c.d_model, c.norm)
         self.pre_softmax = nn.Linear(
             c.d_model, c.vocab_size, bias=False
@@ -182,9 +178,7 @@ class Transformer(nn.Module):
         """The pre-softmax matrix, (vocab_size, d_model)."""
         return self.pre_softmax.weight
 
-    def embed(
-        self, ids: Tensor, embedding: Embeddings, offset: int = 0
-    ) -> Tensor:
+    def embed(self, ids, embedding, offset: int = 0) -> Tensor:
         """(batch, len) to (batch, len, d_model), with positions.
 
         `offset` is the position of the first of `ids`.
@@ -207,13 +201,7 @@ class Transformer(nn.Module):
         x = self.embed(source_ids, self.source_embedding)
         return self.encoder(x, padding_mask(source_ids))
 
-    def decode(
-        self,
-        target_ids: Tensor,
-        memory: Tensor,
-        source_ids: Tensor | None,
-        cache: Any = None,
-    ) -> Tensor:
+    def decode(self, target_ids, memory, source_ids, cache=None):
         """Hidden states: (batch, target_len, d_model).
 
         `source_ids` None says that no source is padded. With a
@@ -233,9 +221,7 @@ class Transformer(nn.Module):
         """Logits: (..., d_model) to (..., vocab_size)."""
         return self.pre_softmax(hidden)
 
-    def forward(
-        self, source_ids: Tensor, target_ids: Tensor
-    ) -> Tensor:
+    def forward(self, source_ids, target_ids) -> Tensor:
         """Logits (batch, target_len, vocab_size), teacher forcing."""
         memory = self.encode(source_ids)
         hidden = self.decode(target_ids, memory, source_ids)

@@ -68,9 +68,26 @@ class TrainingConfig:
     """How to train; the defaults are those of sections 5.1 to 5.4.
 
     Steps are updates of the weights. What happens every 0 steps
-    happens at the end alone. `tokens_per_batch` counts one side of a
-    batch, and `accumulate` batches make one step. `precision` is
-    "fp32" or "bf16"; without a `device` the best one is taken.
+    happens at the end alone.
+
+    Args:
+        label_smoothing: eps_ls
+        smoothing: over which pieces: uniform or others
+        warmup_steps: in which the rate rises
+        tokens_per_batch: on one side of a batch, for each worker
+        accumulate: batches that make one step
+        max_steps: in all
+        learning_rate_scale: times equation 3
+        betas: of Adam
+        epsilon: of Adam
+        clip_norm: longest gradient; not clipped if not given
+        precision: fp32 or bf16
+        seed: of weights, batches and dropout
+        device: cpu, cuda or mps; the best one if not given
+        log_every: steps
+        validate_every: steps
+        checkpoint_every: steps
+        keep_checkpoints: how many
 
     Raises:
         ValueError: naming the field, its value and what would do.

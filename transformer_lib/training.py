@@ -161,13 +161,21 @@ _FREE = (
 ).split()
 
 
+def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
+    """What a training keeps to its end: all that changes its weights.
+
+    Chapter: training-resume
+    """
+    settings = asdict(config)
+    return {k: v for k, v in settings.items() if k not in _FREE}
+
+
 def check_settings(
     begun: dict[str, Any], now: dict[str, Any], where: str | Path
 ) -> None:
     """Refuse to go on with other settings than a training began with.
 
-    How long, how often and on what device may change. A name that
-    `begun` lacks is newer than it, and had its default then.
+    One that `begun` lacks is newer, and had its default then.
 
     Raises:
         ValueError: naming the setting and both values.
@@ -175,12 +183,12 @@ def check_settings(
     Chapter: training-resume
     """
     begun = asdict(TrainingConfig()) | begun
-    for name in now.keys() - set(_FREE):
-        then = begun.get(name, now[name])
-        if json.dumps(then) != json.dumps(now[name]):
+    for name, value in now.items():
+        then = begun.get(name, value)
+        if json.dumps(then) != json.dumps(value):
             raise ValueError(
                 f"{where} is of a training with {name}={then}, not "
-                f"{now[name]}: give that, or name another folder"
+                f"{value}: give that, or name another folder"
             )
 
 
@@ -333,8 +341,8 @@ def train(
     # Begin, or go on from the newest checkpoint.
     model.to(device).train()
     optimizer = adam(model, c.betas, c.epsilon)
-    settings = asdict(c) | {"workers": workers}
-    settings["batches"] = len(batches)
+    settings = {"workers": workers, "batches": len(batches)}
+    settings |= fixed_settings(c)
     state = {"step": 0, "epoch": 0, "position": 0, "tokens": 0}
     state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
     for path in checkpoint_files(folder)[-1:] if folder else []:
@@ -433,6 +441,8 @@ def train(
             if stop:
                 raise KeyboardInterrupt
             mark = time.perf_counter()
+    if workers > 1:
+        distributed.barrier()  # until all that is due is written
     model.eval()
     history.finished = state["step"] >= c.max_steps
     return history
