@@ -45,7 +45,7 @@ def where(thing: Any) -> str:
 def _module_of(name: str) -> Any:
     """The module of a name, or that is called so."""
     names = transformer_lib._HOME | {
-        module: module for module in transformer_lib._MODULES
+        module: module for module in transformer_lib._HOME.values()
     }
     if name not in names:
         raise LookupError(
