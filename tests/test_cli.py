@@ -253,7 +253,7 @@ def test_help_has_a_text_for_every_option(capsys):
     fields = {**vars(TransformerConfig(8)), **vars(TrainingConfig())}
     for name in fields:
         assert f"--{name.replace('_', '-')}" in said
-    assert "for each worker (25000)" in said and "heads (8)" in said
+    assert "(25000)" in said and "(512)" in said
     for option in (
         cli._parser()._actions[-1].choices["train"]._actions
     ):

@@ -318,9 +318,8 @@ def two_workers(tmp_path_factory, root):
     folder = tmp_path_factory.mktemp("workers")
     command = [sys.executable, "-m", "torch.distributed.run"]
     command += ["--standalone", "--nproc-per-node", "2"]
-    path = os.pathsep.join(
-        [str(root), os.environ.get("PYTHONPATH", "")]
-    )
+    path = [os.environ.get("PYTHONPATH"), str(root)]
+    path = os.pathsep.join(filter(None, path))
     done = subprocess.run(
         [*command, __file__, str(folder)],
         env=os.environ | {"PYTHONPATH": path},

@@ -360,23 +360,19 @@ def _translate(
     Chapter: cli-translate
     """
     found = Translator.from_pretrained(model, pick_device(device))
-    search = beam_size, length_penalty
     lines = iter(sentences or sys.stdin or ())
     size = 1 if sys.stdin and sys.stdin.isatty() else 64
     done = failed = 0
     while part := [line.strip() for line in islice(lines, size)]:
-        try:
-            texts = found.translate(part, *search)
-        except ValueError:  # find the line, and spare the others
-            texts = [""] * len(part)
-            for i, line in enumerate(part):
-                try:
-                    texts[i] = found.translate(line, *search)
-                except ValueError as error:
-                    failed = 2
-                    _say(f"line {done + i + 1}: {error}")
-        done += len(part)
+        for i, line in enumerate(part):
+            try:
+                found.encode([line])
+            except ValueError as error:
+                part[i], failed = "", 2
+                _say(f"line {done + i + 1}: {error}")
+        texts = found.translate(part, beam_size, length_penalty)
         print(*texts, sep="\n", flush=True)
+        done += len(part)
     return failed
 
 
