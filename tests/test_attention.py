@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -12,7 +13,6 @@ from transformer_book.exercises import check
 from transformer_lib.attention import (
     MultiHeadAttention,
     attention,
-    fast_attention,
     record_attention,
 )
 from transformer_lib.masks import causal_mask, padding_mask
@@ -67,7 +67,8 @@ def test_what_the_mask_forbids_gets_exactly_nothing():
 def test_explicit_equals_fast(dtype, gap, masked):
     mask, results = some_mask() if masked else None, []
     tensors = inputs(dtype)
-    for function in (lambda *a: attention(*a)[0], fast_attention):
+    fast = F.scaled_dot_product_attention
+    for function in (lambda *a: attention(*a)[0], fast):
         output = function(*tensors, mask)
         assert output.dtype == dtype
         loss = output.float().square().sum()
@@ -87,7 +88,8 @@ def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
     output.float().square().sum().backward()
     assert all(t.grad.isfinite().all() for t in (*tensors,))
     assert (tensors[0].grad[0, :, 2] == 0).all()
-    assert fast_attention(*tensors, mask).isfinite().all()
+    fused = F.scaled_dot_product_attention(*tensors, mask)
+    assert fused.isfinite().all()
 
 
 def test_dropout_removes_weights_and_keeps_the_mean():
@@ -226,21 +228,22 @@ def test_a_cache_is_asked_for_keys_and_values():
 def test_the_fused_kernel_only_off_the_cpu_and_unrecorded(
     monkeypatch,
 ):
-    called, module = [], sys.modules["transformer_lib.attention"]
-    for function in (attention, fast_attention):
+    called, fused = [], F.scaled_dot_product_attention
+    module = sys.modules["transformer_lib.attention"]
+    for home, function in ((module, attention), (F, fused)):
 
         def spy(*args, function=function):
             called.append(function)
             return function(*args)
 
-        monkeypatch.setattr(module, function.__name__, spy)
+        monkeypatch.setattr(home, function.__name__, spy)
     module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
     module(x, x)
     module, x = module.to("meta"), x.to("meta")
     module(x, x)
     with record_attention(module):
         module(x, x)
-    assert called == [attention, fast_attention, attention]
+    assert called == [attention, fused, attention]
 
 
 def test_recording_names_every_module_and_ends():

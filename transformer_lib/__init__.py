@@ -17,24 +17,23 @@ _HOME = {}  # name: its module
 for line in """
 embeddings BOS EOS Embeddings PAD UNK
 positions LearnedPositions SinusoidalPositions sinusoids
-attention MultiHeadAttention attention fast_attention record_attention
+attention MultiHeadAttention attention record_attention
 masks causal_mask decoder_mask padding_mask
 layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
-model CHOICES Transformer TransformerConfig
+model Transformer TransformerConfig
 layer_types ConvolutionalLayer RecurrentLayer SelfAttentionLayer neighbourhood_mask restricted_attention
 corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
 tokenization BPETokenizer SPECIAL
-batching Batch EncodedPairs TokenBatches collate encode_pairs
+batching Batch Pair TokenBatches collate encode_pairs
 loss perplexity projected_losses smoothed_loss smoothing_share validation_loss
 schedule TrainingConfig adam learning_rate
 checkpoints average_checkpoints checkpoint_files load_checkpoint load_config load_model save_checkpoint save_config save_model write_atomically
-training History check_settings pick_device train worker
+training History check_settings fixed_settings pick_device train worker
 decoding DecoderCache Hypotheses SourceCache TargetCache evaluating greedy_decode length_limits next_log_probabilities
 beams Beam beam_search decode_all length_penalty
 evaluation Score bleu chrf evaluate published_bleu published_form
 translator AttentionMaps Translator bundled_models
-runs Run add_published load_run machine markdown_table peak_memory recorded_runs write_card write_lines write_report
-cli Options main
+cli main
 """.strip().splitlines():
     module, *names = line.split()
     _HOME |= dict.fromkeys(names, module)

@@ -5,12 +5,11 @@ from transformer_lib.attention import (
     MultiHeadAttention as MultiHeadAttention,
 )
 from transformer_lib.attention import attention as attention
-from transformer_lib.attention import fast_attention as fast_attention
 from transformer_lib.attention import (
     record_attention as record_attention,
 )
 from transformer_lib.batching import Batch as Batch
-from transformer_lib.batching import EncodedPairs as EncodedPairs
+from transformer_lib.batching import Pair as Pair
 from transformer_lib.batching import TokenBatches as TokenBatches
 from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
@@ -37,7 +36,6 @@ from transformer_lib.checkpoints import save_model as save_model
 from transformer_lib.checkpoints import (
     write_atomically as write_atomically,
 )
-from transformer_lib.cli import Options as Options
 from transformer_lib.cli import main as main
 from transformer_lib.corpora import CORPORA as CORPORA
 from transformer_lib.corpora import ParallelCorpus as ParallelCorpus
@@ -99,7 +97,6 @@ from transformer_lib.loss import validation_loss as validation_loss
 from transformer_lib.masks import causal_mask as causal_mask
 from transformer_lib.masks import decoder_mask as decoder_mask
 from transformer_lib.masks import padding_mask as padding_mask
-from transformer_lib.model import CHOICES as CHOICES
 from transformer_lib.model import Transformer as Transformer
 from transformer_lib.model import (
     TransformerConfig as TransformerConfig,
@@ -111,16 +108,6 @@ from transformer_lib.positions import (
     SinusoidalPositions as SinusoidalPositions,
 )
 from transformer_lib.positions import sinusoids as sinusoids
-from transformer_lib.runs import Run as Run
-from transformer_lib.runs import add_published as add_published
-from transformer_lib.runs import load_run as load_run
-from transformer_lib.runs import machine as machine
-from transformer_lib.runs import markdown_table as markdown_table
-from transformer_lib.runs import peak_memory as peak_memory
-from transformer_lib.runs import recorded_runs as recorded_runs
-from transformer_lib.runs import write_card as write_card
-from transformer_lib.runs import write_lines as write_lines
-from transformer_lib.runs import write_report as write_report
 from transformer_lib.schedule import TrainingConfig as TrainingConfig
 from transformer_lib.schedule import adam as adam
 from transformer_lib.schedule import learning_rate as learning_rate
@@ -128,6 +115,7 @@ from transformer_lib.tokenization import SPECIAL as SPECIAL
 from transformer_lib.tokenization import BPETokenizer as BPETokenizer
 from transformer_lib.training import History as History
 from transformer_lib.training import check_settings as check_settings
+from transformer_lib.training import fixed_settings as fixed_settings
 from transformer_lib.training import pick_device as pick_device
 from transformer_lib.training import train as train
 from transformer_lib.training import worker as worker

@@ -16,13 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: float = 0.0,
-) -> tuple[Tensor, Tensor]:
+def attention(query, key, value, mask=None, dropout=0.0):
     """Scaled dot-product attention, equation 1 of section 3.2.1.
 
     A query that may attend to no key at all gets the plain average of
@@ -83,12 +77,11 @@ class MultiHeadAttention(nn.Module):
         d_v: int | None = None,
         dropout: float = 0.0,
         bias: bool = False,
-    ) -> None:
+    ):
         super().__init__()
         if d_model % h and (d_k is None or d_v is None):
             raise ValueError(
-                f"{h=} does not divide {d_model=}: choose another h, "
-                "or give d_k and d_v"
+                f"{h=} does not divide {d_model=}: give d_k and d_v"
             )
         d_k, d_v = d_k or d_model // h, d_v or d_model // h
         self.h, self.dropout = h, dropout
@@ -107,13 +100,7 @@ class MultiHeadAttention(nn.Module):
         key, value = self.w_k(memory), self.w_v(memory)
         return self.split(key), self.split(value)
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None = None,
-        cache=None,
-    ) -> Tensor:
+    def forward(self, x, memory, mask=None, cache=None) -> Tensor:
         """Queries from `x`, keys and values from `memory`.
 
         Args:
@@ -135,12 +122,11 @@ class MultiHeadAttention(nn.Module):
             query = query.view(len(key), -1, query.size(-1))
         query = self.split(query)  # (batch, h, query_len, d_k)
         dropout = self.dropout if self.training else 0.0
+        inputs = query, key, value, mask, dropout
         if self.record is None and not x.is_cpu:
-            heads = fast_attention(query, key, value, mask, dropout)
+            heads = F.scaled_dot_product_attention(*inputs)
         else:
-            heads, weights = attention(
-                query, key, value, mask, dropout
-            )
+            heads, weights = attention(*inputs)
             if self.record is not None:
                 self.record(weights.detach())
         joined = heads.transpose(1, 2).reshape(*x.shape[:2], -1)
@@ -168,22 +154,3 @@ def record_attention(model: nn.Module) -> Iterator[dict]:
         for module in model.modules():
             if isinstance(module, MultiHeadAttention):
                 module.record = None
-
-
-def fast_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: float = 0.0,
-) -> Tensor:
-    """Equation 1 by PyTorch's fused kernel: the output alone.
-
-    Shapes and mask as in `attention`, section 3.2.1; a query that may
-    attend to no key gets zeros.
-
-    Chapter: attention-fast
-    """
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout
-    )

@@ -46,14 +46,7 @@ class ConvolutionalLayer(nn.Module):
     Chapter: layer_types-convolutional
     """
 
-    def __init__(
-        self,
-        d: int,
-        k: int,
-        dilation: int = 1,
-        causal: bool = False,
-        groups: int = 1,
-    ):
+    def __init__(self, d, k, dilation=1, causal=False, groups=1):
         super().__init__()
         reach = (k - 1) * dilation
         left = reach if causal else reach // 2
@@ -78,9 +71,7 @@ def _side(r: int) -> int:
     return r // 2
 
 
-def neighbourhood_mask(
-    length: int, r: int, device: torch.device | str | None = None
-) -> Tensor:
+def neighbourhood_mask(length, r, device=None) -> Tensor:
     """True for the r positions around each query, section 4.
 
     Returns:
@@ -96,9 +87,7 @@ def neighbourhood_mask(
     return ((at[:, None] - at).abs() <= _side(r))[None, None]
 
 
-def restricted_attention(
-    query: Tensor, key: Tensor, value: Tensor, r: int
-) -> Tensor:
+def restricted_attention(query, key, value, r: int) -> Tensor:
     """Attention to the r positions around oneself, in O(r n d).
 
     (batch, n, d_k), (batch, n, d_k) and (batch, n, d_v) to
@@ -109,18 +98,16 @@ def restricted_attention(
 
     Chapter: layer_types-restricted
     """
-    n, side, device = query.size(1), _side(r), query.device
-    k, v = (  # (batch, n, r, d): a window for each position
-        F.pad(x, (0, 0, side, side)).unfold(1, r, 1).mT
-        for x in (key, value)
-    )
-    offsets = torch.arange(-side, side + 1, device=device)
-    at = torch.arange(n, device=device)[:, None] + offsets
-    inside = (at >= 0) & (at < n)  # (n, r)
+    side = _side(r)
+
+    def windows(x):  # (batch, n, d) to (batch, n, d, r)
+        return F.pad(x, (0, 0, side, side)).unfold(1, r, 1)
+
+    k, v = windows(key).mT, windows(value).mT  # (batch, n, r, d)
+    inside = windows(torch.ones_like(key[..., :1])).bool()
     one_query_each = query[:, :, None]  # (batch, n, 1, d_k)
-    return attention(one_query_each, k, v, inside[:, None])[0][
-        :, :, 0
-    ]
+    output, _ = attention(one_query_each, k, v, inside)
+    return output[:, :, 0]
 
 
 class SelfAttentionLayer(nn.Module):
@@ -133,9 +120,7 @@ class SelfAttentionLayer(nn.Module):
     Chapter: layer_types-attention
     """
 
-    def __init__(
-        self, d: int, projections: bool = True, r: int | None = None
-    ):
+    def __init__(self, d: int, projections=True, r=None):
         super().__init__()
         self.r = r
         kind = nn.Linear if projections else nn.Identity

@@ -6,8 +6,6 @@
 Chapter: book/architecture/layers
 """
 
-from collections.abc import Callable, Iterable
-
 from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
@@ -25,9 +23,7 @@ class Residual(nn.Module):
     Chapter: layers-norm
     """
 
-    def __init__(
-        self, d_model: int, dropout: float = 0.1, norm: str = "post"
-    ) -> None:
+    def __init__(self, d_model, dropout=0.1, norm="post"):
         super().__init__()
         if norm not in ("post", "pre"):
             raise ValueError(f"{norm=}: choose 'post' or 'pre'")
@@ -35,10 +31,11 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.pre_norm = norm == "pre"
 
-    def forward(
-        self, x: Tensor, sublayer: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """(batch, len, d_model) to the same shape."""
+    def forward(self, x: Tensor, sublayer) -> Tensor:
+        """(batch, len, d_model) to the same shape.
+
+        `sublayer` is any function of such a tensor.
+        """
         if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -55,9 +52,7 @@ class FeedForward(nn.Module):
     Chapter: layers-feed-forward
     """
 
-    def __init__(
-        self, d_model: int, d_ff: int, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, d_model: int, d_ff: int, dropout=0.0):
         super().__init__()
         self.w_1 = nn.Linear(d_model, d_ff)
         self.w_2 = nn.Linear(d_ff, d_model)
@@ -84,7 +79,7 @@ class EncoderLayer(nn.Module):
         d_model: int,
         dropout: float = 0.1,
         norm: str = "post",
-    ) -> None:
+    ):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
@@ -115,7 +110,7 @@ class DecoderLayer(nn.Module):
         d_model: int,
         dropout: float = 0.1,
         norm: str = "post",
-    ) -> None:
+    ):
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
@@ -125,12 +120,7 @@ class DecoderLayer(nn.Module):
         )
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        target_mask: Tensor | None,
-        source_mask: Tensor | None,
-        caches: tuple = (None, None),
+        self, x, memory, target_mask, source_mask, caches=(None, None)
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
@@ -154,53 +144,46 @@ class DecoderLayer(nn.Module):
         return third(x, self.feed_forward)
 
 
-class Encoder(nn.Module):
-    """The encoder's stack of layers, section 3.1.
-
-    `norm` says how the layers were built: with "pre" one more
-    LayerNorm follows the last of them.
+class _Stack(nn.Module):
+    """Layers, and with norm="pre" one more LayerNorm after them.
 
     Chapter: layers-stacks
     """
 
-    def __init__(
-        self, layers: Iterable, d_model: int, norm: str = "post"
-    ) -> None:
+    def __init__(self, layers, d_model: int, norm: str = "post"):
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.pre_norm = norm == "pre"
-        if self.pre_norm:
+        if norm == "pre":
             self.norm = nn.LayerNorm(d_model)
+
+    def last_norm(self, x: Tensor) -> Tensor:
+        return self.norm(x) if hasattr(self, "norm") else x
+
+
+class Encoder(_Stack):
+    """The encoder's stack, section 3.1: layers one after the other.
+
+    `Encoder(layers, d_model, norm)`: `norm` says how the layers were
+    built; with "pre" one more LayerNorm follows the last of them.
+
+    Chapter: layers-stacks
+    """
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, source_len, d_model) to the same shape."""
         for layer in self.layers:
             x = layer(x, mask)
-        return self.norm(x) if self.pre_norm else x
+        return self.last_norm(x)
 
 
-class Decoder(nn.Module):
-    """The decoder's stack, section 3.1; `norm` as for `Encoder`.
+class Decoder(_Stack):
+    """The decoder's stack, section 3.1; built like `Encoder`.
 
     Chapter: layers-stacks
     """
 
-    def __init__(
-        self, layers: Iterable, d_model: int, norm: str = "post"
-    ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.pre_norm = norm == "pre"
-        if self.pre_norm:
-            self.norm = nn.LayerNorm(d_model)
-
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        target_mask: Tensor | None,
-        source_mask: Tensor | None,
-        cache=None,
+        self, x, memory, target_mask, source_mask, cache=None
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
@@ -215,4 +198,4 @@ class Decoder(nn.Module):
                     cache.cross_attention[i],
                 )
             x = layer(x, memory, target_mask, source_mask, caches)
-        return self.norm(x) if self.pre_norm else x
+        return self.last_norm(x)

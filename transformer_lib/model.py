@@ -26,7 +26,7 @@ from transformer_lib.positions import (
     SinusoidalPositions,
 )
 
-CHOICES = {
+_CHOICES = {
     "norm": ("post", "pre"),
     "positions": ("sinusoid", "learned", "none"),
     "tie": ("three-way", "decoder", "none"),
@@ -84,9 +84,9 @@ class TransformerConfig:
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            if name in CHOICES:
-                good = value in CHOICES[name]
-                wanted = f"one of {CHOICES[name]}"
+            if name in _CHOICES:
+                good = value in _CHOICES[name]
+                wanted = f"one of {_CHOICES[name]}"
             elif name.endswith("dropout"):
                 good, wanted = 0 <= value < 1, "0 <= p < 1"
             else:
@@ -134,41 +134,39 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = c = config
-        table = c.vocab_size, c.d_model, c.scale_embeddings
+        d = c.d_model
+        table = c.vocab_size, d, c.scale_embeddings
         self.source_embedding = Embeddings(*table)
         self.target_embedding = self.source_embedding
         if c.tie != "three-way":
             self.target_embedding = Embeddings(*table)
         self.positions = None
         if c.positions == "sinusoid":
-            self.positions = SinusoidalPositions(c.d_model)
+            self.positions = SinusoidalPositions(d)
         elif c.positions == "learned":
-            self.positions = LearnedPositions(c.d_model, c.max_length)
+            self.positions = LearnedPositions(d, c.max_length)
         self.dropout = nn.Dropout(c.dropout)
 
         def attention():
-            widths = c.d_model, c.h, c.d_k, c.d_v
             return MultiHeadAttention(
-                *widths, c.attention_dropout, c.bias
+                d, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
             )
 
         def network():
-            return FeedForward(c.d_model, c.d_ff, c.relu_dropout)
+            return FeedForward(d, c.d_ff, c.relu_dropout)
 
-        around = c.d_model, c.dropout, c.norm
+        around = d, c.dropout, c.norm
         layers = [
             EncoderLayer(attention(), network(), *around)
             for _ in range(c.N)
         ]
-        self.encoder = Encoder(layers, c.d_model, c.norm)
+        self.encoder = Encoder(layers, d, c.norm)
         layers = [
             DecoderLayer(attention(), attention(), network(), *around)
             for _ in range(c.N)
         ]
-        self.decoder = Decoder(layers, c.d_model, c.norm)
-        self.pre_softmax = nn.Linear(
-            c.d_model, c.vocab_size, bias=False
-        )
+        self.decoder = Decoder(layers, d, c.norm)
+        self.pre_softmax = nn.Linear(d, c.vocab_size, bias=False)
         self.apply(_xavier)
         if c.tie != "none":
             self.pre_softmax.weight = self.target_embedding.weight
@@ -188,8 +186,7 @@ class Transformer(nn.Module):
         """
         if ids.dim() != 2:
             raise ValueError(
-                f"ids must be (batch, len), got {tuple(ids.shape)}; "
-                "one sentence is a batch of one: ids[None]"
+                f"{ids.shape=} is not (batch, len): try ids[None]"
             )
         x = embedding(ids)
         if self.positions is not None:
