@@ -299,7 +299,8 @@ def _report(
         _write(folder / "translations.txt", lines)
     text = json.dumps(report, indent=1, ensure_ascii=False)
     _write(folder / "report.json", [text])
-    _show(report["result"] | report.get("test", {}))
+    _show(report["result"])
+    _show(report.get("test", {}))
 
 
 def _write(path: Path, lines: list[str]) -> None:
