@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from warnings import catch_warnings
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,10 @@ def fetch(file: str) -> Path:
     path = data_folder() / file
     if path.is_file():
         return path
-    import pooch
+    with catch_warnings(action="ignore"):  # of widgets that lack
+        import pooch
 
+    pooch.get_logger().setLevel("WARNING")
     known = json.loads((_DATA / "downloads.json").read_text("utf-8"))
     url, sha = known[file]
     agent = {"User-Agent": "transformer_lib"}
