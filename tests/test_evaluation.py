@@ -9,14 +9,12 @@ import pytest
 from transformer_lib import evaluation
 from transformer_lib.batching import collate
 from transformer_lib.corpora import ParallelCorpus, load_corpus
-from transformer_lib.decoding import Hypotheses
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import (
     bleu,
     chrf,
     evaluate,
     published_bleu,
-    published_form,
 )
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
@@ -89,7 +87,7 @@ def test_interval():
 def test_published_form_is_that_of_the_published_files():
     """As long, to the character, as Multi30k's own tokenized files."""
     text = ["„Ein Boot“ namens X-Ray,  1,5 m lang."]
-    assert published_form(text, "de") == [
+    assert evaluation._published_form(text, "de") == [
         "&quot; ein boot &quot; namens x-ray , 1,5 m lang ."
     ]
     try:
@@ -100,7 +98,7 @@ def test_published_form_is_that_of_the_published_files():
         (corpus.sources, "de", 70_777),
         (corpus.targets, "en", 63_307),
     ):
-        lines = published_form(sentences, language)
+        lines = evaluation._published_form(sentences, language)
         assert sum(map(len, lines)) + len(lines) == length
 
 
@@ -123,12 +121,8 @@ def test_report(monkeypatch):
     )
     model = Transformer(config).train()
     said = [REFERENCES[0], SYSTEM[1], REFERENCES[2], SYSTEM[3]]
-    ids = [[tokenizer.encode(sentence)] for sentence in said]
-    monkeypatch.setattr(
-        evaluation,
-        "decode_all",
-        lambda *_: Hypotheses(ids, [[0.0]] * 4, [[0.0]] * 4),
-    )
+    ids = [tokenizer.encode(sentence) for sentence in said]
+    monkeypatch.setattr(evaluation, "decode_all", lambda *_: ids)
     report = evaluate(model, tokenizer, corpus)
     assert model.training, "the mode is as before"
     assert report["translations"] == said and report["exact"] == 0.5

@@ -44,7 +44,7 @@ def test_odd_sentences_are_named(translator):
         ValueError, match=f"sentence 2 has {pieces} p"
     ):
         translator.translate([TEXTS[0], page])
-    with pytest.raises(TypeError, match="sentence 2 is int"):
+    with pytest.raises(TypeError, match="sentence 2 is no"):
         translator.translate([TEXTS[0], 7])
 
 

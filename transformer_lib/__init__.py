@@ -29,9 +29,9 @@ loss perplexity projected_losses smoothed_loss smoothing_share validation_loss
 schedule TrainingConfig adam learning_rate
 checkpoints average_checkpoints checkpoint_files load_checkpoint load_config load_model save_checkpoint save_config save_model write_atomically
 training History check_settings fixed_settings pick_device train worker
-decoding DecoderCache Hypotheses SourceCache TargetCache evaluating greedy_decode length_limits next_log_probabilities
-beams Beam beam_search decode_all length_penalty
-evaluation Score bleu chrf evaluate published_bleu published_form
+decoding DecoderCache Hypotheses evaluating greedy_decode length_limits next_logs
+beams beam_search decode_all length_penalty
+evaluation Score bleu chrf evaluate published_bleu
 translator AttentionMaps Translator bundled_models
 cli main
 """.strip().splitlines():

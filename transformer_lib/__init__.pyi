@@ -13,7 +13,6 @@ from transformer_lib.batching import Pair as Pair
 from transformer_lib.batching import TokenBatches as TokenBatches
 from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
-from transformer_lib.beams import Beam as Beam
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
 from transformer_lib.beams import length_penalty as length_penalty
@@ -45,14 +44,10 @@ from transformer_lib.corpora import load_corpus as load_corpus
 from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache
 from transformer_lib.decoding import Hypotheses as Hypotheses
-from transformer_lib.decoding import SourceCache as SourceCache
-from transformer_lib.decoding import TargetCache as TargetCache
 from transformer_lib.decoding import evaluating as evaluating
 from transformer_lib.decoding import greedy_decode as greedy_decode
 from transformer_lib.decoding import length_limits as length_limits
-from transformer_lib.decoding import (
-    next_log_probabilities as next_log_probabilities,
-)
+from transformer_lib.decoding import next_logs as next_logs
 from transformer_lib.embeddings import BOS as BOS
 from transformer_lib.embeddings import EOS as EOS
 from transformer_lib.embeddings import PAD as PAD
@@ -64,9 +59,6 @@ from transformer_lib.evaluation import chrf as chrf
 from transformer_lib.evaluation import evaluate as evaluate
 from transformer_lib.evaluation import (
     published_bleu as published_bleu,
-)
-from transformer_lib.evaluation import (
-    published_form as published_form,
 )
 from transformer_lib.layer_types import (
     ConvolutionalLayer as ConvolutionalLayer,

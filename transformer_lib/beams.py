@@ -7,7 +7,7 @@ Chapter: book/translating/beams
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from transformer_lib.decoding import (
     evaluating,
     greedy_decode,
     length_limits,
-    next_log_probabilities,
+    next_logs,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
@@ -36,69 +36,52 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-class Beam:
+class _Beam:
     """One sentence's hypotheses: open ones, and those put away.
 
-    A path is a pair: the path before it, and one more piece. It
-    begins with (None, bos).
+    Each is a pair, its log-probability and its ids after bos. Up to
+    `size` are open. A tiny vocabulary leaves some at -inf; these stay
+    open, so that every sentence has as many, but are not put away.
 
     Chapter: beams-search
     """
 
     def __init__(self, size: int, alpha: float, limit: int):
         self.size, self.alpha, self.limit = size, alpha, limit
-        self.length = 0
-        self.open = [(0.0, (None, BOS))]  # (log-probability, path)
+        self.open: list[tuple] = [(0.0, [BOS])]
         self.closed: list[tuple] = []
 
     def extend(self, candidates: Iterable) -> list[int]:
-        """Keep the best; which of `open` they extend, `size` places.
+        """Keep the best; which places of `open` they extend.
 
         A candidate is (log-probability, place in `open`, piece), the
         best first. Nothing is returned when the sentence is over.
         """
         before, self.open, parents = self.open, [], []
-        self.length += 1
         for rank, (total, place, piece) in enumerate(candidates):
-            if total == -math.inf:
-                break
-            path = before[int(place)][1], int(piece)
-            if piece == EOS and rank < self.size:
-                self.close(total, path)
-            elif piece != EOS and len(parents) < self.size:
-                self.open.append((total, path))
+            one = total, [*before[int(place)][1], int(piece)]
+            if piece == EOS:
+                if rank < self.size and total > -math.inf:
+                    self.closed.append(one)
+            elif len(parents) < self.size:
+                self.open.append(one)
                 parents.append(int(place))
-        if len(self.closed) >= self.size:
-            self.open = []
-        elif self.length == self.limit:
-            for total, path in self.open:
-                self.close(total, path)
-            self.open = []
-        if not self.open:
-            return []
-        missing = self.size - len(parents)  # a tiny vocabulary
-        self.open += [(-math.inf, (None, BOS))] * missing
-        return parents + [0] * missing
+        if len(before[0][1]) == self.limit:
+            real = [one for one in self.open if one[0] > -math.inf]
+            self.closed += real  # they rank behind those that ended
+        elif len(self.closed) < self.size:
+            return parents
+        self.open = []
+        return []
 
-    def close(self, total: float, path: tuple) -> None:
-        """Put a hypothesis away, with its score."""
-        score = total / length_penalty(self.length, self.alpha)
-        self.closed.append((path[1] == EOS, score, total, path))
-
-    def best(self) -> tuple[list, list, list]:
-        """Ids, log-probabilities, scores; ended hypotheses first."""
-        self.closed.sort(key=lambda one: one[:2], reverse=True)
-        best = self.closed[: self.size]
-        scores = [score for _, score, _, _ in best]
-        totals = [total for _, _, total, _ in best]
-        spelt = []
-        for *_, path in best:
-            ids = []
-            while path[0] is not None:
-                path, piece = path
-                ids.append(piece)
-            spelt.append(ids[::-1])
-        return spelt, totals, scores
+    def best(self) -> list[tuple]:
+        """(ended, score, log-probability, ids), the best first."""
+        found = []
+        for total, (_, *ids) in self.closed:
+            score = total / length_penalty(len(ids), self.alpha)
+            found.append((ids[-1] == EOS, score, total, ids))
+        found.sort(key=lambda one: one[:2], reverse=True)
+        return found[: self.size]
 
 
 def beam_search(
@@ -134,7 +117,7 @@ def beam_search(
             f"more, got {beam_size=}, {length_penalty=}"
         )
     limits = length_limits(model, source_ids, max_extra)
-    beams = [Beam(beam_size, length_penalty, n) for n in limits]
+    beams = [_Beam(beam_size, length_penalty, n) for n in limits]
     device, vocab_size = source_ids.device, model.config.vocab_size
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
@@ -143,17 +126,15 @@ def beam_search(
             every = [one for beam in going for one in beam.open]
             width = len(every) // len(going)
             totals = torch.tensor([total for total, _ in every])
-            last = torch.tensor([path[1] for _, path in every])
-            logs = next_log_probabilities(
-                model, last.to(device), source_ids, cache
-            )
+            last = torch.tensor([ids[-1] for _, ids in every])
+            last = last.to(device)
+            logs = next_logs(model, last, source_ids, cache)
             logs += totals.to(device)[:, None]
             logs = logs.view(len(going), width * vocab_size)
-            k = min(2 * beam_size, logs.size(1))
-            sums, at = logs.topk(k)
-            at, piece = at // vocab_size, at % vocab_size
+            sums, at = logs.topk(min(2 * beam_size, logs.size(1)))
             # One transfer; float32 holds places and ids exactly.
-            found = torch.stack([sums, at, piece], dim=-1).tolist()
+            at = [sums, at // vocab_size, at % vocab_size]
+            found = torch.stack(at, dim=-1).tolist()
             rows = [
                 i * width + parent
                 for i, beam in enumerate(going)
@@ -164,25 +145,25 @@ def beam_search(
             cache.select(chosen, source=len(rows) != len(every))
             source_ids = source_ids[chosen]
     best = [beam.best() for beam in beams]
-    return Hypotheses(*([one[i] for one in best] for i in range(3)))
+    return Hypotheses(
+        [[ids for *_, ids in ranked] for ranked in best],
+        [[total for _, _, total, _ in ranked] for ranked in best],
+        [[score for _, score, *_ in ranked] for ranked in best],
+    )
 
 
 def decode_all(
     model: Transformer,
-    sources: Iterable[list[int]],
+    sources: Sequence[list[int]],
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_extra: int = 50,
     batch_size: int = 64,
-) -> Hypotheses:
-    """Search for many sentences, those of like length together.
+) -> list[list[int]]:
+    """The best ids for many sentences, in the order of `sources`.
 
-    Args:
-        sources: ids of each sentence, ending in eos.
-        beam_size: 1 is greedy.
-
-    Returns:
-        Hypotheses in the order of `sources`.
+    `sources` holds the ids of each, ending in eos. With a `beam_size`
+    of 1 the search is greedy.
 
     Raises:
         ValueError: as `beam_search`, or if `batch_size` is below 1.
@@ -191,20 +172,19 @@ def decode_all(
     """
     if batch_size < 1:
         raise ValueError(f"{batch_size=} must be at least 1")
-    rows = [torch.tensor(ids) for ids in sources]
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-    found = Hypotheses(*([[]] * len(order) for _ in range(3)))
+    best: list[list[int]] = [[]] * len(sources)
+    order = sorted(range(len(best)), key=lambda i: -len(sources[i]))
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
-        ids = pad_sequence([rows[i] for i in chosen], True, PAD)
+        rows = [torch.tensor(sources[i]) for i in chosen]
+        ids = pad_sequence(rows, True, PAD)
         ids = ids.to(model.output_weight.device)
         if beam_size == 1:
-            batch = greedy_decode(model, ids, max_extra)
+            found = greedy_decode(model, ids, max_extra)
         else:
-            batch = beam_search(
+            found = beam_search(
                 model, ids, beam_size, length_penalty, max_extra
             )
-        for name, lists in vars(found).items():
-            for place, i in enumerate(chosen):
-                lists[i] = getattr(batch, name)[place]
-    return found
+        for i, ranked in zip(chosen, found.ids, strict=True):
+            best[i] = ranked[0]
+    return best

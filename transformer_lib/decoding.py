@@ -6,51 +6,38 @@
 Chapter: book/translating/decoding
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 
 
-class TargetCache:
-    """One self-attention's keys and values of the target so far.
+class _KeysValues:
+    """One attention's keys and values: two of (batch, h, length, d).
+
+    Those given at first, of the source, stay; without them every
+    call adds a position of the target.
 
     Chapter: decoding-cache
     """
 
-    def __init__(self):
-        self.parts: list[Tensor] = []  # two of (batch, h, length, d)
-
-    def keys_values(
-        self, attention: MultiHeadAttention, new: Tensor
-    ) -> list[Tensor]:
-        """Append those of `new`, (batch, 1, d_model); give all."""
-        parts = list(attention.keys_values(new))
-        if self.parts:
-            pairs = zip(self.parts, parts, strict=True)
-            parts = [torch.cat(pair, dim=2) for pair in pairs]
-        self.parts = parts
-        return parts
-
-
-class SourceCache:
-    """One cross-attention's keys and values: computed once, kept.
-
-    Chapter: decoding-cache
-    """
-
-    def __init__(self, attention: MultiHeadAttention, memory: Tensor):
-        parts = attention.keys_values(memory)
+    def __init__(self, parts: Iterable[Tensor] = ()):
         self.parts = [part.contiguous() for part in parts]
+        self.grows = not self.parts
 
-    def keys_values(self, *_) -> list[Tensor]:
-        """The source's keys and values, (batch, h, source_len, d)."""
+    def keys_values(self, attention, new) -> list[Tensor]:
+        """All of them, after those of `new`, (batch, 1, d_model)."""
+        if self.grows:
+            parts = attention.keys_values(new)
+            if self.parts:
+                pairs = zip(self.parts, parts, strict=True)
+                parts = [torch.cat(pair, dim=2) for pair in pairs]
+            self.parts = list(parts)
         return self.parts
 
 
@@ -66,9 +53,9 @@ class DecoderCache:
 
     def __init__(self, model: Transformer, memory: Tensor):
         layers = model.decoder.layers
-        self.self_attention = [TargetCache() for _ in layers]
+        self.self_attention = [_KeysValues() for _ in layers]
         self.cross_attention = [
-            SourceCache(layer.cross_attention, memory)
+            _KeysValues(layer.cross_attention.keys_values(memory))
             for layer in layers
         ]
 
@@ -84,11 +71,11 @@ class DecoderCache:
         With `source=False` the source's part is left as it is, where
         rows change places within their own sentence.
         """
-        kinds = [*self.self_attention]
+        moved = self.self_attention
         if source:
-            kinds += self.cross_attention
-        for cache in kinds:
-            cache.parts = [part[rows] for part in cache.parts]
+            moved = moved + self.cross_attention
+        for kept in moved:
+            kept.parts = [part[rows] for part in kept.parts]
 
 
 @dataclass
@@ -142,24 +129,15 @@ def length_limits(
             f"{tuple(source_ids.shape)}; one sentence is ids[None]"
         )
     pieces = (source_ids != PAD) & (source_ids != EOS)
-    limits = [n + max_extra for n in pieces.sum(1).tolist()]
+    limits = pieces.sum(1) + max_extra
     if model.config.positions == "learned":
-        last = model.config.max_length
-        limits = [min(limit, last) for limit in limits]
-    if min(limits, default=1) < 1:
-        raise ValueError(
-            f"{max_extra=} leaves no room for even one piece; the "
-            "paper's value is 50"
-        )
-    return limits
+        limits = limits.clamp(max=model.config.max_length)
+    if (limits < 1).any():
+        raise ValueError(f"{max_extra=} leaves no room for a piece")
+    return limits.tolist()
 
 
-def next_log_probabilities(
-    model: Transformer,
-    last: Tensor,
-    source_ids: Tensor,
-    cache: DecoderCache,
-) -> Tensor:
+def next_logs(model, last, source_ids, cache) -> Tensor:
     """Log-probabilities of what follows: (batch, vocab_size).
 
     `last` (batch,) is the newest piece of each row, not yet in the
@@ -201,9 +179,7 @@ def greedy_decode(
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
         while rows:
-            logs = next_log_probabilities(
-                model, last, source_ids, cache
-            )
+            logs = next_logs(model, last, source_ids, cache)
             gains, last = logs.max(-1)
             # One transfer; float32 holds an id exactly.
             found = torch.stack([gains, last], dim=1).tolist()
@@ -219,8 +195,5 @@ def greedy_decode(
                 chosen = torch.tensor(kept, device=last.device).long()
                 last, source_ids = last[chosen], source_ids[chosen]
                 cache.select(chosen)
-    return Hypotheses(
-        [[one] for one in ids],
-        [[total] for total in totals],
-        [[total] for total in totals],
-    )
+    best = [[total] for total in totals]
+    return Hypotheses([[one] for one in ids], best, best)

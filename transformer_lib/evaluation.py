@@ -33,12 +33,7 @@ class Score:
     interval: tuple[float, float] | None = None
 
 
-def _score(
-    metric: Any,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    samples: int = 0,
-) -> Score:
+def _score(metric, hypotheses, references, samples=0) -> Score:
     """What one of sacreBLEU's metrics says of a test set.
 
     Chapter: evaluation-scores
@@ -48,17 +43,16 @@ def _score(
     if len(hypotheses) != len(references) or not hypotheses:
         raise ValueError(
             f"{len(hypotheses)} hypotheses and {len(references)} "
-            "references: give one reference a sentence, and at least "
-            "one"
+            "references: give one for each, and at least one"
         )
     found = metric.corpus_score(
         hypotheses, [references], n_bootstrap=max(samples, 1)
     )
-    signature = str(metric.get_signature())
-    if samples < 2:
-        return Score(found.score, signature)
-    low, high = found._mean - found._ci, found._mean + found._ci
-    return Score(found.score, signature, (low, min(high, 100.0)))
+    interval = None
+    if samples > 1:
+        low, high = found._mean - found._ci, found._mean + found._ci
+        interval = low, min(high, 100.0)
+    return Score(found.score, str(metric.get_signature()), interval)
 
 
 def bleu(
@@ -101,13 +95,8 @@ def chrf(
     return _score(CHRF(), hypotheses, references)
 
 
-def published_form(
-    sentences: Sequence[str], language: str
-) -> list[str]:
+def _published_form(sentences, language) -> list[str]:
     """Lowercase, normalize punctuation and tokenize as Moses does.
-
-    The form in which Multi30k's own tokenized files stand, and many
-    published figures were computed. `language` is "en", "de", ...
 
     Chapter: evaluation-published
     """
@@ -128,16 +117,15 @@ def published_bleu(
 ) -> Score:
     """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
-    Higher than `bleu` on the same sentences, and not to be compared
-    with it.
+    The form of Multi30k's own tokenized files. Higher than `bleu` on
+    the same sentences, and not to be compared with it. `language` is
+    "en", "de", ...
 
     Chapter: evaluation-published
     """
-    score = bleu(
-        published_form(hypotheses, language),
-        published_form(references, language),
-        tokenize="none",
-    )
+    said = _published_form(hypotheses, language)
+    wanted = _published_form(references, language)
+    score = bleu(said, wanted, tokenize="none")
     return Score(score.value, f"{score.signature}|form:lc.norm.tok")
 
 
@@ -147,8 +135,6 @@ def evaluate(
     corpus: Any,
     beam_size: int = 4,
     length_penalty: float = 0.6,
-    max_extra: int = 50,
-    batch_size: int = 64,
 ) -> dict[str, Any]:
     """Translate a ParallelCorpus and report how good the result is.
 
@@ -168,16 +154,10 @@ def evaluate(
     batches = TokenBatches(pairs, 4096, shuffle=False)
     nats = validation_loss(model, batches)
     began = time.perf_counter()
-    found = decode_all(
-        model,
-        [source for source, _ in pairs],
-        beam_size,
-        length_penalty,
-        max_extra,
-        batch_size,
-    )
+    sources = [source for source, _ in pairs]
+    found = decode_all(model, sources, beam_size, length_penalty)
     seconds = time.perf_counter() - began
-    said = [tokenizer.decode(ranked[0]) for ranked in found.ids]
+    said = [tokenizer.decode(ids) for ids in found]
     wanted = list(corpus.targets)
     score = bleu(said, wanted, samples=1000)
     characters = chrf(said, wanted)

@@ -81,8 +81,7 @@ class Translator:
         if len(tokenizer) != model.config.vocab_size:
             raise ValueError(
                 f"the tokenizer has {len(tokenizer)} pieces, the "
-                f"model {model.config.vocab_size}: they must come "
-                "from the same training"
+                f"model {model.config.vocab_size}: not a pair"
             )
         self.model, self.tokenizer = model, tokenizer
         self.languages = tuple(languages)
@@ -99,21 +98,17 @@ class Translator:
             FileNotFoundError: for a name that is neither; lists names.
             ValueError: if the folder's files are damaged.
         """
-        bundled = bundled_models()
-        folder = Path(name)
-        if not folder.is_dir():
-            folder = bundled.get(str(name))
-        if folder is None:
+        folder, bundled = Path(name), bundled_models()
+        if not folder.is_dir() and str(name) not in bundled:
             raise FileNotFoundError(
                 f"{str(name)!r} is neither a folder nor a bundled "
                 f"model; bundled are: {', '.join(sorted(bundled))}"
             )
+        if not folder.is_dir():
+            folder = bundled[str(name)]
         model, tokenizer, info = load_model(folder)
         if tokenizer is None:
-            raise FileNotFoundError(
-                f"{folder} has a model but no tokenizer: save it with "
-                "save_model(folder, model, tokenizer)"
-            )
+            raise FileNotFoundError(f"{folder} has no tokenizer")
         if device is None and torch.accelerator.is_available():
             device = torch.accelerator.current_accelerator()
         languages = info.get("languages", ("", ""))
@@ -129,16 +124,12 @@ class Translator:
         found = []
         for number, sentence in enumerate(sentences, 1):
             if not isinstance(sentence, str):
-                kind = type(sentence).__name__
-                raise TypeError(
-                    f"sentence {number} is {kind}, not a string"
-                )
+                raise TypeError(f"sentence {number} is no string")
             ids = self.tokenizer.encode(sentence.strip())
             if len(ids) > self.max_pieces:
                 raise ValueError(
                     f"sentence {number} has {len(ids)} pieces, more "
-                    f"than max_pieces={self.max_pieces}: split it "
-                    "into sentences, or raise max_pieces"
+                    f"than max_pieces={self.max_pieces}: split it"
                 )
             found.append([*ids, EOS])
         return found
@@ -162,17 +153,12 @@ class Translator:
         alone = isinstance(sentences, str)
         sources = self.encode([sentences] if alone else sentences)
         full = [i for i, ids in enumerate(sources) if len(ids) > 1]
-        found = decode_all(
-            self.model,
-            [sources[i] for i in full],
-            beam_size,
-            length_penalty,
-            max_extra,
-            batch_size,
-        )
+        some = [sources[i] for i in full]
+        search = beam_size, length_penalty, max_extra, batch_size
+        found = decode_all(self.model, some, *search)
         texts = [""] * len(sources)
-        for i, ranked in zip(full, found.ids, strict=True):
-            texts[i] = self.tokenizer.decode(ranked[0])
+        for i, ids in zip(full, found, strict=True):
+            texts[i] = self.tokenizer.decode(ids)
         return texts[0] if alone else texts
 
     def attention(
@@ -187,27 +173,22 @@ class Translator:
         Raises:
             TypeError, ValueError: as `encode`.
         """
-        source_ids = self.encode([source])[0]
+        model, pieces = self.model, self.tokenizer.pieces
+        source_ids = self.encode([source])
         if target is None:
-            found = decode_all(self.model, [source_ids], beam_size=1)
-            target_ids = found.ids[0][0]
+            target_ids = decode_all(model, source_ids, beam_size=1)
         else:
-            target_ids = self.encode([target])[0]
-        inputs = [BOS, *target_ids[:-1]]
-        device = self.model.output_weight.device
-        rows = [
-            torch.tensor([ids], device=device)
-            for ids in (source_ids, inputs)
-        ]
-        with (
-            evaluating(self.model),
-            record_attention(self.model) as maps,
-        ):
-            self.model(*rows)
-        pieces = self.tokenizer.pieces
+            target_ids = self.encode([target])
+        inputs = [[BOS, *target_ids[0][:-1]]]
+        device = model.output_weight.device
+        with evaluating(model), record_attention(model) as maps:
+            model(
+                torch.tensor(source_ids, device=device),
+                torch.tensor(inputs, device=device),
+            )
         return AttentionMaps(
-            pieces(source_ids),
-            pieces(inputs),
-            pieces(target_ids),
+            pieces(source_ids[0]),
+            pieces(inputs[0]),
+            pieces(target_ids[0]),
             {path: found[0].cpu() for path, found in maps.items()},
         )
