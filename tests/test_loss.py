@@ -75,9 +75,7 @@ def test_path_of_other_devices_equals_the_cpus():
     hidden, weight = rows()
     labels = LABELS.flatten()
     blank = hidden.where((labels != 0)[:, None], 0)
-    every, _ = _ProjectedLosses.apply(
-        blank, weight, labels, 0.1, 5, True
-    )
+    every, _ = _ProjectedLosses.apply(blank, weight, labels, 0.1)
     picked, _ = projected_losses(hidden, weight, labels)
     assert torch.allclose(every, picked)
     for a, b in zip(
@@ -138,7 +136,6 @@ def test_unknown_settings_are_refused(settings, word):
 
 def test_perplexity():
     assert math.isclose(perplexity(math.log(4.92)), 4.92)
-    assert perplexity(1e6) == math.inf
 
 
 def test_validation_loss_is_the_plain_mean_without_dropout():

@@ -16,11 +16,7 @@ from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
 
 
-def smoothing_share(
-    vocab_size: int,
-    label_smoothing: float = 0.1,
-    smoothing: str = "uniform",
-) -> float:
+def smoothing_share(vocab_size, label_smoothing, smoothing) -> float:
     """The share of a target that all pieces get alike, section 5.4.
 
     "uniform" spreads `label_smoothing` over every piece. "others"
@@ -33,10 +29,7 @@ def smoothing_share(
     Chapter: loss-smoothing
     """
     if not 0 <= label_smoothing < 1:
-        raise ValueError(
-            f"{label_smoothing=} is a share: give "
-            "0 <= label_smoothing < 1"
-        )
+        raise ValueError(f"{label_smoothing=}: give 0 <= share < 1")
     if smoothing == "uniform":
         return label_smoothing
     if smoothing == "others":
@@ -45,10 +38,7 @@ def smoothing_share(
 
 
 def smoothed_loss(
-    logits: Tensor,
-    labels: Tensor,
-    label_smoothing: float = 0.1,
-    smoothing: str = "uniform",
+    logits, labels, label_smoothing=0.1, smoothing="uniform"
 ) -> Tensor:
     """Cross-entropy with smoothed labels, summed over real tokens.
 
@@ -63,9 +53,8 @@ def smoothed_loss(
 
     Chapter: loss-smoothed
     """
-    share = smoothing_share(
-        logits.size(-1), label_smoothing, smoothing
-    )
+    vocab_size = logits.size(-1)
+    share = smoothing_share(vocab_size, label_smoothing, smoothing)
     real = labels != PAD
     log_p = logits[real].log_softmax(-1)  # (tokens, vocab_size)
     right = log_p.gather(1, labels[real][:, None])  # (tokens, 1)
@@ -76,13 +65,11 @@ def perplexity(nats_per_token: float) -> float:
     """e to the loss: between how many pieces the model hesitates.
 
     Per piece of the vocabulary, as in table 3; give it a loss without
-    smoothing. Infinite where it would be too large for a float.
+    smoothing.
 
     Chapter: loss-perplexity
     """
-    return (
-        math.exp(nats_per_token) if nats_per_token < 709 else math.inf
-    )
+    return math.exp(nats_per_token)
 
 
 class _ProjectedLosses(torch.autograd.Function):
@@ -92,11 +79,12 @@ class _ProjectedLosses(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, labels, share, chunk, wanted):
+    def forward(ctx, hidden, weight, labels, share):
         by_hidden = torch.empty_like(hidden)
         by_weight = torch.zeros_like(weight)
         plain, even = hidden.new_zeros(2)  # nats
         rows = hidden, labels[:, None], by_hidden
+        chunk = 512 if hidden.is_cpu else 4096  # rows at once
         chunks = [x.split(chunk) for x in rows]
         for h, y, g in zip(*chunks, strict=True):
             real = y != PAD  # (chunk, 1)
@@ -104,15 +92,14 @@ class _ProjectedLosses(torch.autograd.Function):
             right = log_p.gather(1, y)  # (chunk, 1)
             plain -= (right * real).sum()
             even -= (log_p.mean(1, keepdim=True) * real).sum()
-            if wanted:  # softmax - target, (chunk, vocab_size)
+            if any(ctx.needs_input_grad):
+                # softmax - target, (chunk, vocab_size)
                 slope = log_p.exp_().sub_(share / len(weight))
-                slope.scatter_add_(
-                    1, y, torch.full_like(right, share - 1)
-                )
+                rest = torch.full_like(right, share - 1)
+                slope.scatter_add_(1, y, rest)
                 g.copy_(slope @ weight)
                 by_weight += slope.T @ h
-        if wanted:
-            ctx.save_for_backward(by_hidden, by_weight)
+        ctx.save_for_backward(by_hidden, by_weight)
         ctx.mark_non_differentiable(plain)
         return (1 - share) * plain + share * even, plain
 
@@ -120,16 +107,11 @@ class _ProjectedLosses(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, by_sum, _):
         by_hidden, by_weight = ctx.saved_tensors
-        rest = (None,) * 4
-        return by_hidden * by_sum, by_weight * by_sum, *rest
+        return by_hidden * by_sum, by_weight * by_sum, None, None
 
 
 def projected_losses(
-    hidden: Tensor,
-    weight: Tensor,
-    labels: Tensor,
-    label_smoothing: float = 0.1,
-    smoothing: str = "uniform",
+    hidden, weight, labels, label_smoothing=0.1, smoothing="uniform"
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_loss` of hidden @ weight.T, without all its logits.
 
@@ -150,13 +132,11 @@ def projected_losses(
     share = smoothing_share(len(weight), label_smoothing, smoothing)
     hidden, labels = hidden.flatten(0, -2), labels.flatten()
     real = labels != PAD
-    if hidden.device.type == "cpu":
-        hidden, labels, chunk = hidden[real], labels[real], 512
+    if hidden.is_cpu:
+        hidden, labels = hidden[real], labels[real]
     else:  # to pick rows would be to wait for the device
-        hidden, chunk = hidden.where(real[:, None], 0), 4096
-    return _ProjectedLosses.apply(
-        hidden, weight, labels, share, chunk, torch.is_grad_enabled()
-    )
+        hidden = hidden.where(real[:, None], 0)
+    return _ProjectedLosses.apply(hidden, weight, labels, share)
 
 
 @torch.no_grad()
@@ -167,8 +147,9 @@ def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
 
     Chapter: loss-validation
     """
-    was_training, weight = model.training, model.output_weight
+    was_training = model.training
     model.eval()
+    weight = model.output_weight.detach()  # asks for no gradient
     total, tokens = 0.0, 0
     for batch in batches.epoch(0):
         tokens += batch.tokens
