@@ -10,14 +10,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from transformer_lib.loss import smoothing_share
 
 
-def learning_rate(
-    step: int, d_model: int, warmup_steps: int = 4000
-) -> float:
+def learning_rate(step, d_model, warmup_steps=4000) -> float:
     """Learning rate of one update, equation 3 of section 5.3.
 
     Steps are updates of the weights and count from 1: at step 0 the
@@ -28,11 +25,7 @@ def learning_rate(
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
-def adam(
-    model: nn.Module,
-    betas: tuple[float, float] = (0.9, 0.98),
-    epsilon: float = 1e-9,
-) -> torch.optim.Adam:
+def adam(model, betas=(0.9, 0.98), epsilon=1e-9) -> torch.optim.Adam:
     """The paper's Adam over all weights of a model, section 5.3.
 
     Its rate is 0 until it is told one: set each step's
@@ -42,25 +35,11 @@ def adam(
     Chapter: schedule-adam
     """
     return torch.optim.Adam(
-        model.parameters(),
-        lr=0.0,
-        betas=betas,
-        eps=epsilon,
-        fused=True,
+        model.parameters(), lr=0, betas=betas, eps=epsilon, fused=True
     )
 
 
-_LEAST = {
-    "warmup_steps": 1,
-    "tokens_per_batch": 1,
-    "accumulate": 1,
-    "max_steps": 1,
-    "seed": 0,
-    "log_every": 0,
-    "validate_every": 0,
-    "checkpoint_every": 0,
-    "keep_checkpoints": 1,
-}
+_POSITIVE = "learning_rate_scale", "epsilon", "clip_norm"
 
 
 @dataclass(frozen=True)
@@ -115,22 +94,24 @@ class TrainingConfig:
 
     def __post_init__(self):
         smoothing_share(4, self.label_smoothing, self.smoothing)
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            whole = isinstance(value, int) and value >= least
-            self._require(name, whole, f"a whole number >= {least}")
-        for name in "learning_rate_scale", "epsilon", "clip_norm":
-            value = getattr(self, name)
-            absent = name == "clip_norm" and value is None
-            fine = absent or 0 < value < math.inf
-            self._require(name, fine, "a finite number above 0")
-        pair = len(self.betas) == 2
-        fine = pair and all(0 <= beta < 1 for beta in self.betas)
-        self._require("betas", fine, "two numbers from 0 to below 1")
-        fine = self.precision in ("fp32", "bf16")
-        self._require("precision", fine, "fp32 or bf16")
-
-    def _require(self, name: str, fine: bool, remedy: str) -> None:
-        if not fine:
-            value = getattr(self, name)
-            raise ValueError(f"{name}={value!r}: give {remedy}")
+        for name, value in vars(self).items():
+            if name in ("label_smoothing", "smoothing", "device"):
+                continue
+            if name == "precision":
+                good, wanted = (
+                    value in ("fp32", "bf16"),
+                    "fp32 or bf16",
+                )
+            elif name == "betas":
+                good = [0 <= b < 1 for b in value] == [True, True]
+                wanted = "two numbers from 0 to below 1"
+            elif name in _POSITIVE:
+                missing = name == "clip_norm" and value is None
+                good = missing or 0 < value < math.inf
+                wanted = "a finite number above 0"
+            else:
+                least = 0 if name.endswith(("seed", "_every")) else 1
+                good = isinstance(value, int) and value >= least
+                wanted = f"a whole number >= {least}"
+            if not good:
+                raise ValueError(f"{name}={value!r}: give {wanted}")
