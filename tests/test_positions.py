@@ -87,7 +87,7 @@ def test_learnt_positions_end():
     whole = positions(torch.zeros(1, 4, 8))[0]
     assert torch.equal(whole, positions.weight)
     assert list(positions.state_dict()) == ["weight"]
-    with pytest.raises(ValueError, match="position 5 is past the 4"):
+    with pytest.raises(ValueError, match="5 > 4: raise max_length"):
         positions(torch.zeros(1, 2, 8), offset=3)
 
 

@@ -70,13 +70,7 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        h: int,
-        d_k: int | None = None,
-        d_v: int | None = None,
-        dropout: float = 0.0,
-        bias: bool = False,
+        self, d_model, h, d_k=None, d_v=None, dropout=0.0, bias=False
     ):
         super().__init__()
         if d_model % h and (d_k is None or d_v is None):
