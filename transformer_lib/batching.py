@@ -20,9 +20,7 @@ Pair = tuple[list[int], list[int]]  # source ids, target ids
 
 
 def encode_pairs(
-    corpus: Iterable[tuple[str, str]],
-    tokenizer: BPETokenizer,
-    max_length: int | None = None,
+    corpus, tokenizer: BPETokenizer, max_length: int | None = None
 ) -> list[Pair]:
     """The pairs of a corpus as ids, with an eos at every end.
 
@@ -89,9 +87,8 @@ def _padded(rows: Sequence[list[int]]) -> Tensor:
     Chapter: batching-batch
     """
     width = max(map(len, rows))
-    return torch.tensor(
-        [row + [PAD] * (width - len(row)) for row in rows]
-    )
+    rows = [row + [PAD] * (width - len(row)) for row in rows]
+    return torch.tensor(rows)
 
 
 @dataclass(repr=False)
@@ -121,9 +118,9 @@ class TokenBatches:
     def __post_init__(self):
         longest = max(len(ids) for pair in self.pairs for ids in pair)
         if longest > self.tokens_per_batch:
+            budget = f"tokens_per_batch={self.tokens_per_batch}"
             raise ValueError(
-                f"{longest} ids are over the {self.tokens_per_batch} of "
-                "a batch: leave pairs out with encode_pairs' max_length"
+                f"{longest} ids > {budget}: set max_length"
             )
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"{self.rank=} of {self.world_size=}")
@@ -134,7 +131,7 @@ class TokenBatches:
         return -(-self.total // self.world_size)  # rounded up
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch for this worker, from `start` on."""
+        """This worker's batches of one epoch, from `start` on."""
         pairs = list(self.pairs)
         chance = random.Random(f"{self.seed} {number}")
         if self.shuffle:  # sorting keeps the order of equal lengths

@@ -54,9 +54,7 @@ class ParallelCorpus(Sequence):
         return [target for _, target in self.pairs]
 
 
-def read_parallel(
-    source_file: str | Path, target_file: str | Path
-) -> list[tuple[str, str]]:
+def read_parallel(source_file, target_file) -> list[tuple[str, str]]:
     """Pairs from two files: line n of one translates line n.
 
     Plain UTF-8 or, where the name ends in .gz, gzipped.
@@ -69,11 +67,8 @@ def read_parallel(
     """
     left, right = _lines(source_file), _lines(target_file)
     if len(left) != len(right):
-        raise ValueError(
-            f"{source_file} has {len(left)} lines and {target_file} "
-            f"{len(right)}: line n of one must translate line n of "
-            "the other"
-        )
+        lines = f"{len(left)} and {len(right)} lines, give as many"
+        raise ValueError(f"{source_file}, {target_file}: {lines}")
     return list(zip(left, right, strict=True))
 
 
@@ -166,8 +161,7 @@ def fetch(file: str) -> Path:
         pooch.retrieve(url, sha, file, data_folder(), downloader=web)
     except (OSError, ValueError) as error:
         raise FileNotFoundError(
-            f"{path} is missing and was not downloaded "
-            f"({error!s:.99}). Fetch {url} and put it there"
+            f"no {path}: {error!s:.99}. Fetch {url}, put it there"
         ) from None
     return path
 
@@ -186,8 +180,7 @@ def _file(name: str, split: str, language: str) -> Path:
         if path.is_file():
             return path
     raise FileNotFoundError(
-        f"there is no {plain}, plain or .gz: name {[*CORPORA]}, or "
-        "a folder with train.en, train.de, validation.en and so on"
+        f"no {plain}, nor .gz: name {[*CORPORA]} or a folder of yours"
     )
 
 
@@ -214,10 +207,7 @@ def _little_spanish(_, split: str) -> list[tuple[str, str]]:
 
 
 def load_corpus(
-    name: str,
-    source: str = "en",
-    target: str = "es",
-    split: str = "train",
+    name: str, source="en", target="es", split="train"
 ) -> ParallelCorpus:
     """A corpus in two of its languages, either way round.
 

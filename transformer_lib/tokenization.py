@@ -33,9 +33,7 @@ class BPETokenizer:
         self.tokenizer.encode_special_tokens = True
 
     @classmethod
-    def train(
-        cls, texts: Iterable[str], vocab_size: int = 8000
-    ) -> "BPETokenizer":
+    def train(cls, texts, vocab_size: int = 8000) -> "BPETokenizer":
         """Learn the most frequent pairs of symbols in some texts.
 
         Raises:
@@ -46,9 +44,7 @@ class BPETokenizer:
         if not texts:
             raise ValueError("there are no texts to learn from")
         if vocab_size < 256 + len(SPECIAL):
-            raise ValueError(
-                f"{vocab_size=} < 260: 256 bytes and 4 special tokens"
-            )
+            raise ValueError(f"{vocab_size=}: give 260 or more")
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -105,9 +101,7 @@ class BPETokenizer:
         first = {i: tokenizer.id_to_token(i) for i in SPECIAL}
         if first != SPECIAL or tokenizer.normalizer:
             raise ValueError(
-                f"{path} is a tokenizer of another make, beginning "
-                f"with {[*first.values()]}: train one with "
-                "BPETokenizer.train"
+                f"{path} is of another make: use BPETokenizer.train"
             )
         return cls(tokenizer)
 
@@ -119,7 +113,6 @@ def _sentence(text: str) -> str:
     """
     if len(text) > 10_000:
         raise ValueError(
-            f"{text[:20]!r}... has {len(text)} characters, more than "
-            "10,000: cut the text into sentences"
+            f"{len(text)} characters > 10,000: cut into sentences"
         )
     return text
