@@ -65,9 +65,7 @@ def _side(r: int) -> int:
     Chapter: layer_types-restricted
     """
     if r < 1 or r % 2 == 0:
-        raise ValueError(
-            f"a neighbourhood of {r=} has no middle: take an odd r"
-        )
+        raise ValueError(f"{r=} has no middle: take an odd r")
     return r // 2
 
 

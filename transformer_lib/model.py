@@ -7,7 +7,6 @@ Chapter: book/architecture/model
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 from torch import Tensor, nn
 
@@ -97,18 +96,18 @@ class TransformerConfig:
                 raise ValueError(f"{name}={value!r}: give {wanted}")
 
     @classmethod
-    def base(cls, vocab_size: int, **changes) -> Self:
+    def base(cls, vocab_size: int, **changes) -> "TransformerConfig":
         """The base model of table 3."""
         return cls(vocab_size, **changes)
 
     @classmethod
-    def big(cls, vocab_size: int, **changes) -> Self:
+    def big(cls, vocab_size: int, **changes) -> "TransformerConfig":
         """The big model, table 3's last row."""
         big = dict(d_model=1024, d_ff=4096, h=16, dropout=0.3)
         return cls(vocab_size, **(big | changes))
 
     @classmethod
-    def tiny(cls, vocab_size: int, **changes) -> Self:
+    def tiny(cls, vocab_size: int, **changes) -> "TransformerConfig":
         """Small enough for a laptop; ours, not the paper's."""
         tiny = dict(N=4, d_model=128, d_ff=256, h=4)
         return cls(vocab_size, **(tiny | changes))
@@ -147,10 +146,10 @@ class Transformer(nn.Module):
             self.positions = LearnedPositions(d, c.max_length)
         self.dropout = nn.Dropout(c.dropout)
 
+        heads = c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
+
         def attention():
-            return MultiHeadAttention(
-                d, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
-            )
+            return MultiHeadAttention(d, *heads)
 
         def network():
             return FeedForward(d, c.d_ff, c.relu_dropout)
@@ -185,9 +184,7 @@ class Transformer(nn.Module):
             ValueError: if `ids` is no batch.
         """
         if ids.dim() != 2:
-            raise ValueError(
-                f"{ids.shape=} is not (batch, len): try ids[None]"
-            )
+            raise ValueError(f"{ids.shape=}: a batch is ids[None]")
         x = embedding(ids)
         if self.positions is not None:
             x = self.positions(x, offset)
