@@ -276,7 +276,7 @@ def test_keyboard_reaches_everything(visit, index, name):
 
 def test_replay(visit, models):
     page = visit("beams")
-    text = page.get_by_label("sentence").evaluate(
+    text = page.get_by_label("sentence", exact=True).evaluate(
         "select => select.selectedOptions[0].textContent"
     )
     page.get_by_role("button", name="Step").click()
@@ -285,7 +285,7 @@ def test_replay(visit, models):
     wait_for_text(page, "Step 2 of")
     page.get_by_role("button", name="End").click()
     wait_for_text(page, "The search stops")
-    rows = page.locator("table").last.locator("tbody tr")
+    rows = page.locator(".live table").last.locator("tbody tr")
     wanted = library_beam(models["little-spanish"], text)
     for row, one in zip(rows.all(), wanted, strict=False):
         cells = row.locator("td").all_text_contents()
@@ -362,7 +362,7 @@ def test_quick_switching_shows_what_was_chosen_last(visit):
 
     page = visit("beams", prepare=prepare)
     wait_for_text(page, "has been encoded")
-    chooser = page.get_by_label("sentence")
+    chooser = page.get_by_label("sentence", exact=True)
     chooser.evaluate(
         "select => { for (const value of ['1', '2']) {"
         " select.value = value;"
@@ -387,7 +387,7 @@ def test_attention(visit, models, index):
             "&kind=decoder&layer=1&head=2&word=3",
         )
         page.locator(".live-word").first.wait_for()
-        texts = page.get_by_label("sentence").locator("option")
+        texts = page.get_by_label("sentence", exact=True).locator("option")
         assert texts.count() == 50
         found = maker.attention(texts.nth(7).text_content())
         page.locator("summary", has_text="All weights").click()

@@ -184,7 +184,8 @@ def test_record_lists_every_executed_page():
     }
     for name in executed():
         address = os.path.relpath(f"{name}.html", "book/appendix")
-        assert address in shown, name
+        here = name == "book/appendix/running"
+        assert ("" if here else address) in shown, name
     assert torch.__version__ in page.get_text()
 
 

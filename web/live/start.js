@@ -1,4 +1,10 @@
-// Starts the live part of a page: each lives in a module of its own.
+// Starts the live parts of a page: each lives in a module of its own.
+
+// This may be here before the rest of the page is.
+if (document.readyState === "loading")
+  await new Promise((done) =>
+    document.addEventListener("DOMContentLoaded", done),
+  );
 
 for (const place of document.querySelectorAll("[data-live]"))
   try {
