@@ -9,16 +9,13 @@ Chapter: book/training/checkpoints
 import copy
 import json
 import os
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_model as read_weights
-from safetensors.torch import save_model as write_weights
 from torch import Tensor, nn
 
 from transformer_lib.model import Transformer, TransformerConfig
@@ -26,12 +23,13 @@ from transformer_lib.tokenization import BPETokenizer
 
 
 def write_atomically(
-    path: str | Path, write: Callable[[Path], Any]
+    path: str | Path, content: str | Callable[[Path], Any]
 ) -> None:
-    """Have `write` fill a file beside `path`, then give it its name.
+    """Write a file beside `path`, then give it that name.
 
-    Whoever opens `path` finds all of the old content or of the new,
-    whenever the program or the machine stops.
+    `content` is a text, or a function that writes the file it is
+    given. Whoever opens `path` finds all of the old content or of the
+    new, whenever the program or the machine stops.
 
     Raises:
         OSError: naming the file, if the disk does not take it.
@@ -42,15 +40,18 @@ def write_atomically(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        write(part)
+        if isinstance(content, str):
+            part.write_text(content, "utf-8")
+        else:
+            content(part)
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
-    except (OSError, RuntimeError, SafetensorError) as error:
+    except (OSError, RuntimeError, safetensors.SafetensorError) as e:
         raise OSError(
-            f"{path} was not written ({error}): see that there is "
-            "room and that you may write there, then start again"
-        ) from error
+            f"{path} was not written ({e}): see that there is room "
+            "and that you may write there, then start again"
+        ) from e
     finally:
         part.unlink(missing_ok=True)
 
@@ -94,9 +95,8 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-resume
     """
-    name = re.compile(r"checkpoint-\d{8}\.pt")
-    paths = Path(folder).glob("checkpoint-*")
-    return sorted(path for path in paths if name.fullmatch(path.name))
+    name = f"checkpoint-{'[0-9]' * 8}.pt"
+    return sorted(Path(folder).glob(name))
 
 
 def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
@@ -159,12 +159,11 @@ def average_checkpoints(
     shapes = [{k: t.shape for k, t in one.items()} for one in held]
     if any(other != shapes[0] for other in shapes):
         raise ValueError("these checkpoints are of unlike models")
-    return {
-        name: sum(one[name].double() for one in held)
-        .div(len(held))
-        .to(tensor.dtype)
-        for name, tensor in held[0].items()
-    }
+    mean = {}
+    for name, weight in held[0].items():
+        total = sum(one[name].double() for one in held)
+        mean[name] = (total / len(held)).to(weight.dtype)
+    return mean
 
 
 def save_config(
@@ -179,14 +178,12 @@ def save_config(
 
     Chapter: checkpoints-models
     """
+    folder = Path(folder)
     held = {"model": asdict(config), "info": info}
     text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"
     if tokenizer:
-        tokenizer.save(Path(folder) / "tokenizer.json")
-    write_atomically(
-        Path(folder) / "config.json",
-        lambda part: part.write_text(text, "utf-8"),
-    )
+        write_atomically(folder / "tokenizer.json", tokenizer.save)
+    write_atomically(folder / "config.json", text)
 
 
 def save_model(
@@ -206,7 +203,7 @@ def save_model(
     shipped = copy.deepcopy(model).half() if half else model
 
     def write(part: Path) -> None:
-        write_weights(shipped, str(part))
+        safetensors.torch.save_model(shipped, str(part))
         part.chmod(0o644)  # it comes out readable by its owner alone
 
     write_atomically(Path(folder) / "model.safetensors", write)
@@ -227,8 +224,7 @@ def load_config(
     path = Path(folder) / "config.json"
     if not path.is_file():
         raise FileNotFoundError(
-            f"no model in {folder}: there is no config.json; name a "
-            "folder that save_model or a training has written"
+            f"no model in {folder}: there is no config.json"
         )
     try:
         held = json.loads(path.read_text("utf-8"))
@@ -240,10 +236,7 @@ def load_config(
     path = path.with_name("tokenizer.json")
     tokenizer = BPETokenizer.load(path) if path.is_file() else None
     if tokenizer and len(tokenizer) != config.vocab_size:
-        raise ValueError(
-            f"{path} has {len(tokenizer)} pieces, the model "
-            f"{config.vocab_size}: it is another model's tokenizer"
-        )
+        raise ValueError(f"{path} is another model's tokenizer")
     return config, tokenizer, info
 
 
@@ -274,8 +267,12 @@ def load_model(
         if least > path.stat().st_size:  # before it fills the memory
             raise ValueError("it is too small")
         model = Transformer(config)
-        read_weights(model, path)
-    except (SafetensorError, RuntimeError, ValueError) as error:
+        safetensors.torch.load_model(model, path)
+    except (
+        safetensors.SafetensorError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         raise ValueError(
             f"{path} is cut short or another model's "
             f"({error!s:.200}): copy it again with its config.json"

@@ -34,17 +34,12 @@ from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
-    load_checkpoint,
     load_config,
     save_config,
     save_model,
     write_atomically,
 )
-from transformer_lib.corpora import (
-    ParallelCorpus,
-    data_folder,
-    load_corpus,
-)
+from transformer_lib.corpora import data_folder, load_corpus
 from transformer_lib.evaluation import bleu, evaluate, published_bleu
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
@@ -97,45 +92,32 @@ def _train(
         part and load_corpus(corpus, *languages, part)[:limit]
         for part in ("train", "validation", test)
     )
-    tokenizer = _tokenizer(folder, texts, vocab_size)
+    begun = (folder / "config.json").is_file()
+    both = texts.sources + texts.targets
+    found = load_config(folder)[1] if begun else None
+    tokenizer = found or BPETokenizer.train(both, vocab_size)
     config, c = _recipe(preset, len(tokenizer), average, changes)
     info = _describe(texts, vocab_size) | fixed_settings(c)
-    if _is_over(folder, info | asdict(config), c.max_steps):
+    if begun and _is_over(folder, config, info, c.max_steps):
         return _say(f"{folder} is finished: see its report.json")
     pairs = encode_pairs(texts, tokenizer, config.max_length)
-    size, place = c.tokens_per_batch, (rank, workers)
-    batches = TokenBatches(pairs, size, c.seed, True, *place)
-    judge = _judge(held_out, tokenizer, size, validation_bleu)
+    how = c.tokens_per_batch, c.seed, True, rank, workers
+    batches = TokenBatches(pairs, *how)
+    judge = _judge(held_out, tokenizer, validation_bleu)
     pick_device(c.device)  # a wrong one is refused here
     torch.manual_seed(c.seed)
     model = Transformer(config)
-    with nullcontext() if rank else _alone_in(folder):
-        if rank == 0 and not (folder / "config.json").is_file():
+    with nullcontext() if rank else FileLock(folder / ".lock", 0):
+        if rank == 0 and not begun:
             save_config(folder, config, tokenizer, **info)
-        _say(
-            f"{len(pairs):,} of {len(texts):,} pairs are short enough"
-        )
+        _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
         history = train(model, batches, c, judge, folder)
         if rank == 0:
-            last = history.lines[-1]
-            result = _finish(folder, model, last, average, judge)
+            result = _finish(folder, model, history, average)
+            result |= judge(model, c.max_steps)
             save_model(folder, model, tokenizer, half, **info)
-            report = {"name": folder.name, "command": command}
-            report |= {"training": asdict(c), "result": result}
-            _report(folder, report, tests)
-
-
-def _tokenizer(
-    folder: Path, corpus: ParallelCorpus, vocab_size: int
-) -> BPETokenizer:
-    """The tokenizer of a training that has begun, or a new one.
-
-    Chapter: cli-train
-    """
-    begun = (folder / "config.json").is_file()
-    texts = corpus.sources + corpus.targets
-    found = load_config(folder)[1] if begun else None
-    return found or BPETokenizer.train(texts, vocab_size)
+            report = {"training": asdict(c), "result": result}
+            _report(folder, command, report, tests)
 
 
 def _recipe(
@@ -158,9 +140,7 @@ def _recipe(
     return replace(sizes, **own), TrainingConfig(**usual)
 
 
-def _describe(
-    corpus: ParallelCorpus, vocab_size: int
-) -> dict[str, Any]:
+def _describe(corpus: Any, vocab_size: int) -> dict[str, Any]:
     """What a training's config.json says of its text.
 
     Chapter: cli-train
@@ -176,19 +156,18 @@ def _describe(
     }
 
 
-def _is_over(folder: Path, now: dict[str, Any], steps: int) -> bool:
+def _is_over(
+    folder: Path, sizes: Any, text: dict[str, Any], steps: int
+) -> bool:
     """Whether a folder's training is over; another's is refused.
 
     Chapter: cli-train
     """
-    if not (folder / "config.json").is_file():
-        return False
-    config, _, info = load_config(folder)
+    begun, _, info = load_config(folder)
     if "corpus" not in info:
-        raise ValueError(
-            f"{folder} holds a model: name another folder"
-        )
-    check_settings(info | asdict(config), now, folder)
+        raise ValueError(f"{folder} holds a model: name a new folder")
+    now = asdict(sizes) | text
+    check_settings(info | asdict(begun), now, folder)
     path = folder / "report.json"
     if not path.is_file():
         return False
@@ -201,20 +180,6 @@ def _is_over(folder: Path, now: dict[str, Any], steps: int) -> bool:
     return taken >= steps
 
 
-def _alone_in(folder: Path) -> Any:
-    """Keep other trainings out of a folder while this is held.
-
-    Chapter: cli-train
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        return FileLock(folder / ".lock", timeout=0).acquire()
-    except Timeout:
-        raise ValueError(
-            f"another training writes to {folder}: name a new one"
-        ) from None
-
-
 def _say(text: str) -> None:
     """A line to the person at the terminal, from one worker alone.
 
@@ -224,21 +189,15 @@ def _say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
-def _judge(
-    corpus: ParallelCorpus,
-    tokenizer: BPETokenizer,
-    budget: int,
-    with_bleu: bool,
-) -> Callable[[Transformer, int], dict[str, Any]]:
-    """What `train` calls to validate: judge(model, step) -> figures.
+def _judge(corpus: Any, tokenizer: Any, with_bleu: bool) -> Callable:
+    """What `train` calls to validate: judge(model, step).
 
     Chapter: cli-train
     """
     pairs = encode_pairs(corpus, tokenizer)
-    longest = max(len(ids) for pair in pairs for ids in pair)
-    batches = TokenBatches(pairs, max(budget, longest), shuffle=False)
+    batches = TokenBatches(pairs, 4096, shuffle=False)
 
-    def judge(model: Transformer, step: int) -> dict[str, Any]:
+    def judge(model: Transformer, step: int) -> dict[str, float]:
         loss = validation_loss(model, batches)
         found = {"validation_loss": loss}
         found["validation_perplexity"] = perplexity(loss)
@@ -255,38 +214,34 @@ def _judge(
 
 
 def _finish(
-    folder: Path,
-    model: Transformer,
-    last: dict[str, Any],
-    average: int,
-    judge: Callable,
+    folder: Path, model: Transformer, history: Any, number: int
 ) -> dict[str, Any]:
-    """Average the weights; what has come of it. `last` is logged.
+    """Average the last checkpoints; what the training has taken.
 
     Chapter: cli-train
     """
-    paths = checkpoint_files(folder)[-average:]
+    last = history.lines[-1]
+    paths = checkpoint_files(folder)[-number:]
     model.load_state_dict(average_checkpoints(paths))
-    speed = last["tokens"] / last["seconds"]
     return {
         "steps": last["step"],
         "seconds": last["seconds"],
-        "target_tokens_per_second": round(speed, 1),
+        "target_tokens_per_second": last["tokens"] / last["seconds"],
         "parameters": sum(w.numel() for w in model.parameters()),
         "averaged_checkpoints": len(paths),
-        **judge(model, last["step"]),
     }
 
 
 def _report(
-    folder: Path, report: dict[str, Any], test: ParallelCorpus | None
+    folder: Path, command: str, report: dict[str, Any], test: Any
 ) -> None:
-    """Test the saved model; write report.json and translations.txt.
+    """Test the saved model; write the report, the translations.
 
     Chapter: cli-train
     """
+    report = {"name": folder.name, "command": command, **report}
     report["machine"] = _machine()
-    if test is not None:
+    if test:
         _say(f"translating {len(test):,} sentences")
         device = pick_device(report["training"]["device"])
         found = Translator.from_pretrained(folder, device)
@@ -303,13 +258,12 @@ def _report(
     _show(report.get("test", {}))
 
 
-def _write(path: Path, lines: list[str]) -> None:
+def _write(path: str | Path, lines: list[str]) -> None:
     """Write lines of text, all of them or none.
 
     Chapter: cli-train
     """
-    text = "\n".join(lines) + "\n"
-    write_atomically(path, lambda x: x.write_text(text, "utf-8"))
+    write_atomically(path, "\n".join(lines) + "\n")
 
 
 def _show(values: dict[str, Any]) -> None:
@@ -322,18 +276,18 @@ def _machine() -> dict[str, Any]:
 
     Chapter: cli-train
     """
-    processor, commit = [platform.machine()], "not recorded"
+    processor, commit = platform.machine(), "not recorded"
     root = Path(str(files("transformer_lib"))).parent
     git = "git describe --always --dirty --exclude=*".split()
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text()
-        processor = re.findall(r"model name\s*: (.+)", text)[:1]
+    with suppress(OSError, LookupError, subprocess.SubprocessError):
         if (root / ".git").exists():  # not a reader's around us
             commit = subprocess.check_output(git, cwd=root, text=True)
+        text = Path("/proc/cpuinfo").read_text()
+        processor = re.findall(r"model name\s*: (.+)", text)[0]
     if torch.cuda.is_available():
-        processor.insert(0, torch.cuda.get_device_name())
+        processor = torch.cuda.get_device_name()
     return {
-        "processor": ", ".join(processor),
+        "processor": processor,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -353,7 +307,6 @@ def _translate(
 
     Args:
         model: a folder, or a bundled name
-        sentences: each an argument, in quotes
         device: cpu, cuda or mps; the best one if not given
         beam_size: 1 is greedy
         length_penalty: alpha
@@ -406,12 +359,11 @@ def _evaluate(
     place = place if place.is_dir() else bundled_models()[model]
     corpus = corpus or load_config(place)[2].get("corpus", "")
     texts = load_corpus(corpus, *found.languages, split)[:limit]
-    report = evaluate(
-        found.model, found.tokenizer, texts, beam_size, length_penalty
-    )
+    given = found.model, found.tokenizer, texts
+    report = evaluate(*given, beam_size, length_penalty)
     lines = report.pop("translations")
     if to:
-        _write(Path(to), lines)
+        _write(to, lines)
     _show(report)
 
 
@@ -430,8 +382,6 @@ def _average(model: str, out: str, last: int = 5) -> None:
     config, tokenizer, info = load_config(model)
     paths = checkpoint_files(model)[-last:]
     mean = Transformer(config)
-    for path in paths[:1]:  # says what does not fit
-        load_checkpoint(path, mean)
     mean.load_state_dict(average_checkpoints(paths))
     save_model(out, mean, tokenizer, **info)
     print(f"mean of {', '.join(path.stem for path in paths)}")
@@ -473,37 +423,28 @@ def _add_options(parser: Any, of: Callable, skip: Any = ()) -> None:
 
     Chapter: cli-main
     """
-    texts = re.findall(
-        r"^    (\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(of), re.M
-    )
+    documented = r"^    (\w+): (.+(?:\n {8}.+)*)"
+    texts = re.findall(documented, inspect.getdoc(of), re.M)
     parameters = inspect.signature(of).parameters
     for name, text in texts:
         if name not in parameters or name in skip:
             continue
-        kind, default = (
-            parameters[name].annotation,
-            parameters[name].default,
-        )
+        default = parameters[name].default
+        kind = parameters[name].annotation
         kinds = get_args(kind) or (kind,)
-        how: dict[str, Any] = {"default": argparse.SUPPRESS}
-        if get_origin(kind) is list:
-            parser.add_argument(name, nargs="*", help=text)
-            continue
+        whole = kinds[0] is int and inspect.isfunction(of)
+        how: dict[str, Any] = {"type": _count if whole else kinds[0]}
         if kind is bool:
-            how["action"] = argparse.BooleanOptionalAction
-        else:
-            whole = kinds[0] is int and inspect.isfunction(of)
-            how["type"] = _count if whole else kinds[0]
+            how = {"action": argparse.BooleanOptionalAction}
         if get_origin(kind) is tuple:
             how["nargs"] = len(kinds)
         if default is inspect.Parameter.empty:
             how["required"] = True
         elif default not in (None, False):
             text = f"{text} ({default})"
+        how |= {"help": " ".join(text.split())}
         option = "--" + name.replace("_", "-")
-        parser.add_argument(
-            option, help=" ".join(text.split()), **how
-        )
+        parser.add_argument(option, default=argparse.SUPPRESS, **how)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -527,12 +468,15 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for run in (_train, _translate, _evaluate, _average, _data):
         line = inspect.getdoc(run).splitlines()[0]
-        made = commands.add_parser(
-            run.__name__[1:], help=line, allow_abbrev=False
-        )
+        name, how = run.__name__[1:], {"allow_abbrev": False}
+        made = commands.add_parser(name, help=line, **how)
         made.set_defaults(run=run)
         made.add_argument("--threads", type=_count, help="of the CPU")
         _add_options(made, run)
+        if run is _translate:
+            made.add_argument(
+                "sentences", nargs="*", help="in quotes"
+            )
         if run is _train:
             own = inspect.signature(run).parameters
             for config in (TransformerConfig, TrainingConfig):
@@ -563,6 +507,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             torch.set_num_threads(min(threads or 1, here))
         torch.set_float32_matmul_precision("high")  # TF32
         return run(**options) or 0
+    except Timeout:
+        line, code = "another training writes to that folder", 2
     except BrokenPipeError:  # whoever read our lines has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141

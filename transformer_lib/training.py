@@ -43,7 +43,7 @@ from transformer_lib.schedule import (
 
 @dataclass
 class History:
-    """What a training logged, a dict a line; `finished` at its end.
+    """What a training logged, a dict a line; `finished` if it is.
 
     Chapter: training-record
     """
@@ -58,25 +58,6 @@ class History:
         return steps, [line[name] for line in lines]
 
 
-def _read_log(
-    folder: Path | None, last_step: int
-) -> list[dict[str, Any]]:
-    """The lines of log.jsonl up to a step, but for damaged ones.
-
-    Chapter: training-record
-    """
-    lines, path = [], folder and folder / "log.jsonl"
-    if path and path.is_file():
-        for text in path.read_text("utf-8", "replace").splitlines():
-            try:
-                line = json.loads(text)
-                if line["step"] <= last_step:
-                    lines.append(line)
-            except (ValueError, TypeError, KeyError):
-                continue  # cut short when the machine stopped
-    return lines
-
-
 def _due(step: int, every: int, last: int) -> bool:
     """Whether a step is the last, or one of every so many.
 
@@ -85,47 +66,26 @@ def _due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-def _write_log(folder: Path, lines: list[dict[str, Any]]) -> None:
-    """Write log.jsonl anew, without what will be logged again.
-
-    Chapter: training-record
-    """
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    write_atomically(
-        folder / "log.jsonl", lambda part: part.write_text(text)
-    )
-
-
 _SINCE = "loss", "nll", "tokens", "time"  # since the last line
 
 
-def _add_up(
-    rows: list[list[float]],
-    since: dict[str, float],
-    step: int,
-    accumulate: int,
-) -> None:
-    """Add batches' (smoothed, plain) losses, the last of `step`.
+def _add_up(rows: list, since: dict[str, float], step: int) -> None:
+    """Add the (smoothed, plain) losses of the steps up to `step`.
 
     Chapter: training-record
     """
-    first = step + 1 - len(rows) // accumulate
-    for i, (loss, nll) in enumerate(rows):
+    for at, (loss, nll) in enumerate(rows, step + 1 - len(rows)):
         if not math.isfinite(loss):
             raise FloatingPointError(
-                f"the loss of step {first + i // accumulate} is "
-                f"{loss}: lower learning_rate_scale, or give a "
-                "clip_norm; earlier checkpoints are whole"
+                f"the loss of step {at} is {loss}: lower "
+                "learning_rate_scale, or give a clip_norm; earlier "
+                "checkpoints are whole"
             )
         since["loss"] += loss
         since["nll"] += nll
 
 
-def _judge(
-    model: nn.Module,
-    evaluate: Callable | TokenBatches | None,
-    step: int,
-) -> dict[str, Any]:
+def _judge(model: nn.Module, evaluate: Any, step: int) -> dict:
     """What `evaluate` finds, without dropout and gradients.
 
     Chapter: training-record
@@ -144,7 +104,7 @@ def _judge(
 def _stream(
     batches: TokenBatches, epoch: int, position: int
 ) -> Iterator[tuple[Batch, dict[str, int]]]:
-    """Batches without end from a place on, each with the next place.
+    """Batches without end from a place on, and the place behind.
 
     Chapter: training-resume
     """
@@ -162,7 +122,7 @@ _FREE = (
 
 
 def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
-    """What a training keeps to its end: all that changes its weights.
+    """What a training keeps to its end: what changes its weights.
 
     Chapter: training-resume
     """
@@ -217,7 +177,7 @@ def _asked_to_stop() -> Iterator[list[int]]:
 
 
 def pick_device(name: str | None = None) -> torch.device:
-    """The device of that name, or the best one here: cuda, mps, cpu.
+    """The device of that name, or the best one here.
 
     Each worker of `torchrun` has a card of its own.
 
@@ -226,20 +186,19 @@ def pick_device(name: str | None = None) -> torch.device:
 
     Chapter: training-workers
     """
-    here = ["cuda"] if torch.cuda.is_available() else []
-    here += ["mps"] if torch.backends.mps.is_available() else []
-    here += ["cpu"]
+    here = torch.accelerator.is_available()
+    best = torch.accelerator.current_accelerator() if here else "cpu"
     try:
-        device = torch.empty(0, device=name or here[0]).device
+        number = torch.zeros(1, device=name or best)
+        number.item()  # "meta" has none
     except (RuntimeError, AssertionError):  # no name, or no card
-        device = torch.device("meta")
-    if device.type not in here:
         raise ValueError(
-            f"no device {name!r} here; choose from {', '.join(here)}"
-        )
-    if worker()[1] > 1 and device.type == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    return device
+            f"no device {name!r} here: give cpu, or cuda or mps on a "
+            "machine that has it"
+        ) from None
+    if worker()[1] > 1 and number.is_cuda:
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    return number.device
 
 
 class _Losses(nn.Module):
@@ -253,17 +212,12 @@ class _Losses(nn.Module):
         self.model, self.config = model, config
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        memory = self.model.encode(batch.source_ids)
-        hidden = self.model.decode(
-            batch.target_ids, memory, batch.source_ids
-        )  # (batch, target_len, d_model)
-        return projected_losses(
-            hidden,
-            self.model.output_weight,
-            batch.labels,
-            self.config.label_smoothing,
-            self.config.smoothing,
-        )
+        model, source_ids = self.model, batch.source_ids
+        memory = model.encode(source_ids)
+        hidden = model.decode(batch.target_ids, memory, source_ids)
+        smoothing = self.config.label_smoothing, self.config.smoothing
+        weight, labels = model.output_weight, batch.labels
+        return projected_losses(hidden, weight, labels, *smoothing)
 
 
 def worker() -> tuple[int, int]:
@@ -345,28 +299,26 @@ def train(
     settings |= fixed_settings(c)
     state = {"step": 0, "epoch": 0, "position": 0, "tokens": 0}
     state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
+    state |= {"log": "", "settings": settings}
     for path in checkpoint_files(folder)[-1:] if folder else []:
         state |= load_checkpoint(path, model, optimizer)
         check_settings(state["settings"], settings, path)
-    state["settings"] = settings
     losses = _together(_Losses(model, c), state["step"])
     stream = _stream(batches, state["epoch"], state["position"])
-    history = History(_read_log(folder, state["step"]))
+    lines = state["log"].splitlines()
+    history = History([json.loads(line) for line in lines])
     if writes:
-        _write_log(folder, history.lines)
-    half = torch.autocast(
-        device.type, torch.bfloat16, enabled=c.precision == "bf16"
-    )
-    bar = tqdm(
-        total=c.max_steps,
-        initial=state["step"],
-        disable=rank > 0 or None,  # None: shown in a terminal
-    )
+        write_atomically(folder / "log.jsonl", state["log"])
+    bf16 = c.precision == "bf16"
+    half = torch.autocast(device.type, torch.bfloat16, bf16)
+    start, end = state["step"], c.max_steps
+    # None: shown in a terminal alone
+    bar = tqdm(total=end, initial=start, disable=rank > 0 or None)
     mark, rows = time.perf_counter(), []
     began = mark - state["seconds"]
 
     with bar, _asked_to_stop() as asked, torch.random.fork_rng(cards):
-        for step in range(state["step"] + 1, c.max_steps + 1):
+        for step in range(start + 1, end + 1):
             # The batches of this step; its tokens on all workers.
             group = [next(stream) for _ in range(c.accumulate)]
             count = sum(batch.tokens for batch, _ in group)
@@ -379,6 +331,7 @@ def train(
             # random numbers of its own, wherever a start began.
             seed = random.Random(f"{c.seed} {step} {rank}")
             torch.manual_seed(seed.getrandbits(32))
+            rows.append(0)
             for i, (batch, _) in enumerate(group, 1):
                 batch = batch.to(device)
                 losses.require_backward_grad_sync = i == len(group)
@@ -386,7 +339,7 @@ def train(
                     loss, nll = losses(batch)
                 # Times workers: a mean over them is on its way.
                 (loss * workers / tokens).backward()
-                rows.append(torch.stack([loss.detach(), nll]))
+                rows[-1] += torch.stack([loss.detach(), nll])
             if c.clip_norm is not None:
                 weights = model.parameters()
                 nn.utils.clip_grad_norm_(weights, c.clip_norm)
@@ -403,38 +356,40 @@ def train(
             state["since"]["tokens"] += tokens
             bar.update()
 
-            log = _due(step, c.log_every, c.max_steps)
-            validate = _due(step, c.validate_every, c.max_steps)
-            save = _due(step, c.checkpoint_every, c.max_steps)
+            log = _due(step, c.log_every, end)
+            validate = _due(step, c.validate_every, end)
+            save = _due(step, c.checkpoint_every, end)
             if not (log or validate or save or stop):
                 continue
             found = torch.stack(rows)  # here the host waits
             if workers > 1:
                 distributed.all_reduce(found)
             since, rows = state["since"], []
-            _add_up(found.tolist(), since, step, c.accumulate)
+            _add_up(found.tolist(), since, step)
             since["time"] += time.perf_counter() - mark
 
+            judges = validate and rank == 0
+            judged = _judge(model, evaluate, step) if judges else {}
+            state["seconds"] = time.perf_counter() - began
             if log or validate:
                 line = {"step": step, "epoch": state["epoch"]}
                 for name in "loss", "nll":
                     line[name] = since[name] / since["tokens"]
                 line["learning_rate"] = rate
-                if validate and rank == 0:
-                    line |= _judge(model, evaluate, step)
+                line |= judged
                 speed = since["tokens"] / since["time"]
                 line["tokens"] = state["tokens"]
                 line["tokens_per_second"] = round(speed)
-                seconds = time.perf_counter() - began
-                line["seconds"] = round(seconds, 2)
+                line["seconds"] = round(state["seconds"], 2)
                 history.lines.append(line)
+                text = json.dumps(line) + "\n"
+                state["log"] += text
                 bar.set_postfix(nll=f"{line['nll']:.3f}")
                 state["since"] = dict.fromkeys(_SINCE, 0)
                 if writes:
                     with open(folder / "log.jsonl", "a") as file:
-                        file.write(json.dumps(line) + "\n")
+                        file.write(text)
             if writes and (save or stop):
-                state["seconds"] = time.perf_counter() - began
                 save_checkpoint(
                     folder, step, model, optimizer, state, keep
                 )
@@ -444,5 +399,5 @@ def train(
     if workers > 1:
         distributed.barrier()  # until all that is due is written
     model.eval()
-    history.finished = state["step"] >= c.max_steps
+    history.finished = state["step"] >= end
     return history
