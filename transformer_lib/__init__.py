@@ -24,7 +24,7 @@ model Transformer TransformerConfig
 layer_types ConvolutionalLayer RecurrentLayer SelfAttentionLayer neighbourhood_mask restricted_attention
 corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
 tokenization BPETokenizer SPECIAL
-batching Batch Pair TokenBatches collate encode_pairs
+batching Batch TokenBatches collate encode_pairs
 loss perplexity projected_losses smoothed_loss smoothing_share validation_loss
 schedule TrainingConfig adam learning_rate
 checkpoints average_checkpoints checkpoint_files load_checkpoint load_config load_model save_checkpoint save_config save_model write_atomically

@@ -9,7 +9,6 @@ from transformer_lib.attention import (
     record_attention as record_attention,
 )
 from transformer_lib.batching import Batch as Batch
-from transformer_lib.batching import Pair as Pair
 from transformer_lib.batching import TokenBatches as TokenBatches
 from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs

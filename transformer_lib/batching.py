@@ -16,12 +16,12 @@ from torch import Tensor
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer
 
-Pair = tuple[list[int], list[int]]  # source ids, target ids
+_Pair = tuple[list[int], list[int]]  # source ids, target ids
 
 
 def encode_pairs(
     corpus, tokenizer: BPETokenizer, max_length: int | None = None
-) -> list[Pair]:
+) -> list[_Pair]:
     """The pairs of a corpus as ids, with an eos at every end.
 
     A pair with a side of more than `max_length` ids, eos included, is
@@ -70,7 +70,7 @@ class Batch:
         return Batch(*ids, self.tokens)
 
 
-def collate(pairs: Sequence[Pair]) -> Batch:
+def collate(pairs: Sequence[_Pair]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
     Chapter: batching-batch
@@ -108,7 +108,7 @@ class TokenBatches:
     Chapter: batching-tokens
     """
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[_Pair]
     tokens_per_batch: int = 25_000
     seed: int = 0
     shuffle: bool = True
@@ -143,9 +143,9 @@ class TokenBatches:
             mine = turn * self.world_size + self.rank
             yield collate(batches[mine % len(batches)])
 
-    def _cut(self, pairs: Iterable[Pair]) -> list[list[Pair]]:
+    def _cut(self, pairs: Iterable[_Pair]) -> list[list[_Pair]]:
         """Sort by length, cut where the budget is full."""
-        batches: list[list[Pair]] = [[]]
+        batches: list[list[_Pair]] = [[]]
         for pair in sorted(pairs, key=_by_length):
             rows, longer = len(batches[-1]) + 1, max(map(len, pair))
             if rows * longer > self.tokens_per_batch:
@@ -154,7 +154,7 @@ class TokenBatches:
         return batches
 
 
-def _by_length(pair: Pair) -> tuple[int, int]:
+def _by_length(pair: _Pair) -> tuple[int, int]:
     """Sort by the longer side, then by the difference.
 
     The difference rises for one length and falls for the next, so
