@@ -92,10 +92,10 @@ class Translator:
     ) -> "Translator":
         """Load a folder that `save_model` wrote, or a bundled model.
 
-        Without a `device` it goes to the accelerator, if there is one.
+        Without a `device` it goes to the accelerator, if any.
 
         Raises:
-            FileNotFoundError: for a name that is neither; lists names.
+            FileNotFoundError: for a name that is neither.
             ValueError: if the folder's files are damaged.
         """
         folder, bundled = Path(name), bundled_models()

@@ -387,7 +387,9 @@ def test_attention(visit, models, index):
             "&kind=decoder&layer=1&head=2&word=3",
         )
         page.locator(".live-word").first.wait_for()
-        texts = page.get_by_label("sentence", exact=True).locator("option")
+        texts = page.get_by_label("sentence", exact=True).locator(
+            "option"
+        )
         assert texts.count() == 50
         found = maker.attention(texts.nth(7).text_content())
         page.locator("summary", has_text="All weights").click()
