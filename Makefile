@@ -3,12 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY := passive
 export PYTHONHASHSEED := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ifdef TRANSFORMER_LIB_DATA
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
 endif
 
-.PHONY: book pdf epub serve lab test tangle lint bench train clean
+.PHONY: book pdf epub serve lab test bite portable bench tangle lint clean
 
+# Collect the library, run the chapters that changed, build the site.
 book: tangle
 	$(BIN)/jupyter-book build -W --keep-going .
 	@echo "The book: $(CURDIR)/_build/html/index.html"
@@ -24,13 +26,27 @@ lab: tangle
 	$(BIN)/jupyter lab index.md
 
 # A few test files run side by side, so with one thread each.
-test: .venv/ready lint
+test: lint
 	$(BIN)/python tools/tangle.py --check
 	$(BIN)/jupyter-book build -W --keep-going . ; built=$$? ; \
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
-		-vv -n logical --maxprocesses 4 --dist loadfile ; tested=$$? ; \
+		-n logical --maxprocesses 4 --dist loadfile ; tested=$$? ; \
 	test $$built -eq 0 -a $$tested -eq 0
-	$(BIN)/python book/_ext/finding.py
+
+# Break what each row of the ledger says: its test must fail.
+# ONLY takes rows: make bite ONLY="masks-causal masks-padding"
+bite: tangle
+	$(BIN)/python tools/bite.py $(ONLY)
+
+# The chapters under other kernels, threads and seeds, an hour or two.
+# ONLY takes chapters and settings: make portable ONLY="loss avx2 seed+7"
+portable: tangle
+	$(BIN)/python tools/portable.py $(ONLY)
+
+# Beside PyTorch, Hugging Face and CTranslate2, which it installs.
+# BENCH takes options: make bench BENCH="--only greedy --threads 1"
+bench: .venv/bench
+	$(BIN)/python benchmarks/run.py $(BENCH)
 
 lint: .venv/ready
 	$(BIN)/ruff check
@@ -39,16 +55,6 @@ lint: .venv/ready
 tangle: .venv/ready
 	$(BIN)/python tools/tangle.py
 
-# Beside PyTorch, Hugging Face and CTranslate2, which it installs.
-# BENCH takes options: make bench BENCH="--only greedy --threads 1"
-bench: .venv/bench
-	$(BIN)/python benchmarks/run.py $(BENCH)
-
-# A small model of German to English, about two hours on two cores.
-train: .venv/ready
-	$(BIN)/python -m transformer_lib train --corpus multi30k \
-		--languages de en --preset tiny --out _build/multi30k-de-en
-
 clean:
 	rm -rf _build
 
@@ -56,12 +62,16 @@ clean:
 	$(BIN)/python -m pip install -q -r benchmarks/requirements.txt
 	@touch $@
 
+# Importing matplotlib.font_manager makes its list of fonts, once, so that
+# no chapter has to.
 .venv/ready: requirements.txt pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --upgrade pip
-	$(BIN)/python -m pip install -q -r requirements.txt
-	$(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
-	$(BIN)/jupytext-config --settings-file \
+	@echo "Setting up .venv: a few minutes the first time"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --upgrade pip
+	@$(BIN)/python -m pip install -q -r requirements.txt
+	@$(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
+	@$(BIN)/python -c "import matplotlib.font_manager" 2>/dev/null
+	@$(BIN)/jupytext-config --settings-file \
 		.venv/etc/jupyter/labconfig/default_setting_overrides.json \
 		set-default-viewer markdown
 	@touch $@

@@ -11,9 +11,9 @@ from ctranslate2.converters.transformers import BartLoader
 from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
+from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import sinusoids
-from transformer_lib.tokenization import BOS, EOS, PAD
 
 
 def random_model(config: TransformerConfig) -> Transformer:

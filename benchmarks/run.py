@@ -39,8 +39,8 @@ from searches import CTranslate2Search, searches  # noqa: E402
 from steps import training_steps  # noqa: E402
 
 from transformer_lib.batching import Batch, collate  # noqa: E402
+from transformer_lib.embeddings import EOS  # noqa: E402
 from transformer_lib.model import TransformerConfig  # noqa: E402
-from transformer_lib.tokenization import EOS  # noqa: E402
 
 LENGTHS = json.loads(
     Path(__file__).with_name("lengths.json").read_text()

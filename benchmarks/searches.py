@@ -6,17 +6,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from models import as_marian, as_torch, convert, random_model
 from torch import Tensor, nn
 from transformers import MarianMTModel
 
+from transformer_lib import beams, decoding
 from transformer_lib.beams import beam_search
 from transformer_lib.decoding import greedy_decode
+from transformer_lib.embeddings import BOS, PAD
 from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.tokenization import BOS, EOS, PAD
 
 NEW_PIECES = 20
 Search = Callable[[], list[list[int]]]
@@ -26,15 +28,17 @@ def our_search(
     model: Transformer, source_ids: Tensor, beam_size: int
 ) -> Search:
     """Ours, each sentence's limit set to NEW_PIECES."""
-    extra = NEW_PIECES - (source_ids > EOS).sum(1)
+
+    def limits(*_) -> list[int]:
+        return [NEW_PIECES] * len(source_ids)
 
     def search() -> list[list[int]]:
         if beam_size == 1:
-            found = greedy_decode(model, source_ids, extra)
+            with patch.object(decoding, "length_limits", limits):
+                found = greedy_decode(model, source_ids)
         else:
-            found = beam_search(
-                model, source_ids, beam_size, 0.6, extra
-            )
+            with patch.object(beams, "length_limits", limits):
+                found = beam_search(model, source_ids, beam_size)
         return [ids[0] for ids in found.ids]
 
     return search

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from transformers import MarianMTModel
 
 from transformer_lib.batching import Batch
-from transformer_lib.loss import hidden_states, projected_loss
+from transformer_lib.embeddings import PAD
+from transformer_lib.loss import projected_losses
 from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.schedule import TrainingConfig, adam, update
-from transformer_lib.tokenization import PAD
+from transformer_lib.schedule import adam
 
 ADAM = {"lr": 1e-4, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
 Step = Callable[[], object]
@@ -82,12 +82,28 @@ def peer_step(
 def our_step(
     model: Transformer, batch: Batch, bf16: bool = False
 ) -> Step:
-    """One `update` of the book's training loop."""
+    """One step of the book's training loop."""
     optimizer = adam(model)
-    config = TrainingConfig(label_smoothing=0.1)
-    return lambda: update(
-        model, optimizer, [batch], 100, config, bf16=bf16
-    )
+    optimizer.param_groups[0]["lr"] = ADAM["lr"]
+
+    def step() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss, nll = our_losses(model, batch)
+        (loss / batch.tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return nll.item()
+
+    return step
+
+
+def our_losses(
+    model: Transformer, batch: Batch
+) -> tuple[Tensor, Tensor]:
+    """The sums of a batch, smoothed and plain."""
+    memory = model.encode(batch.source_ids)
+    hidden = model.decode(batch.target_ids, memory, batch.source_ids)
+    return projected_losses(hidden, model.output_weight, batch.labels)
 
 
 def training_steps(
@@ -143,10 +159,9 @@ def _loss(
     return loss.item()
 
 
+@torch.no_grad()
 def _our_loss(model: Transformer, batch: Batch) -> float:
     model.eval()
-    hidden = hidden_states(model, batch.source_ids, batch.target_ids)
-    weight, labels = model.output_weight, batch.labels
-    loss = projected_loss(hidden, weight, labels) / batch.tokens
+    loss, _ = our_losses(model, batch)
     model.train()
-    return loss.item()
+    return loss.item() / batch.tokens

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,13 +10,20 @@ import time
 import pytest
 import torch
 
-from transformer_lib.checkpoints import checkpoints, load_model
+from transformer_lib import cli
+from transformer_lib.checkpoints import (
+    average_checkpoints,
+    checkpoint_files,
+    load_model,
+)
 from transformer_lib.cli import main
+from transformer_lib.model import TransformerConfig
+from transformer_lib.schedule import TrainingConfig
 from transformer_lib.translator import Translator
 
 SMALL = (
     "--N 1 --d-model 32 --d-ff 64 --h 2 --vocab-size 400 --limit 200 "
-    "--tokens-per-batch 512 --device cpu --log-every 1"
+    "--tokens-per-batch 512 --device cpu --log-every 1 --threads 1"
 ).split()
 
 
@@ -41,166 +47,159 @@ def weights(folder):
     return load_model(folder)[0].state_dict()
 
 
-def module(*words):
-    """The command in a process of its own, with one thread."""
-    return [sys.executable, "-m", "transformer_lib", *words]
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "little"
-    words = training(
-        folder, "--max-steps", 8, "--checkpoint-every", 4
-    )
-    assert main([*words, "--samples", "2", "--test", "test"]) == 0
+    more = "--max-steps 8 --checkpoint-every 4 --average 2 --half"
+    words = training(folder, *more.split(), "--test", "test")
+    assert main([*words, "--validation-bleu"]) == 0
     return folder
 
 
 def test_training_leaves_all_that_is_promised(trained):
-    there = {path.name for path in trained.iterdir()}
-    assert there >= {
-        "config.json",
-        "tokenizer.json",
-        "log.jsonl",
-        "model.safetensors",
-        "report.json",
-        "card.md",
-        "translations.txt",
-    }
-    assert checkpoints(trained)
     report = json.loads((trained / "report.json").read_text())
-    assert report["finished"] and report["result"]["steps"] == 8
+    assert list(report) == [
+        *("name", "command", "training", "result", "machine", "test")
+    ]
+    assert report["training"]["max_steps"] == 8
+    assert report["result"]["steps"] == 8
+    assert report["result"]["averaged_checkpoints"] == 2
     assert "--max-steps 8" in report["command"]
-    assert len(log(trained)[-1]["samples"]) == 2
+    assert report["machine"]["commit"] != "not recorded"
+    config = json.loads((trained / "config.json").read_text())
+    assert config["info"]["languages"] == ["en", "es"]
     texts = (trained / "translations.txt").read_text()
     assert texts.count("\n") == 200  # --limit holds for the test too
+    assert "validation_bleu" in log(trained)[-1]
+    for name, mean in average_checkpoints(
+        checkpoint_files(trained)
+    ).items():
+        assert torch.allclose(weights(trained)[name], mean, atol=1e-3)
 
 
-def test_the_folder_is_a_model(trained, capsys):
-    translator = Translator.from_pretrained(trained)
-    assert translator.languages == ("en", "es")
-    said = translator.translate("I like trees")
-    words = ["translate", "--model", str(trained), "I like trees"]
-    assert main(words) == 0
+def test_a_readers_own_repository_is_not_ours(tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    place = tmp_path / "venv" / "transformer_lib"
+    monkeypatch.setattr(cli, "files", lambda name: place)
+    assert cli._machine()["commit"] == "not recorded"
+
+
+def test_a_finished_training_is_left_alone(trained, capsys):
+    before = (trained / "model.safetensors").stat().st_mtime_ns
+    for path in checkpoint_files(trained):  # deleted for room
+        path.rename(path.with_suffix(".moved"))
+    try:
+        assert main(training(trained, "--max-steps", 8)) == 0
+        assert "is finished" in capsys.readouterr().err
+        assert len(log(trained)) == 8
+        assert main(training(trained, "--max-steps", 9)) == 2
+        assert "checkpoints are gone" in capsys.readouterr().err
+    finally:
+        for path in trained.glob("*.moved"):
+            path.rename(path.with_suffix(".pt"))
+    for more, said in (
+        (("--N", 2), "N=1, not 2"),
+        (("--languages", "es", "en"), "languages="),
+        (("--seed", 1), "seed=0, not 1"),
+        (("--limit", 190), "pairs=200, not 190|sha256="),
+    ):
+        words = training(trained, "--max-steps", 8, *more)
+        assert main(words) == 2
+        line = capsys.readouterr().err
+        assert any(part in line for part in said.split("|")), line
+    after = (trained / "model.safetensors").stat().st_mtime_ns
+    assert after == before
+
+
+def test_translates_arguments_and_lines(trained, capsys, monkeypatch):
+    said = Translator.from_pretrained(trained).translate(
+        "I like trees"
+    )
+    words = ["translate", "--model", str(trained)]
+    assert main([*words, "I like trees"]) == 0
     assert capsys.readouterr().out == said + "\n"
+    lines = ["I like trees"] * 65 + ["", "word " * 2000, "A"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    assert main([*words, "--beam-size", "1"]) == 2
+    found = capsys.readouterr()
+    out = found.out.split("\n")
+    assert len(out) == 69 and out[65] == out[66] == "" and out[67]
+    assert "line 67: " in found.err
 
 
-def test_translates_the_standard_input_line_by_line(
-    trained, capsys, monkeypatch
-):
-    monkeypatch.setattr(
-        sys, "stdin", io.StringIO("I like trees\n\nA\n")
-    )
-    words = ["translate", "--model", str(trained), "--beam-size", "1"]
-    assert main(words) == 0
-    lines = capsys.readouterr().out.split("\n")
-    assert len(lines) == 4 and lines[1] == "" and lines[3] == ""
-
-
-def test_evaluate_prints_bleu_with_its_signature(trained, capsys):
+def test_evaluate_average_and_data(trained, tmp_path, capsys):
     words = ["evaluate", "--model", str(trained), "--limit", "20"]
-    assert main([*words, "--split", "validation"]) == 0
+    assert main([*words, "--to", str(tmp_path / "t")]) == 0
     said = capsys.readouterr().out
-    assert (
-        "bleu: " in said and "tok:13a" in said and "version:" in said
-    )
-
-
-def test_average_writes_a_model(trained, tmp_path, capsys):
+    assert "bleu: " in said and "tok:13a" in said
+    assert (tmp_path / "t").read_text().count("\n") == 20
     out = tmp_path / "mean"
-    words = ["average", "--model", str(trained), "--last", "2"]
+    words = ["average", "--model", str(trained), "--last", "1"]
     assert main([*words, "--out", str(out)]) == 0
-    paths = checkpoints(trained)[-2:]
-    assert len(paths) == 2
-    from transformer_lib.checkpoints import average_checkpoints
-
-    for name, mean in average_checkpoints(paths).items():
+    last = average_checkpoints(checkpoint_files(trained)[-1:])
+    for name, mean in last.items():
         assert torch.equal(weights(out)[name], mean)
-
-
-def test_data_says_what_is_there(capsys):
+    assert main([*words, "--out", str(out)]) == 2  # it holds a model
     assert main(["data"]) == 0
     said = capsys.readouterr().out
-    assert "train: " in said and "licence: " in said
+    assert "train: 5,000 pairs" in said and "licence: " in said
 
 
-def test_a_stopped_training_goes_on_as_if_it_had_not(
-    tmp_path, capsys
-):
-    more = "--checkpoint-every", 3, "--max-steps"
-    assert main(training(tmp_path / "a", *more, 9)) == 0
-    assert main(training(tmp_path / "b", *more, 5)) == 0
-    assert main(training(tmp_path / "b", *more, 9)) == 0
-    for name, weight in weights(tmp_path / "a").items():
-        assert torch.equal(weight, weights(tmp_path / "b")[name])
-
-
-def test_a_killed_training_resumes(tmp_path, capsys):
-    torch.set_num_threads(1)
-    more = "--checkpoint-every", 5, "--max-steps", 60, "--threads", 1
-    words = training(tmp_path / "killed", *more)
-    process = subprocess.Popen(
-        module(*words), stderr=subprocess.DEVNULL
+def test_an_unfinished_training_translates_nothing(tmp_path, capsys):
+    folder = tmp_path / "u"
+    words = training(
+        folder, "--max-steps", 10**6, "--checkpoint-every", 1
     )
-    limit = time.monotonic() + 120
-    while not checkpoints(tmp_path / "killed"):
-        assert process.poll() is None and time.monotonic() < limit
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    first = len(log(tmp_path / "killed"))
-    assert main(words) == 0
-    steps = [line["step"] for line in log(tmp_path / "killed")]
-    assert steps == list(range(1, 61)) and first < 60
-    assert main(training(tmp_path / "whole", *more)) == 0
-    for name, weight in weights(tmp_path / "whole").items():
-        assert torch.equal(weight, weights(tmp_path / "killed")[name])
-
-
-def test_a_terminated_training_stops_politely(tmp_path):
-    more = "--checkpoint-every", 1, "--max-steps", 100_000
-    words = training(tmp_path / "long", *more, "--threads", 1)
     process = subprocess.Popen(
-        module(*words), stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "transformer_lib", *words],
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    limit = time.monotonic() + 120
-    while not checkpoints(tmp_path / "long"):
-        assert process.poll() is None and time.monotonic() < limit
+    until = time.monotonic() + 120
+    while not checkpoint_files(folder):
+        assert process.poll() is None and time.monotonic() < until
         time.sleep(0.01)
-    process.terminate()
+    assert main(words) == 2  # while the other one writes
+    assert "another training writes" in capsys.readouterr().err
+    process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "the same command goes on" in said
+    steps = int(checkpoint_files(folder)[-1].stem[-8:])
+    for command in "translate", "evaluate":
+        assert main([command, "--model", str(folder)]) == 2
+        assert "has not ended" in capsys.readouterr().err
+    more = "--checkpoint-every", 1, "--average", 1, "--max-steps"
+    assert main(training(folder, *more, steps + 2)) == 0
+    whole = tmp_path / "whole"
+    assert main(training(whole, *more, steps + 2)) == 0
+    for name, weight in weights(whole).items():
+        assert torch.equal(weight, weights(folder)[name])
 
 
-def test_a_budget_ends_with_a_model_and_the_command_goes_on(
-    tmp_path, capsys
-):
-    words = training(tmp_path / "b", "--max-minutes", 0.02)
-    began = time.monotonic()
-    assert main(words) == 0
-    assert time.monotonic() - began < 30
-    first = log(tmp_path / "b")[-1]["step"]
-    report = json.loads((tmp_path / "b" / "report.json").read_text())
-    assert not report["finished"]
-    Translator.from_pretrained(tmp_path / "b").translate("Trees")
-    assert main(words) == 0
-    assert log(tmp_path / "b")[-1]["step"] > first
-
-
-def test_own_files(tmp_path, capsys):
-    (tmp_path / "a").write_text("one two\nthree\n" * 20)
-    (tmp_path / "b").write_text("uno dos\ntres\n" * 20)
-    files = []
-    for name, place in ("source", "a"), ("target", "b"):
-        files += [f"--{name}-file", str(tmp_path / place)]
-        files += [f"--validation-{name}", str(tmp_path / place)]
+def test_a_folder_of_ones_own(tmp_path, capsys):
+    texts = {"en": "one two\nthree\n", "es": "uno dos\ntres\n"}
+    for language, text in texts.items():
+        for part, times in (
+            ("train", 20),
+            ("validation", 2),
+            ("test", 1),
+        ):
+            path = tmp_path / f"{part}.{language}"
+            path.write_text(text * times)
     out = tmp_path / "own"
-    assert main(training(out, "--max-steps", 3, *files)) == 0
-    assert "validation_perplexity" in log(out)[-1]
-    words = ["evaluate", "--model", str(out), *files[:2], *files[4:6]]
+    words = training(out, "--max-steps", 3, "--corpus", tmp_path)
     assert main(words) == 0
-    assert main([*words[:-2]]) == 2
+    assert "validation_perplexity" in log(out)[-1]
+    assert main(["evaluate", "--model", str(out)]) == 0
+    assert "sentences: 2" in capsys.readouterr().out
+    (tmp_path / "train.es").write_text("uno dos\nTRES\n" * 20)
+    assert main(words) == 2  # other text under the same name
+    assert "sha256=" in capsys.readouterr().err
+    (tmp_path / "test.en").unlink()
+    words = training(tmp_path / "new", "--corpus", tmp_path)
+    assert main([*words, "--test", "test"]) == 2
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -213,41 +212,52 @@ def test_own_files(tmp_path, capsys):
         ("train --out x --corpus nope", "nope"),
         ("train --out x --dropot 0.3", "--dropot"),
         ("train --out x --h 3", "h=3"),
-        ("train --out x --max-steps 0", "step"),
-        ("train --out x --table3 Z", "Z"),
-        ("train --out x --source-file gone", "gone"),
-        ("train --out x --source-file g --target-file h", "'g'|g is"),
+        ("train --out x --max-steps 0", "max_steps"),
+        ("train --out x --average 0", "--average"),
+        ("train --out x --limit -5", "--limit"),
+        ("train --out x --clip-norm nan", "clip_norm"),
+        ("train --out x --learning-rate-scale inf", "scale"),
+        ("train --out x --device cpu:x", "cpu:x"),
+        ("train --out x --test nope", "nope"),
         ("translate --model nope Hello", "nope"),
         ("evaluate --model nope", "nope"),
         ("evaluate --model little-spanish --split nope", "nope"),
         ("average --model nope --out x", "nope"),
-        ("runs --queue nope.yml", "nope.yml"),
-        ("runs --card nope", "nope"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(
+def test_bad_input_is_one_line_exit_2_and_no_folder(
     words, named, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     assert main(words.split()) == 2
     said = capsys.readouterr().err
-    assert (
-        said.startswith("transformer_lib: ") and said.count("\n") == 1
-    )
-    assert any(name in said for name in named.split("|"))
-    assert not list(tmp_path.glob("x/model.safetensors"))
+    assert said.startswith("transformer_lib: ")
+    assert said.count("\n") == 1 and named in said
+    assert not list(tmp_path.iterdir())
 
 
-def test_another_training_is_kept_out_of_the_folder(trained, capsys):
-    before = (trained / "model.safetensors").read_bytes()
-    assert main(training(trained, "--max-steps", 8, "--N", 2)) == 2
-    assert "N=1, not 2" in capsys.readouterr().err
-    words = training(
-        trained, "--max-steps", 8, "--languages", "es", "en"
-    )
-    assert main(words) == 2
-    assert "languages=" in capsys.readouterr().err
-    assert (trained / "model.safetensors").read_bytes() == before
+def test_a_folder_of_save_model_is_no_training(
+    trained, tmp_path, capsys
+):
+    from transformer_lib.checkpoints import save_model
+
+    save_model(tmp_path, *load_model(trained)[:2])
+    assert main(training(tmp_path, "--max-steps", 8)) == 2
+    assert "holds a model" in capsys.readouterr().err
+
+
+def test_help_has_a_text_for_every_option(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    fields = {**vars(TransformerConfig(8)), **vars(TrainingConfig())}
+    for name in fields:
+        assert f"--{name.replace('_', '-')}" in said
+    assert "(25000)" in said and "(512)" in said
+    for option in (
+        cli._parser()._actions[-1].choices["train"]._actions
+    ):
+        assert option.help
 
 
 def test_two_workers(tmp_path):
@@ -259,13 +269,8 @@ def test_two_workers(tmp_path):
         capture_output=True,
         text=True,
         timeout=300,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert [line["step"] for line in log(tmp_path / "two")] == [
-        1,
-        2,
-        3,
-        4,
-    ]
+    assert [x["step"] for x in log(tmp_path / "two")] == [1, 2, 3, 4]
+    assert done.stdout.count("steps: 4") == 1
     Translator.from_pretrained(tmp_path / "two").translate("Trees")

@@ -1,37 +1,40 @@
-"""Embeddings: lookup, factor, size, tying, ids out of range."""
+"""Embeddings: lookup, factor, size, tying, ids out of range, the stub."""
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
-from transformer_lib.embeddings import Embeddings
+from transformer_book.exercises import check
+from transformer_lib.embeddings import BOS, EOS, PAD, UNK, Embeddings
 from transformer_lib.model import Transformer, TransformerConfig
 
 IDS = torch.tensor([[4, 7, 3], [9, 3, 0]])
+
+
+def test_special_ids():
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
 
 
 def test_a_lookup_is_a_one_hot_product():
     embed = Embeddings(10, 16)
     product = F.one_hot(IDS, 10).float() @ embed.weight
     assert torch.allclose(embed(IDS), product * 4)
-
-
-def test_the_factor_is_an_option():
-    embed = Embeddings(10, 16, scale=False)
-    assert torch.equal(embed(IDS), embed.weight[IDS])
+    assert embed(IDS).requires_grad, "learnt"
+    bare = Embeddings(10, 16, scale=False)
+    assert torch.equal(bare(IDS), bare.weight[IDS])
 
 
 def test_scaled_vectors_have_size_one():
+    torch.manual_seed(0)
     embed = Embeddings(5000, 64)
     assert abs(embed.weight.std() - 1 / 8) < 2e-3
     assert abs(embed(torch.arange(5000)[None]).std() - 1) < 0.02
 
 
-@pytest.mark.parametrize("wrong", [-1, 10, 99])
+@pytest.mark.parametrize("wrong", [-1, 10])
 def test_ids_out_of_range(wrong):
-    with pytest.raises(
-        ValueError, match=f"token id {wrong} is outside"
-    ):
+    with pytest.raises(ValueError, match="vocabulary of 10: encode"):
         Embeddings(10, 4)(torch.tensor([[1, wrong]]))
 
 
@@ -49,22 +52,52 @@ def test_tying_shares_storage(tie, tables):
     assert len({weight.data_ptr() for weight in weights}) == tables
 
 
-def test_gradients_arrive_from_both_ends():
-    sizes = dict(N=1, d_model=8, d_ff=8, h=2, dropout=0.0)
-    model = Transformer(TransformerConfig(10, **sizes))
-    logits = model(torch.tensor([[4, 3]]), torch.tensor([[2, 5]]))
-    F.cross_entropy(logits[0], torch.tensor([5, 3])).backward()
-    assert (model.output_weight.grad.abs().sum(1) > 0).all()
-
-
 def test_a_linear_map_and_a_softmax_give_probabilities():
     """The pre-softmax map is the product with every token's vector."""
     sizes = dict(N=1, d_model=8, d_ff=8, h=2)
     model = Transformer(TransformerConfig(10, **sizes)).eval()
     hidden = torch.randn(2, 3, 8)
-    logits = model.project(hidden)
     by_hand = hidden @ model.target_embedding.weight.T
-    assert torch.allclose(logits, by_hand, atol=1e-6)
-    chances = model(IDS, IDS).softmax(-1)
-    assert chances.shape == (2, 3, 10)
-    assert torch.allclose(chances.sum(-1), torch.ones(2, 3))
+    assert torch.allclose(model.project(hidden), by_hand, atol=1e-6)
+
+
+class Tied(nn.Module):
+    """The exercise; `wrong` is the mistake it makes."""
+
+    wrong = ""
+
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        size = 1 if self.wrong == "size" else d_model**-0.5
+        table = torch.randn(vocab_size, d_model) * size
+        self.weight = nn.Parameter(table)
+        if self.wrong == "two":
+            self.output = nn.Parameter(table.clone())
+
+    def embed(self, ids):
+        factors = {"factor": 1, "square": 64}
+        return self.weight[ids] * factors.get(self.wrong, 8)
+
+    def project(self, hidden):
+        scores = hidden @ self.weight.T
+        if self.wrong == "softmax":
+            return scores.softmax(-1)
+        return scores * (8 if self.wrong == "both" else 1)
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ("", "right"),
+        ("two", "one matrix"),
+        ("size", "d_model^-0.5"),
+        ("factor", "factor is missing"),
+        ("square", "not d_model"),
+        ("both", "embedding layers alone"),
+        ("softmax", "before the softmax"),
+    ],
+)
+def test_exercise_tied(wrong, words, monkeypatch, capsys):
+    monkeypatch.setattr(Tied, "wrong", wrong)
+    assert check("embeddings.tied", Tied) == (not wrong)
+    assert words in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The loss of section 5.4: against PyTorch, without padding, in chunks."""
+"""The loss of section 5.4: against PyTorch, in chunks, the stub."""
 
 import math
 
@@ -6,265 +6,191 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_lib.batching import collate
+from transformer_book.exercises import check
+from transformer_lib.batching import TokenBatches
 from transformer_lib.loss import (
-    _ProjectedLoss,
-    accumulate_gradients,
-    hidden_states,
+    _ProjectedLosses,
     perplexity,
-    projected_loss,
     projected_losses,
     smoothed_loss,
-    smoothing_weights,
     validation_loss,
 )
 from transformer_lib.model import Transformer, TransformerConfig
 
-KINDS = ("uniform", "others", "annotated")
+KINDS = ("uniform", "others")
 LABELS = torch.tensor([[4, 9, 3, 0], [7, 3, 0, 0], [5, 6, 8, 3]])
 
 
-def logits(vocab_size=11, scale=2.0, dtype=torch.float32):
-    torch.manual_seed(1)
-    return torch.randn(*LABELS.shape, vocab_size, dtype=dtype) * scale
+def rows(count=12, d_model=8, vocab_size=11, dtype=torch.float64):
+    """Hidden states and a projection that want gradients."""
+    torch.manual_seed(0)
+    hidden = torch.randn(count, d_model, dtype=dtype)
+    weight = torch.randn(vocab_size, d_model, dtype=dtype)
+    return hidden.requires_grad_(), weight.requires_grad_()
 
 
-def target(vocab_size, kind, share):
-    """The smoothed target of every label, built in full."""
-    wrong = {"uniform": 0, "others": 1, "annotated": 2}[kind]
-    rows = torch.full(
-        (*LABELS.shape, vocab_size), share / (vocab_size - wrong)
-    )
-    if kind == "annotated":
-        rows[..., 0] = 0
-    keep = (
-        1 - share + (share / vocab_size if kind == "uniform" else 0)
-    )
-    return rows.scatter(-1, LABELS[..., None], keep)
+def test_uniform_equals_cross_entropy():
+    torch.manual_seed(0)
+    logits = 2 * torch.randn(*LABELS.shape, 11)
+    settings = dict(ignore_index=0, reduction="sum")
+    flat = logits.flatten(0, 1), LABELS.flatten()
+    theirs = F.cross_entropy(*flat, label_smoothing=0.1, **settings)
+    assert torch.allclose(smoothed_loss(logits, LABELS), theirs)
+    theirs = F.cross_entropy(*flat, **settings)
+    assert torch.allclose(smoothed_loss(logits, LABELS, 0.0), theirs)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.4])
-def test_uniform_equals_cross_entropy(share):
-    x = logits()
-    theirs = F.cross_entropy(
-        x.flatten(0, 1),
-        LABELS.flatten(),
-        label_smoothing=share,
-        ignore_index=0,
-        reduction="sum",
-    )
-    assert torch.allclose(smoothed_loss(x, LABELS, share), theirs)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_equals_its_definition(kind):
-    x, q = logits(), target(11, kind, 0.2)
-    kept = LABELS != 0
-    assert torch.allclose(q[kept].sum(-1), torch.ones(()))
-    defined = -(q * x.log_softmax(-1))[kept].sum()
-    ours = smoothed_loss(x, LABELS, 0.2, kind)
+def test_others_spreads_over_the_wrong_pieces_alone():
+    torch.manual_seed(0)
+    logits = 2 * torch.randn(*LABELS.shape, 11)
+    target = torch.full(logits.shape, 0.2 / 10)
+    target.scatter_(-1, LABELS[..., None], 0.8)
+    defined = -(target * logits.log_softmax(-1))[LABELS != 0].sum()
+    ours = smoothed_loss(logits, LABELS, 0.2, "others")
     assert torch.allclose(ours, defined)
-    label, every, padding = smoothing_weights(11, 0.2, kind)
-    assert math.isclose(label + 11 * every + padding, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.0, 0.1])
-def test_projected_loss_and_gradients(kind, share):
-    torch.manual_seed(0)
-    labels = torch.randint(
-        0, 30, (60, 20)
-    )  # 1,160 rows: three chunks
-    hidden = torch.randn(60, 20, 8, requires_grad=True)
-    weight = torch.randn(30, 8, requires_grad=True)
-    settings = dict(label_smoothing=share, smoothing=kind)
-    slow = smoothed_loss(hidden @ weight.T, labels, **settings)
-    wanted = torch.autograd.grad(slow / 7, (hidden, weight))
-    fast = projected_loss(hidden, weight, labels, **settings)
-    got = torch.autograd.grad(fast / 7, (hidden, weight))
-    assert torch.allclose(fast, slow, rtol=1e-5)
-    for a, b in zip(got, wanted, strict=True):
-        assert torch.allclose(a, b, atol=1e-5 * b.abs().max().item())
-
-
-def test_second_loss_is_the_plain_one():
-    torch.manual_seed(0)
-    hidden, weight = torch.randn(3, 4, 8), torch.randn(11, 8)
-    plain = smoothed_loss(hidden @ weight.T, LABELS, 0.0)
-    assert torch.allclose(
-        projected_losses(hidden, weight, LABELS)[1], plain
+def test_projected_losses_and_gradients(kind, share):
+    hidden, weight = rows(1200, 8, 30)
+    labels = torch.randint(0, 30, (1200,))  # three chunks
+    slow = smoothed_loss(hidden @ weight.T, labels, share, kind)
+    fast, plain = projected_losses(
+        hidden, weight, labels, share, kind
     )
+    assert torch.allclose(fast, slow)
+    wanted = smoothed_loss(hidden @ weight.T, labels, 0.0)
+    assert torch.allclose(plain, wanted) and not plain.requires_grad
+    for a, b in zip(
+        torch.autograd.grad(fast / 7, (hidden, weight)),
+        torch.autograd.grad(slow / 7, (hidden, weight)),
+        strict=True,
+    ):
+        assert torch.allclose(a, b)
 
 
 def test_path_of_other_devices_equals_the_cpus():
-    torch.manual_seed(0)
-    hidden = torch.randn(
-        12, 8, dtype=torch.float64, requires_grad=True
-    )
-    weight = torch.randn(
-        11, 8, dtype=torch.float64, requires_grad=True
-    )
-    weights = smoothing_weights(11, 0.1, "annotated")
+    """Padded rows weigh nothing where they are not picked out."""
+    hidden, weight = rows()
     labels = LABELS.flatten()
-    all_rows = _ProjectedLoss.apply(
-        hidden, weight, labels, weights, 0, 4096, True
-    )[0]
-    ours = projected_loss(
-        hidden, weight, labels, smoothing="annotated"
-    )
-    assert torch.allclose(all_rows, ours, rtol=1e-12)
-    got = torch.autograd.grad(all_rows, (hidden, weight))
-    wanted = torch.autograd.grad(ours, (hidden, weight))
-    for a, b in zip(got, wanted, strict=True):
-        assert torch.allclose(a, b, rtol=1e-12)
-    assert (got[0][labels == 0] == 0).all()
+    blank = hidden.where((labels != 0)[:, None], 0)
+    every, _ = _ProjectedLosses.apply(blank, weight, labels, 0.1)
+    picked, _ = projected_losses(hidden, weight, labels)
+    assert torch.allclose(every, picked)
+    for a, b in zip(
+        torch.autograd.grad(every, (hidden, weight)),
+        torch.autograd.grad(picked, (hidden, weight)),
+        strict=True,
+    ):
+        assert torch.allclose(a, b)
 
 
-def test_double_precision_gradcheck():
-    torch.manual_seed(0)
-    hidden = torch.randn(
-        3, 4, 5, dtype=torch.float64, requires_grad=True
+def test_tied_weight_gets_gradients_from_both_ends():
+    _, weight = rows()
+    ids = torch.tensor([[2, 4, 9, 0], [2, 7, 0, 0], [2, 5, 6, 8]])
+    fast, _ = projected_losses(weight[ids], weight, LABELS)
+    slow = smoothed_loss(weight[ids] @ weight.T, LABELS)
+    got, wanted = (
+        torch.autograd.grad(loss, weight)[0] for loss in (fast, slow)
     )
-    weight = torch.randn(
-        11, 5, dtype=torch.float64, requires_grad=True
-    )
-    assert torch.autograd.gradcheck(
-        lambda h, w: projected_loss(h, w, LABELS), (hidden, weight)
-    )
+    assert torch.allclose(got, wanted)
 
 
 def test_bf16_autocast_is_close_and_keeps_types():
-    torch.manual_seed(0)
-    hidden = torch.randn(3, 4, 64, requires_grad=True)
-    weight = (torch.randn(50, 64) / 8).requires_grad_()
-    exact = projected_loss(hidden, weight, LABELS)
-    wanted = torch.autograd.grad(exact, (hidden, weight))
+    hidden, weight = rows(300, 64, 50, torch.float32)
+    labels = torch.randint(4, 50, (300,))
+    exact, _ = projected_losses(hidden, weight / 8, labels)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = projected_loss(hidden, weight, LABELS)
-    got = torch.autograd.grad(loss, (hidden, weight))
+        loss, _ = projected_losses(hidden, weight / 8, labels)
     assert loss.dtype == torch.float32
     assert math.isclose(loss.item(), exact.item(), rel_tol=0.01)
-    for a, b in zip(got, wanted, strict=True):
+    for a, b in zip(
+        torch.autograd.grad(loss, (hidden, weight)),
+        torch.autograd.grad(exact, (hidden, weight)),
+        strict=True,
+    ):
         assert a.dtype == torch.float32
         assert (a - b).norm() < 0.02 * b.norm()
 
 
-def test_tied_weight_gets_gradients_from_both_ends():
-    torch.manual_seed(0)
-    weight = torch.randn(11, 8, requires_grad=True)
-    ids = torch.tensor([[2, 4, 9, 0], [2, 7, 0, 0], [2, 5, 6, 8]])
-    got = torch.autograd.grad(
-        projected_loss(weight[ids], weight, LABELS), weight
-    )[0]
-    wanted = torch.autograd.grad(
-        smoothed_loss(weight[ids] @ weight.T, LABELS), weight
-    )[0]
-    assert torch.allclose(got, wanted, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_padding_never_counts(kind):
-    torch.manual_seed(0)
-    hidden = torch.randn(3, 4, 8)
-    other = torch.where(
-        (LABELS == 0)[..., None], hidden + 100, hidden
-    )
-    weight = torch.randn(11, 8)
-    wide = F.pad(hidden, (0, 0, 0, 3), value=9.0)
-    wider = F.pad(LABELS, (0, 3))
-
-    def explicit(hidden, weight, labels, smoothing):
-        return smoothed_loss(
-            hidden @ weight.T, labels, smoothing=smoothing
-        )
-
-    for loss in (projected_loss, explicit):
-        one = loss(hidden, weight, LABELS, smoothing=kind)
-        two = loss(other, weight, LABELS, smoothing=kind)
-        assert torch.equal(one, two)
-        three = loss(wide, weight, wider, smoothing=kind)
-        assert torch.allclose(three, one)
-
-
-def test_no_gradient_is_built_where_none_is_wanted():
-    weight = torch.randn(11, 8, requires_grad=True)
+def test_no_second_derivative_and_no_gradient_unasked():
+    hidden, weight = rows()
+    loss, _ = projected_losses(hidden, weight, LABELS.flatten())
+    (grad,) = torch.autograd.grad(loss**2, weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
     with torch.no_grad():
-        loss = projected_loss(torch.randn(3, 4, 8), weight, LABELS)
+        loss, _ = projected_losses(hidden, weight, LABELS.flatten())
     assert not loss.requires_grad
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_extreme_logits_stay_finite(dtype):
-    x = (logits() * 1000).to(dtype)
-    x[0, 0, 3] = -60_000.0
-    loss = smoothed_loss(x, LABELS, 0.1)
-    assert torch.isfinite(loss) and loss.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
     "settings, word",
-    [
-        ({"smoothing": "kl"}, "kl"),
-        ({"label_smoothing": 1.5}, "1.5"),
-        ({"label_smoothing": -0.1}, "-0.1"),
-    ],
+    [({"smoothing": "kl"}, "kl"), ({"label_smoothing": 1.5}, "1.5")],
 )
 def test_unknown_settings_are_refused(settings, word):
     with pytest.raises(ValueError, match=word):
-        smoothed_loss(logits(), LABELS, **settings)
-    with pytest.raises(ValueError, match=word):
-        projected_loss(
-            torch.zeros(3, 4, 2),
-            torch.zeros(11, 2),
-            LABELS,
-            **settings,
-        )
-
-
-def test_unlike_shapes_are_refused():
-    with pytest.raises(ValueError, match="share all but the last"):
-        smoothed_loss(logits(), LABELS[:, :3])
+        smoothed_loss(torch.zeros(3, 4, 11), LABELS, **settings)
 
 
 def test_perplexity():
     assert math.isclose(perplexity(math.log(4.92)), 4.92)
-    assert perplexity(1e6) == math.inf
 
 
-def test_model_loss_and_gradients():
+def test_validation_loss_is_the_plain_mean_without_dropout():
     torch.manual_seed(0)
-    model = Transformer(
-        TransformerConfig.tiny(20, N=1, dropout=0.0)
-    ).double()
-    pairs = [
-        ([5, 6, 3], [7, 8, 9, 3]),
-        ([5, 3], [6, 3]),
-        ([9, 3], [4, 4, 3]),
+    config = TransformerConfig.tiny(20, N=1, dropout=0.5)
+    model = Transformer(config)
+    pairs = [([5, 6, 3], [7, 8, 9, 3]), ([5, 3], [6, 3])]
+    found = validation_loss(model, TokenBatches(pairs, 4))
+    assert model.training, "as it was before"
+    model.eval()
+    losses = [
+        smoothed_loss(
+            model(
+                torch.tensor([source]),
+                torch.tensor([[2, *target[:-1]]]),
+            ),
+            torch.tensor([target]),
+            0.0,
+        ).item()
+        for source, target in pairs
     ]
-    batches = [collate(pairs[:1]), collate(pairs[1:])]
-    whole = collate(pairs)
-    tokens = torch.tensor([9.0], dtype=torch.float64)
-    sums = accumulate_gradients(model, batches, tokens)
-    got = [w.grad.clone() for w in model.parameters()]
-    model.zero_grad()
-    logits = model(whole.source_ids, whole.target_ids)
-    loss = smoothed_loss(logits, whole.labels)
-    (loss / 9).backward()
-    assert torch.allclose(sums[0], loss, rtol=1e-12)
-    for mine, weight in zip(got, model.parameters(), strict=True):
-        assert torch.allclose(mine, weight.grad, atol=1e-12)
-    hidden = hidden_states(model, whole.source_ids, whole.target_ids)
-    assert torch.allclose(model.project(hidden), logits)
-    plain = smoothed_loss(logits, whole.labels, 0.0).item() / 9
-    assert math.isclose(
-        validation_loss(model, batches), plain, rel_tol=1e-9
-    )
+    assert math.isclose(found, sum(losses) / 6, rel_tol=1e-5)
 
 
-def test_validation_switches_dropout_off_and_back_on():
-    model = Transformer(TransformerConfig.tiny(20, N=1, dropout=0.5))
-    batches = [collate([([5, 6, 3], [7, 8, 9, 3])])]
-    assert validation_loss(model, batches) == validation_loss(
-        model, batches
-    )
-    assert model.training
+def wrong_loss(kind):
+    def loss(logits, labels, share):
+        log_p = logits.log_softmax(-1)
+        right = log_p.gather(-1, labels[..., None])[..., 0]
+        spread = log_p.sum(-1) if kind == "sum" else log_p.mean(-1)
+        keep = 1 if kind == "keeps" else 1 - share
+        found = -keep * right - share * spread
+        if kind == "padding":
+            return found.mean()
+        found = found[labels != 0]
+        if kind == "every token":
+            return found
+        if kind == "negative":
+            return -found.mean()
+        return found.sum() if kind == "total" else found.mean()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        ("", "right"),
+        ("padding", "adding is counted"),
+        ("total", "his is the sum"),
+        ("negative", "he sign is wrong"),
+        ("sum", "as a sum over the pieces"),
+        ("keeps", "keeps all of its 1"),
+        ("every token", "one number"),
+    ],
+)
+def test_exercise_smoothed(kind, words, capsys):
+    assert check("loss.smoothed", wrong_loss(kind)) == (not kind)
+    assert words in capsys.readouterr().out

@@ -1,66 +1,101 @@
-"""Masks: shapes, who sees whom, and what padding can reach."""
+"""Masks: shapes, who sees whom, what padding can reach, the stub."""
 
 import pytest
 import torch
 
+from transformer_book.exercises import check
 from transformer_lib.masks import (
     causal_mask,
     decoder_mask,
-    neighbourhood_mask,
     padding_mask,
 )
+from transformer_lib.model import Transformer, TransformerConfig
 
 IDS = torch.tensor([[2, 5, 6, 7], [2, 5, 0, 0]])
+SIZES = dict(N=2, d_model=16, d_ff=32, h=2)
 
 
 def test_padding_mask_closes_padding():
     mask = padding_mask(IDS)
     assert mask.shape == (2, 1, 1, 4) and mask.dtype == torch.bool
     assert mask[1, 0, 0].tolist() == [True, True, False, False]
-    assert padding_mask(IDS, pad_id=7)[0, 0, 0].tolist() == [
-        True,
-        True,
-        True,
-        False,
-    ]
 
 
 def test_causal_mask_is_a_triangle():
     mask = causal_mask(3)
     assert mask.shape == (1, 1, 3, 3) and mask.dtype == torch.bool
-    assert mask[0, 0].int().tolist() == [
-        [1, 0, 0],
-        [1, 1, 0],
-        [1, 1, 1],
-    ]
+    rows = [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert mask[0, 0].int().tolist() == rows
 
 
 def test_decoder_mask_is_both():
     mask = decoder_mask(IDS)
-    assert mask.shape == (2, 1, 4, 4)
-    assert torch.equal(mask[0, 0], causal_mask(4)[0, 0])
-    assert mask[1, 0].int().tolist() == [
-        [1, 0, 0, 0],
-        [1, 1, 0, 0],
-        [1, 1, 0, 0],
-        [1, 1, 0, 0],
-    ]
+    assert torch.equal(mask[:1], causal_mask(4))
+    rows = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
+    assert mask[1, 0].int().tolist() == rows
 
 
-@pytest.mark.parametrize("r, seen", [(1, 1), (3, 3), (5, 5), (99, 9)])
-def test_neighbourhood(r, seen):
-    mask = neighbourhood_mask(9, r)
-    assert mask.shape == (1, 1, 9, 9)
-    assert mask[0, 0, 4].sum() == seen
-    assert torch.equal(mask, mask.mT)
+def test_an_encoder_sees_every_word_and_no_padding():
+    """Each real word, and no padding, moves every other word."""
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(10, **SIZES)).eval()
+    plain = model.encode(IDS)
+    assert torch.allclose(
+        model.encode(IDS[1:, :2]), plain[1:, :2], atol=1e-5
+    ), "padding changes nothing"
+    for at in range(4):
+        other = IDS.clone()
+        other[0, at] = 9
+        moved = (model.encode(other) - plain)[0].abs().sum(-1)
+        assert (moved > 1e-4).all(), "every position saw the change"
 
 
-def test_empty_neighbourhood_is_refused():
-    with pytest.raises(ValueError, match="r=0 is empty"):
-        neighbourhood_mask(4, 0)
+def test_a_decoder_sees_nothing_to_the_right():
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(10, **SIZES)).eval()
+    plain = model(IDS, IDS)
+    for at in range(4):
+        other = IDS.clone()
+        other[0, at] = 9
+        moved = (model(IDS, other) - plain)[0].abs().sum(-1)
+        assert (moved[:at] == 0).all() and (moved[at:] > 1e-4).all()
 
 
-@pytest.mark.parametrize("r", [2, 4, 16])
-def test_a_neighbourhood_without_a_middle_is_refused(r):
-    with pytest.raises(ValueError, match=f"take {r - 1} or {r + 1}"):
-        neighbourhood_mask(9, r)
+def wrong_masks(kind):
+    def masks(source_ids, target_ids):
+        source = (source_ids != 0)[:, None, None, :]
+        keys = (target_ids != 0)[:, None, None, :]
+        size = target_ids.size(1)
+        square = torch.ones(size, size)
+        triangle = square.tril(-(kind == "diagonal")).bool()
+        target = triangle & keys
+        if kind == "open future":
+            target = keys & square.bool()
+        if kind == "padding":
+            target = triangle[None, None].expand(2, 1, size, size)
+        if kind == "turned":
+            target = target.mT
+        if kind == "opposite":
+            source = ~source
+        if kind == "float":
+            source = source.float()
+        return source, target
+
+    return masks
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        ("", "right"),
+        ("opposite", "True means may attend"),
+        ("open future", "leaves the future open"),
+        ("diagonal", "look at itself"),
+        ("padding", "leaves padding open"),
+        ("turned", "changed places"),
+        ("float", "a mask is boolean"),
+    ],
+)
+def test_exercise_masks(kind, words, capsys):
+    assert check("masks.masks", wrong_masks(kind)) == (not kind)
+    assert words in capsys.readouterr().out

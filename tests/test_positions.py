@@ -1,10 +1,11 @@
-"""Positional encodings: the formula, offsets, limits, order."""
+"""Positional encodings: formula, offsets, limits, order, the stub."""
 
 import math
 
 import pytest
 import torch
 
+from transformer_book.exercises import check
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import (
     LearnedPositions,
@@ -14,7 +15,6 @@ from transformer_lib.positions import (
 
 
 def test_sinusoids_by_hand():
-    table = sinusoids(3, 4)
     by_hand = [
         [
             math.sin(p),
@@ -24,14 +24,11 @@ def test_sinusoids_by_hand():
         ]
         for p in range(3)
     ]
-    assert torch.allclose(table, torch.tensor(by_hand), atol=1e-7)
-
-
-def test_late_positions_stay_exact():
+    wanted = torch.tensor(by_hand)
+    assert torch.allclose(sinusoids(3, 4), wanted, atol=1e-7)
     angle = 100_000 / 10_000 ** (2 / 512)
-    assert (
-        abs(sinusoids(100_001, 512)[-1, 2] - math.sin(angle)) < 1e-6
-    )
+    late = sinusoids(100_001, 512)[-1, 2]
+    assert abs(late - math.sin(angle)) < 1e-6
 
 
 def test_wavelengths_are_a_geometric_progression():
@@ -39,9 +36,8 @@ def test_wavelengths_are_a_geometric_progression():
     table = sinusoids(2, 16).double()
     turns = torch.atan2(table[1, ::2], table[1, 1::2])
     ratios = turns[1:] / turns[:-1]
-    assert torch.allclose(
-        ratios, torch.full((7,), 10_000 ** (-2 / 16)).double()
-    )
+    wanted = torch.full((7,), 10_000 ** (-2 / 16)).double()
+    assert torch.allclose(ratios, wanted)
     assert abs(turns[0] - 1) < 1e-6
 
 
@@ -55,10 +51,18 @@ def test_an_offset_is_a_linear_map(k):
     assert torch.allclose(moved, table[100 + k : 119 + k], atol=1e-3)
 
 
+def test_a_head_can_look_a_fixed_distance_back():
+    """Section 3.5: attending by relative position is linear."""
+    table, k = sinusoids(40, 64).double(), 3
+    back = torch.linalg.lstsq(
+        table[k:], table[:-k], driver="gelsd"
+    ).solution
+    scores = table[k:] @ back @ table.T
+    assert scores.argmax(-1).tolist() == list(range(40 - k))
+
+
 def test_odd_width_is_refused():
     with pytest.raises(ValueError, match="d_model=7 must be even"):
-        sinusoids(4, 7)
-    with pytest.raises(ValueError, match="even"):
         SinusoidalPositions(7)
 
 
@@ -76,60 +80,76 @@ def test_the_table_grows_and_is_not_saved():
     x = torch.zeros(1, 1000, 8)
     assert torch.equal(positions(x)[0], sinusoids(1000, 8))
     assert not positions.state_dict()
-    half = SinusoidalPositions(8).half()
-    assert half(x.half()).dtype == torch.float16
 
 
 def test_learnt_positions_end():
     positions = LearnedPositions(8, max_length=4)
-    assert positions(torch.zeros(1, 4, 8)).shape == (1, 4, 8)
-    with pytest.raises(ValueError, match="position 5 is past the 4"):
+    whole = positions(torch.zeros(1, 4, 8))[0]
+    assert torch.equal(whole, positions.weight)
+    assert list(positions.state_dict()) == ["weight"]
+    with pytest.raises(ValueError, match="5 > 4: raise max_length"):
         positions(torch.zeros(1, 2, 8), offset=3)
 
 
 @pytest.mark.parametrize("kind", ["none", "sinusoid", "learned"])
 def test_order_matters_with_positions_alone(kind):
+    torch.manual_seed(0)
     sizes = dict(N=1, d_model=16, d_ff=32, h=2)
     model = Transformer(
         TransformerConfig(12, **sizes, positions=kind)
-    )
-    model.eval()
-    ids, order = torch.arange(4, 10)[None], torch.randperm(6)
-    moved = model.encode(ids[:, order])
-    same = torch.allclose(
-        moved, model.encode(ids)[:, order], atol=1e-5
-    )
-    assert same == (kind == "none")
+    ).eval()
+    ids = torch.arange(4, 10)[None]
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    moved, same = model.encode(ids[:, order]), model.encode(ids)
+    unseen = torch.allclose(moved, same[:, order], atol=1e-5)
+    assert unseen == (kind == "none")
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_encodings_are_added_below_both_stacks(side):
     sizes = dict(N=1, d_model=16, d_ff=32, h=2)
     model = Transformer(TransformerConfig(12, **sizes)).eval()
-    embedding = getattr(model, f"{side}_embedding")
+    stack = model.encoder if side == "source" else model.decoder
+    seen = []
+    stack.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
     ids = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0]])
-    added = model.embed(ids, embedding) - embedding(ids)
-    for sentence in added:
-        assert torch.allclose(sentence, sinusoids(4, 16), atol=1e-5)
-    mine = embedding(ids) + sinusoids(4, 16)
-    if side == "source":
-        memory = model.encoder(mine, (ids != 0)[:, None, None])
-        assert torch.allclose(memory, model.encode(ids), atol=1e-5)
+    model(ids, ids)
+    words = getattr(model, f"{side}_embedding")(ids)
+    wanted = words + sinusoids(4, 16)
+    assert torch.allclose(seen[0], wanted, atol=1e-5)
 
 
-def test_equal_distances_are_equally_alike():
-    table = sinusoids(200, 64).double()
-    alike = table @ table.T
-    for k in (0, 1, 7, 50):
-        at = alike.diagonal(k)
-        assert torch.allclose(at, at[:1].expand_as(at), atol=1e-4)
+def wrong_table(kind):
+    def table(length, d_model):
+        pos = torch.arange(length)[:, None] + (kind == "from 1")
+        i = torch.arange(0, d_model, 2)
+        angle = pos / 10_000 ** (i / d_model / (1 + (kind == "i")))
+        pair = [angle.sin(), angle.cos()]
+        if kind == "swapped":
+            pair = pair[::-1]
+        if kind == "halves":
+            return torch.cat(pair, dim=1)
+        if kind == "single":
+            i = i + 1
+            pair[1] = (pos / 10_000 ** (i / d_model)).cos()
+        return torch.stack(pair, dim=-1).flatten(1)
+
+    return table
 
 
-def test_a_head_can_look_a_fixed_distance_back():
-    """Section 3.5: attending by relative position is linear."""
-    table, k = sinusoids(40, 64).double(), 3
-    back = torch.linalg.lstsq(
-        table[k:], table[:-k], driver="gelsd"
-    ).solution
-    scores = table[k:] @ back @ table.T
-    assert scores.argmax(-1).tolist() == list(range(40 - k))
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        ("", "right"),
+        ("from 1", "count from 0"),
+        ("swapped", "ven dimensions are sines"),
+        ("halves", "beside its sine"),
+        ("single", "share the angle"),
+        ("i", "yours is i / d_model"),
+    ],
+)
+def test_exercise_sinusoids(kind, words, capsys):
+    assert check("positions.sinusoids", wrong_table(kind)) == (
+        not kind
+    )
+    assert words in capsys.readouterr().out

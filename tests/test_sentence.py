@@ -1,10 +1,14 @@
 """What the first sentence shows, held on the shipped model."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.translator import Translator
 
+FOLDER = Path(__file__).parent.parent / "runs" / "little-spanish"
 PAIRS = {
     "I like trees": "Me gustan los árboles",
     "I like the tree": "Me gusta el árbol",
@@ -14,15 +18,19 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def translator():
-    return Translator.from_pretrained("little-spanish", device="cpu")
+    return Translator.from_pretrained(FOLDER, device="cpu")
+
+
+def encoded(translator, text):
+    return torch.tensor([[*translator.tokenizer.encode(text), EOS]])
 
 
 @torch.no_grad()
 def written(model, source_ids):
     """Ids from bos on, one at a time, and the chance of each."""
     memory = model.encode(source_ids)
-    ids, chances = [2], []
-    while ids[-1] != 3 and len(ids) < 20:
+    ids, chances = [BOS], []
+    while ids[-1] != EOS and len(ids) < 20:
         states = model.decode(torch.tensor([ids]), memory, source_ids)
         best = model.project(states[:, -1]).softmax(-1)[0].max(0)
         ids.append(int(best.indices))
@@ -40,7 +48,7 @@ def test_one_run_says_what_writing_step_by_step_says(
     english, translator
 ):
     """Section 3.1: the mask and the shift by one position."""
-    source_ids = torch.tensor(translator.encode([english]))
+    source_ids = encoded(translator, english)
     ids, chances = written(translator.model, source_ids)
     with torch.no_grad():
         logits = translator.model(
@@ -53,7 +61,7 @@ def test_one_run_says_what_writing_step_by_step_says(
 
 def test_the_memory_has_a_vector_for_each_piece(translator):
     for english in PAIRS:
-        source_ids = torch.tensor(translator.encode([english]))
+        source_ids = encoded(translator, english)
         memory = translator.model.encode(source_ids)
         width = translator.model.config.d_model
         assert memory.shape == (1, source_ids.size(1), width)

@@ -1,30 +1,19 @@
-"""Tokenizers: round trips, special tokens, merges, words."""
+"""The tokenizer: byte pairs, round trips, special tokens."""
 
 import json
 import random
-import subprocess
-import sys
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
 
 from transformer_lib.corpora import load_corpus
-from transformer_lib.tokenization import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIAL,
-    UNK,
-    BPETokenizer,
-    WordTokenizer,
-    merges,
-)
+from transformer_lib.embeddings import BOS, EOS, PAD, UNK
+from transformer_lib.tokenization import SPECIAL, BPETokenizer
 
-TEXTS = [
-    sentence
-    for pair in load_corpus("little_spanish")
-    for sentence in pair
-]
+CORPUS = load_corpus("little_spanish")
+TEXTS = CORPUS.sources + CORPUS.targets
 
 
 @pytest.fixture(scope="module")
@@ -32,218 +21,146 @@ def bpe():
     return BPETokenizer.train(TEXTS, vocab_size=500)
 
 
-@pytest.fixture(scope="module")
-def words():
-    pytest.importorskip("spacy")
-    return WordTokenizer.train(TEXTS, "en")
+def learnt(bpe):
+    kept = json.loads(bpe.tokenizer.to_str())
+    return [tuple(pair) for pair in kept["model"]["merges"]]
 
 
-def any_text(chance):
-    """A string of any Unicode characters but halves of a pair."""
-    kinds = [range(128), range(0x300), range(0x3000), range(0x110000)]
-    signs = [
-        chr(chance.choice(chance.choice(kinds))) for _ in range(20)
-    ]
-    return "".join(s for s in signs if not "\ud800" <= s <= "\udfff")
+def merged(symbols, pairs):
+    """Merge neighbours, the earliest learnt pair first."""
+    while True:
+        found = [
+            (pairs.index(pair), i)
+            for i, pair in enumerate(pairwise(symbols))
+            if pair in pairs
+        ]
+        if not found:
+            return symbols
+        _, i = min(found)
+        new = symbols[i] + symbols[i + 1]
+        symbols = (*symbols[:i], new, *symbols[i + 2 :])
 
 
-def test_special_tokens(bpe, words):
-    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
-    assert bpe.pieces(range(4)) == words.pieces(range(4)) == SPECIAL
+def words_of(bpe, texts):
+    cut = bpe.tokenizer.pre_tokenizer.pre_tokenize_str
+    return [tuple(word) for text in texts for word, _ in cut(text)]
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3, 1.0])
-def test_round_trip_of_any_text(bpe, dropout):
-    chance = random.Random(3)
-    texts = [any_text(chance) for _ in range(500)]
-    texts += [
-        "",
-        " ",
-        "  two  spaces ",
-        "\n\t",
-        "🏳️‍🌈 é e\u0301",
-        "日本",
-    ]
-    for text in texts + TEXTS[:50]:
-        ids = bpe.encode(text, dropout)
-        assert bpe.decode(ids) == text
-        assert all(len(SPECIAL) <= id_ < len(bpe) for id_ in ids)
-
-
-@pytest.mark.parametrize("where", ["{}", "a {} b", "{}{}"])
-def test_special_tokens_cannot_be_injected(
-    bpe, words, where, tmp_path
-):
-    bpe.save(tmp_path / "bpe.json")
-    loaded = BPETokenizer.load(tmp_path / "bpe.json")
-    for special in SPECIAL:
-        text = where.format(special, special)
-        for tokenizer in (bpe, loaded):
-            assert min(tokenizer.encode(text)) >= len(SPECIAL)
-            assert tokenizer.decode(tokenizer.encode(text)) == text
-        assert not set(words.encode(text)) & {PAD, BOS, EOS}
-
-
-def test_special_ids_are_passed_over(bpe):
-    ids = bpe.encode("I like trees")
-    padded = [BOS, *ids, EOS, PAD, PAD]
-    assert bpe.decode(padded) == "I like trees"
-    assert bpe.decode(torch.tensor(padded)) == "I like trees"
-    assert bpe.pieces(torch.tensor(ids)) == bpe.pieces(ids)
-
-
-def test_pieces_spell_the_text(bpe):
-    ids = bpe.encode("Do you like trees?")
-    assert "".join(bpe.pieces(ids)) == "Do▁you▁like▁trees?"
+def test_the_commonest_pair_is_merged_first(bpe):
+    words, pairs = Counter(words_of(bpe, TEXTS)), learnt(bpe)
+    for best in pairs[:8]:
+        counts = Counter()
+        for word, times in words.items():
+            for pair in pairwise(word):
+                counts[pair] += times
+        assert counts[best] == max(counts.values())
+        words = Counter(
+            {merged(w, [best]): times for w, times in words.items()}
+        )
 
 
 def test_merges_are_the_tokenizer(bpe):
+    pairs = learnt(bpe)
     for text in TEXTS[:300] + ["Unseen wörds: ñandú, 日本"]:
-        replayed = []
-        split = bpe.tokenizer.pre_tokenizer.pre_tokenize_str(text)
-        for word, _ in split:
-            *_, last = merges(word, bpe.ranks)
-            replayed += last
-        assert replayed == bpe.tokenizer.encode(text).tokens
+        symbols = [
+            symbol
+            for word in words_of(bpe, [text])
+            for symbol in merged(word, pairs)
+        ]
+        ids = [bpe.tokenizer.token_to_id(s) for s in symbols]
+        assert bpe.encode(text) == ids
 
 
-def test_merges_one_at_a_time():
-    ranks = {("l", "o"): 0, ("lo", "w"): 1, ("e", "r"): 2}
-    states = list(merges("lower", ranks))
-    assert states == [
-        ["l", "o", "w", "e", "r"],
-        ["lo", "w", "e", "r"],
-        ["low", "e", "r"],
-        ["low", "er"],
-    ]
-    assert list(merges("xyz", ranks)) == [["x", "y", "z"]]
-    assert list(merges("", ranks)) == [[]]
-
-
-def test_dropout(bpe):
-    text = "Los camiones blancos son caros"
-    whole = bpe.encode(text)
-    assert bpe.encode(text, dropout=0.0, seed=5) == whole
-    assert bpe.encode(text, 0.5, 1) == bpe.encode(text, 0.5, 1)
-    many = {tuple(bpe.encode(text, 0.5, seed)) for seed in range(20)}
-    assert len(many) > 10
-    assert all(len(ids) >= len(whole) for ids in many)
-    assert len(bpe.encode(text, 1.0)) == len(text.encode())
+@pytest.mark.parametrize("size", [260, 333])
+def test_a_vocabulary_of_the_size_asked_for(size):
+    assert len(BPETokenizer.train(TEXTS, size)) == size
 
 
 def test_training_is_deterministic(bpe):
-    again = BPETokenizer.train(iter(TEXTS), vocab_size=500)
+    again = BPETokenizer.train(iter(TEXTS), 500)
     assert again.tokenizer.to_str() == bpe.tokenizer.to_str()
-    assert len(bpe) == len(again) == 500
 
 
-def test_one_vocabulary_for_two_languages(bpe):
-    english, spanish = (
-        {id_ for text in side for id_ in bpe.encode(text)}
-        for side in (TEXTS[::2], TEXTS[1::2])
-    )
-    assert (
-        english & spanish and english - spanish and spanish - english
-    )
+def test_round_trip_of_any_text(bpe):
+    chance = random.Random(3)
+    kinds = [range(128), range(0x300), range(0x3000), range(0x110000)]
+    for _ in range(500):
+        signs = [
+            chr(chance.choice(chance.choice(kinds)))
+            for _ in range(20)
+        ]
+        text = "".join(
+            s for s in signs if not 0xD800 <= ord(s) < 0xE000
+        )
+        assert bpe.decode(bpe.encode(text)) == text
+        assert all(EOS < i < len(bpe) for i in bpe.encode(text))
+    for text in ["", " ", "  two  spaces ", "\n\t", "🏳️‍🌈 e\u0301"]:
+        assert bpe.decode(bpe.encode(text)) == text
 
 
-def test_save_and_load(bpe, words, tmp_path):
-    for tokenizer in (bpe, words):
-        path = tmp_path / "new" / "tokenizer.json"
-        tokenizer.save(path)
-        tokenizer.save(path)  # over the old one
-        loaded = type(tokenizer).load(path)
-        assert len(loaded) == len(tokenizer)
-        for text in TEXTS[:100]:
-            assert loaded.encode(text) == tokenizer.encode(text)
-        assert [p.name for p in path.parent.iterdir()] == [path.name]
+def test_special_tokens(bpe, tmp_path):
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert bpe.pieces(range(4)) == [*SPECIAL.values()]
+    bpe.save(tmp_path / "new" / "bpe.json")
+    loaded = BPETokenizer.load(tmp_path / "new" / "bpe.json")
+    for text in ("<eos>", "a <pad> b", "<bos><unk>", "I like trees"):
+        for tokenizer in (bpe, loaded):  # none can be injected
+            assert tokenizer.encode(text) == bpe.encode(text)
+            assert min(tokenizer.encode(text)) > EOS
+            assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_saving_is_whole_or_nothing(bpe, tmp_path, monkeypatch):
+def test_ids_to_be_read(bpe):
+    ids = torch.tensor([BOS, *bpe.encode("Do I see it?"), EOS, PAD])
+    assert bpe.decode(ids) == "Do I see it?"
+    assert "".join(bpe.pieces(ids[1:-2])) == "Do▁I▁see▁it?"
+
+
+def other(bpe, change):
+    kept = json.loads(bpe.tokenizer.to_str())
+    change(kept)
+    return json.dumps(kept)
+
+
+def test_what_is_no_tokenizer(bpe, tmp_path):
+    def swapped(kept):
+        kept["model"]["vocab"] |= {"<eos>": 2, "<bos>": 3}
+        kept["added_tokens"] = []
+
     path = tmp_path / "tokenizer.json"
-    path.write_text("the old one")
-
-    def cut(*arguments):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.replace", cut)
-    with pytest.raises(OSError, match="disk full"):
-        bpe.save(path)
-    assert path.read_text() == "the old one"
-
-
-@pytest.mark.parametrize("kind", [BPETokenizer, WordTokenizer])
-@pytest.mark.parametrize(
-    "content",
-    [
+    for content in (
         "",
         "{}",
         "[1]",
         "{",
-        '{"words": ["a"], "language": "en"}',
         b"\xff",
-    ],
-)
-def test_what_is_no_tokenizer(kind, content, tmp_path):
-    path = tmp_path / "tokenizer.json"
-    raw = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(raw)
-    with pytest.raises(ValueError, match="tokenizer.json"):
-        kind.load(path)
-
-
-def test_a_tokenizer_of_other_making(bpe, tmp_path):
-    kept = json.loads(bpe.tokenizer.to_str())
-    vocabulary = kept["model"]["vocab"]
-    vocabulary["<eos>"], vocabulary["<bos>"] = 2, 3
-    kept["added_tokens"] = []
-    path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(kept))
-    with pytest.raises(ValueError, match="first tokens"):
-        BPETokenizer.load(path)
-
-
-def test_missing_file(tmp_path):
-    for kind in (BPETokenizer, WordTokenizer):
-        with pytest.raises(FileNotFoundError, match="nowhere.json"):
-            kind.load(tmp_path / "nowhere.json")
+        other(bpe, swapped),
+    ):
+        raw = (
+            content
+            if isinstance(content, bytes)
+            else content.encode()
+        )
+        path.write_bytes(raw)
+        with pytest.raises(ValueError, match="tokenizer.json"):
+            BPETokenizer.load(path)
+    with pytest.raises(FileNotFoundError, match="nowhere.json"):
+        BPETokenizer.load(tmp_path / "nowhere.json")
 
 
 @pytest.mark.parametrize("texts", [[], "one sentence", iter(())])
 def test_nothing_to_learn_from(texts):
-    with pytest.raises(ValueError, match="list of sentences"):
+    with pytest.raises(ValueError, match="no texts"):
         BPETokenizer.train(texts)
-    with pytest.raises(ValueError, match="list of sentences"):
-        WordTokenizer.train(texts, "en")
 
 
 def test_vocabulary_too_small():
-    with pytest.raises(ValueError, match="259.*260"):
+    with pytest.raises(ValueError, match="259: give 260"):
         BPETokenizer.train(TEXTS, vocab_size=259)
-    with pytest.raises(ValueError, match="room"):
-        WordTokenizer.train(TEXTS, "en", vocab_size=4)
 
 
-def test_words():
-    pytest.importorskip("spacy")
-    texts = ["A dog runs.", "A dog, a  dog isn't here."]
-    tokenizer = WordTokenizer.train(texts, "en", min_count=2)
-    assert tokenizer.words == [*SPECIAL, "dog", "A", "."]
-    few = WordTokenizer.train(texts, "en", vocab_size=6)
-    assert few.words == [*SPECIAL, "dog", "A"]
-    ids = tokenizer.encode("A cat.")
-    assert ids == [5, UNK, 6]
-    assert tokenizer.decode([BOS, *ids, EOS, PAD]) == "A <unk> ."
-    assert tokenizer.pieces(ids) == ["A", "<unk>", "."]
-    assert tokenizer.cut("isn't  it") == ["is", "n't", "it"]
-
-
-def test_import_needs_no_spacy():
-    code = (
-        "import sys, transformer_lib.tokenization;"
-        "print([m for m in ('spacy', 'torch') if m in sys.modules])"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
-    assert told.stdout.strip() == "[]", told.stderr
+def test_a_sentence_has_an_end(bpe):
+    assert bpe.encode("a" * 10_000)
+    for door in (bpe.encode, lambda text: BPETokenizer.train([text])):
+        with pytest.raises(ValueError, match="10001 characters"):
+            door("a" * 10_001)

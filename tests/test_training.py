@@ -1,32 +1,27 @@
-"""Training: resumed, accumulated, shared out, killed, and learning."""
+"""Training: resumed, accumulated, shared out, stopped, and learning."""
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from transformer_lib.batching import TokenBatches, encode_pairs
-from transformer_lib.checkpoints import checkpoints, save_checkpoint
-from transformer_lib.corpora import load_corpus
+from transformer_book.exercises import check
+from transformer_book.exercises.training import _MISTAKES, _loop
+from transformer_lib.batching import TokenBatches
+from transformer_lib.checkpoints import checkpoint_files
 from transformer_lib.decoding import greedy_decode
+from transformer_lib.loss import smoothed_loss
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.schedule import (
-    TrainingConfig,
-    adam,
-    update,
-    updates,
-)
-from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import ROWS, preset, table3, train
+from transformer_lib.schedule import TrainingConfig
+from transformer_lib.training import pick_device, train, worker
 
 QUICK = TrainingConfig(
     max_steps=12,
@@ -35,7 +30,6 @@ QUICK = TrainingConfig(
     checkpoint_every=4,
     device="cpu",
 )
-TIMES = ("seconds", "tokens_per_second")
 
 
 def copies(count=50, longest=7, pieces=12, seed=0):
@@ -44,10 +38,8 @@ def copies(count=50, longest=7, pieces=12, seed=0):
     pairs = []
     for _ in range(count):
         length = int(torch.randint(2, longest + 1, (), generator=g))
-        ids = torch.randint(
-            4, pieces, (length,), generator=g
-        ).tolist() + [3]
-        pairs.append((ids, ids))
+        ids = torch.randint(4, pieces, (length,), generator=g)
+        pairs.append((ids.tolist() + [3], ids.tolist() + [3]))
     return pairs
 
 
@@ -66,447 +58,367 @@ def equal(one, other):
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def untimed(lines):
+def untimed(history):
+    times = "seconds", "tokens_per_second"
     return [
-        {k: v for k, v in x.items() if k not in TIMES} for x in lines
+        {k: v for k, v in line.items() if k not in times}
+        for line in history.lines
     ]
 
 
+def interrupted(folder, config, step, number=signal.SIGINT):
+    """A training that is sent a signal while it takes a step."""
+
+    class Signalling(TokenBatches):
+        taken = 0
+
+        def epoch(self, number_, start=0):
+            for batch in super().epoch(number_, start):
+                self.taken += 1
+                if self.taken == step * config.accumulate:
+                    signal.raise_signal(number)
+                yield batch
+
+    data = Signalling(copies(), tokens_per_batch=40)
+    with pytest.raises(KeyboardInterrupt):
+        train(small(), data, config, folder=folder)
+
+
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_resumed_equals_uninterrupted(tmp_path, accumulate):
-    config = replace(QUICK, accumulate=accumulate, log_every=4)
+def test_a_stopped_training_goes_on_to_the_same_end(
+    tmp_path, accumulate
+):
+    config = replace(QUICK, accumulate=accumulate)
     whole = small()
     history = train(
         whole, batches(), config, folder=tmp_path / "whole"
     )
-    assert history.finished
+    assert history.finished and 12 * accumulate % len(batches())
     folder = tmp_path / "broken"
-    for steps in (4, 8, 12):
-        part = small()
-        torch.rand(steps)  # other random numbers than before
-        broken = train(
-            part,
-            batches(),
-            replace(config, max_steps=steps),
-            folder=folder,
-        )
-    assert equal(whole, part)
-    assert untimed(broken.lines) == untimed(history.lines)
-    assert (
-        12 * accumulate % len(batches())
-    )  # it ended inside an epoch
-    one, two = (
-        checkpoints(tmp_path / name)[-1].read_bytes()
-        for name in ("whole", "broken")
-    )
-    assert len(one) == len(two)
-
-
-def test_a_finished_run_is_left_alone(tmp_path):
-    model = small()
-    first = train(model, batches(), QUICK, folder=tmp_path)
+    handlers = signal.getsignal(signal.SIGTERM)
+    interrupted(folder, config, 2)  # before any checkpoint was due
+    assert checkpoint_files(folder)[-1].stem == "checkpoint-00000002"
+    torch.rand(3)  # other random numbers than before
+    interrupted(folder, config, 5, signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == handlers
+    part = small()
+    broken = train(part, batches(), config, folder=folder)
+    assert equal(whole, part) and untimed(broken) == untimed(history)
     again = small()
-    second = train(again, batches(), QUICK, folder=tmp_path)
-    assert equal(model, again) and second.finished
-    assert second.lines == first.lines
+    with open(folder / "log.jsonl", "a") as file:
+        file.write('7\n{"step": 99, "loss": 1.0}\n{"step": 1')
+    finished = train(again, batches(), config, folder=folder)
+    assert equal(whole, again) and untimed(finished) == untimed(
+        history
+    )
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    assert [json.loads(x)["step"] for x in lines] == [3, 6, 9, 12]
+
+
+def test_dropout_of_a_step_is_its_own_and_the_callers_dice_stay():
+    dice = torch.get_rng_state()
+    losses = []
+    for seed, dropout in ((0, 0.5), (0, 0.5), (1, 0.5), (1, 0.0)):
+        model = small(dropout=dropout)
+        torch.set_rng_state(dice)
+        config = replace(QUICK, max_steps=1, seed=seed)
+        history = train(model, batches(), config)
+        assert torch.equal(torch.get_rng_state(), dice)
+        losses.append(history.lines[-1]["loss"])
+    assert losses[0] == losses[1] and len(set(losses)) == 3
 
 
 def test_log_lines(tmp_path):
-    seen = []
-
     def evaluate(model, step):
         assert not model.training and not torch.is_grad_enabled()
-        seen.append(step)
         return {"bleu": float(step)}
 
     data = batches()
     config = replace(QUICK, validate_every=5, checkpoint_every=0)
-    history = train(small(), data, config, evaluate, tmp_path)
+    model = small(dropout=0.0)
+    start = small(dropout=0.0)
+    history = train(model, data, config, evaluate, tmp_path)
     lines = [json.loads(x) for x in (tmp_path / "log.jsonl").open()]
-    assert lines == history.lines
+    assert lines == history.lines and not model.training
     assert [x["step"] for x in lines] == [3, 5, 6, 9, 10, 12]
-    assert seen == [5, 10, 12]
     assert history.series("bleu") == ([5, 10, 12], [5.0, 10.0, 12.0])
-    fields = (
-        "step epoch loss nll learning_rate tokens tokens_per_second"
-    )
-    assert set(fields.split()) | {"seconds"} == set(lines[0])
-    tokens = sum(
-        b.tokens
-        for b, _ in zip(data.epoch(0), range(3), strict=False)
-    )
-    assert lines[0]["tokens"] == tokens  # no padding among them
+    first = [b for b, _ in zip(data.epoch(0), range(3), strict=False)]
+    assert lines[0]["tokens"] == sum(b.tokens for b in first)
     assert lines[0]["learning_rate"] == 32**-0.5 * 3 * 10**-1.5
-    assert len(checkpoints(tmp_path)) == 1  # at the end
+    assert len(checkpoint_files(tmp_path)) == 1  # at the end
+    one = train(start, data, replace(QUICK, max_steps=1)).lines[-1]
+    logits = small(dropout=0.0)(
+        first[0].source_ids, first[0].target_ids
+    )
+    for name, share in ("loss", 0.1), ("nll", 0.0):
+        nats = smoothed_loss(logits, first[0].labels, share).item()
+        assert abs(one[name] - nats / first[0].tokens) < 1e-5
 
 
-def test_validation_batches_are_judged_by_their_loss():
-    history = train(small(), batches(), QUICK, batches(shuffle=False))
-    steps, losses = history.series("validation_loss")
-    assert steps == [12] and 0 < losses[0] < 4
+def test_accumulated_batches_weigh_by_their_tokens():
+    """Two batches a step are one batch that holds both."""
 
+    class Both(TokenBatches):
+        def epoch(self, number, start=0):
+            yield from (self.whole if self.joined else self.halves)
 
-def test_max_minutes_stops_and_goes_on(tmp_path):
-    config = replace(QUICK, max_steps=10_000, max_minutes=0.5 / 60)
-    history = train(small(), batches(), config, folder=tmp_path)
-    assert not history.finished
-    step = history.lines[-1]["step"]
-    assert 0 < step < 10_000 and len(checkpoints(tmp_path)) > 0
-    again = train(small(), batches(), config, folder=tmp_path)
-    assert again.lines == history.lines  # the time is used up
-    longer = replace(config, max_minutes=None, max_steps=step + 2)
-    assert train(small(), batches(), longer, folder=tmp_path).finished
+        def __len__(self):
+            return 1 if self.joined else 2
 
+    data = Both(copies(), tokens_per_batch=1000)
+    pairs = copies(6, seed=3)
+    from transformer_lib.batching import collate
 
-def test_another_run_in_the_folder_is_refused(tmp_path):
-    train(small(), batches(), QUICK, folder=tmp_path)
-    with pytest.raises(ValueError, match="seed=0, this one has 1"):
-        train(
-            small(),
-            batches(),
-            replace(QUICK, seed=1),
-            folder=tmp_path,
+    data.halves = [collate(pairs[:1]), collate(pairs[1:])]
+    data.whole = [collate(pairs)]
+    found = []
+    for data.joined in (True, False):
+        model = small(dropout=0.0).double()
+        config = replace(
+            QUICK, accumulate=2 - data.joined, max_steps=2
         )
-    with pytest.raises(ValueError, match="another shape"):
+        train(model, data, config)
+        found.append(
+            torch.cat([w.flatten() for w in model.parameters()])
+        )
+    assert torch.allclose(*found, atol=1e-9)
+
+
+def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
+    class Poisoned(TokenBatches):
+        def epoch(self, number, start=0):
+            for i, batch in enumerate(super().epoch(number, start)):
+                if (number, start + i) == (0, 5):
+                    with torch.no_grad():
+                        model.output_weight.fill_(float("nan"))
+                yield batch
+
+    model = small()
+    data = Poisoned(copies(), tokens_per_batch=40)
+    config = replace(QUICK, log_every=0, checkpoint_every=4)
+    with pytest.raises(FloatingPointError, match="step 6 is nan"):
+        train(model, data, config, folder=tmp_path)
+    assert (
+        checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000004"
+    )
+    good = small()
+    train(good, batches(), QUICK)
+    train(
+        model,
+        batches(),
+        replace(config, log_every=3),
+        folder=tmp_path,
+    )
+    assert equal(good, model)
+
+
+def test_settings_that_matter_may_not_change(tmp_path):
+    train(small(), batches(), QUICK, folder=tmp_path)
+    free = replace(
+        QUICK, tokens_per_batch=9, log_every=1, max_steps=13
+    )
+    assert train(small(), batches(), free, folder=tmp_path).finished
+    for changes, named in (
+        ({"seed": 1}, "seed=0, not 1"),
+        ({"betas": (0.9, 0.997)}, "betas"),
+        ({"accumulate": 2}, "accumulate=1"),
+    ):
+        config = replace(QUICK, **changes)
+        with pytest.raises(ValueError, match=named):
+            train(small(), batches(), config, folder=tmp_path)
+    with pytest.raises(ValueError, match="another model"):
         train(small(d_ff=32), batches(), QUICK, folder=tmp_path)
     other = TokenBatches(copies(90), tokens_per_batch=40)
     with pytest.raises(ValueError, match="batches="):
         train(small(), other, QUICK, folder=tmp_path)
-
-
-def test_no_batches():
     with pytest.raises(ValueError, match="no batches"):
         train(small(), [], QUICK)
 
 
-def test_a_cut_log_is_mended(tmp_path):
-    train(
-        small(),
-        batches(),
-        replace(QUICK, max_steps=8),
-        folder=tmp_path,
+def test_an_older_checkpoint_had_the_defaults(tmp_path):
+    from transformer_lib.training import check_settings
+
+    begun = {"seed": 0, "precision": "fp32"}
+    check_settings(begun, {"clip_norm": None, "seed": 0}, tmp_path)
+    with pytest.raises(ValueError, match="clip_norm=None, not 1.0"):
+        check_settings(begun, {"clip_norm": 1.0}, tmp_path)
+
+
+def test_clipping_shortens_the_gradient():
+    moved = []
+    for limit in (None, 1e-12):
+        model, start = small(), small()
+        config = replace(
+            QUICK, max_steps=1, clip_norm=limit, epsilon=1.0
+        )
+        train(model, batches(), config)
+        pairs = zip(
+            model.parameters(), start.parameters(), strict=True
+        )
+        moved.append(sum((a - b).abs().sum() for a, b in pairs))
+    assert moved[1] < 1e-6 * moved[0]
+
+
+def test_devices_and_workers(monkeypatch):
+    assert pick_device("cpu").type == "cpu"
+    for name in ("cpu:x", "abacus", "meta", "cuda:99"):
+        with pytest.raises(ValueError, match="cpu"):
+            pick_device(name)
+    monkeypatch.setenv("WORLD_SIZE", "8")  # a stray one
+    assert worker() == (0, 1)
+
+
+def test_trains_in_a_thread():
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(train(small(), batches(), QUICK))
     )
-    with open(tmp_path / "log.jsonl", "a") as file:
-        file.write('{"step": 9, "loss": 1.0}\n{"step": 1')
-    train(small(), batches(), QUICK, folder=tmp_path)
-    steps = [
-        json.loads(x)["step"] for x in (tmp_path / "log.jsonl").open()
-    ]
-    assert steps == [3, 4, 6, 8, 9, 12]
-
-
-KILLED = """
-import sys; sys.path.insert(0, {tests!r})
-from test_training import QUICK, batches, replace, small, train
-config = replace(QUICK, max_steps=100_000, checkpoint_every=1, log_every=1)
-train(small(), batches(), config, folder={folder!r})
-"""
+    thread.start()
+    thread.join()
+    assert found[0].finished
 
 
 def test_kill_9_leaves_a_folder_that_goes_on(tmp_path, root):
-    code = KILLED.format(
-        tests=str(root / "tests"), folder=str(tmp_path)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_training import *\n"
+        "c = replace(QUICK, max_steps=10**6, checkpoint_every=1)\n"
+        "train(small(), batches(), c, folder=sys.argv[2])\n"
     )
-    # As many threads as here: sums of other parts round otherwise.
-    threads = str(torch.get_num_threads())
+    threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=alone(OMP_NUM_THREADS=threads),
+        [
+            sys.executable,
+            "-c",
+            code,
+            str(root / "tests"),
+            str(tmp_path),
+        ],
+        env=os.environ | threads,
     )
-    until = time.monotonic() + 60
-    while len(checkpoints(tmp_path)) < 3 and time.monotonic() < until:
+    until = time.monotonic() + 120
+    while len(checkpoint_files(tmp_path)) < 3:
+        assert time.monotonic() < until and process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.wait()
-    reached = int(checkpoints(tmp_path)[-1].stem[-8:])
-    config = replace(QUICK, max_steps=reached + 2, log_every=1)
-    model = small()
+    reached = int(checkpoint_files(tmp_path)[-1].stem[-8:])
+    config = replace(QUICK, max_steps=reached + 2)
+    model, other = small(), small()
     history = train(model, batches(), config, folder=tmp_path)
-    steps = [x["step"] for x in history.lines]
-    assert steps == list(range(1, reached + 3))
-    other = small()
-    train(other, batches(), replace(config, checkpoint_every=0))
+    assert untimed(history) == untimed(
+        train(other, batches(), config)
+    )
     assert equal(model, other)
-
-
-def alone(**more):
-    env = {
-        k: v
-        for k, v in os.environ.items()
-        if k not in ("RANK", "WORLD_SIZE")
-    }
-    env |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-    return env | more
-
-
-def first_gradients(data, accumulate, rank=0):
-    """Of the first update, in double precision, by parameter."""
-    model = small(dropout=0.0).double()
-    group, _ = next(updates(data, accumulate))
-    update(model, adam(model), group, 1, QUICK, rank)
-    named = model.named_parameters()
-    return {name: weight.grad for name, weight in named}
-
-
-WORKER = """
-import sys; sys.path.insert(0, {tests!r})
-from dataclasses import replace
-import torch
-from safetensors.torch import save_file
-from test_training import QUICK, batches, small, train
-from test_training import first_gradients
-from transformer_lib.schedule import start_workers
-
-rank, workers, device = start_workers("cpu")
-mine = dict(rank=rank, world_size=workers)
-save_file(
-    first_gradients(batches(**mine), 1, rank),
-    {folder!r} + f"/gradients-{{rank}}.safetensors",
-)
-model = small(dropout=0.0).double()
-if rank:  # the first worker's weights are everybody's
-    model = small(dropout=0.0, N=1).double()
-    with torch.no_grad():
-        model.output_weight.zero_()
-config = replace(QUICK, clip_norm=0.5)
-history = train(model, batches(**mine), config)
-save_file(
-    {{str(i): w.detach() for i, w in enumerate(model.parameters())}},
-    {folder!r} + f"/double-{{rank}}.safetensors",
-)
-whole = small()
-train(whole, batches(**mine), replace(QUICK, accumulate=2),
-      folder={folder!r} + "/whole")
-for steps in (4, 12):
-    part = small()
-    config = replace(QUICK, accumulate=2, max_steps=steps)
-    train(part, batches(**mine), config, folder={folder!r} + "/broken")
-pairs = zip(whole.parameters(), part.parameters())
-assert all(torch.equal(a, b) for a, b in pairs), "resumed differs"
-config = replace(QUICK, max_steps=10_000, max_minutes=0.2 / 60)
-assert not train(small(), batches(**mine), config).finished
-torch.distributed.destroy_process_group()
-"""
 
 
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory, root):
-    """The folder in which two Gloo workers have trained."""
+    """The folder in which two workers of torchrun have trained."""
     folder = tmp_path_factory.mktemp("workers")
-    code = WORKER.format(
-        tests=str(root / "tests"), folder=str(folder)
+    command = [sys.executable, "-m", "torch.distributed.run"]
+    command += ["--standalone", "--nproc-per-node", "2"]
+    path = [os.environ.get("PYTHONPATH"), str(root)]
+    path = os.pathsep.join(filter(None, path))
+    done = subprocess.run(
+        [*command, __file__, str(folder)],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    there = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "WORLD_SIZE": "2",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            env=alone(**there, RANK=str(rank), LOCAL_RANK=str(rank)),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in processes:
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
+    assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
 
-def test_two_workers_give_the_gradients_of_one(two_workers):
-    """Their size too, which Adam would not notice."""
-    data = batches()
-    first, second = (b.tokens for b in islice(data.epoch(0), 2))
-    assert first != second  # a mean of means would differ
-    expected = first_gradients(data, 2)
-    for rank in range(2):
-        path = two_workers / f"gradients-{rank}.safetensors"
-        found = load_file(path)
-        assert found.keys() == expected.keys()
-        for name, gradient in expected.items():
-            assert gradient.abs().max() > 1e-6, name
-            torch.testing.assert_close(
-                found[name], gradient, atol=1e-9, rtol=0
-            )
+def work(folder):
+    """What each of the two workers does."""
+    rank, workers = worker()
+    mine = batches(rank=rank, world_size=workers)
+    model = small(dropout=0.0).double()
+    if rank:  # the first worker's weights are everybody's
+        torch.nn.init.zeros_(model.output_weight)
+    history = train(model, mine, replace(QUICK, clip_norm=0.5))
+    weights = {n: w.detach() for n, w in model.named_parameters()}
+    save_file(weights, f"{folder}/weights-{rank}.safetensors")
+    if rank == 0:
+        text = json.dumps(untimed(history))
+        with open(f"{folder}/lines.json", "w") as file:
+            file.write(text)
+    whole, part = small(), small()
+    train(whole, mine, QUICK, folder=f"{folder}/whole")
+    first = replace(QUICK, max_steps=4)
+    train(small(), mine, first, folder=f"{folder}/part")
+    train(part, mine, QUICK, folder=f"{folder}/part")
+    assert equal(whole, part), "resumed differs"
+    apart = f"{folder}/{'part' if rank else 'elsewhere'}"
+    with pytest.raises(ValueError, match="all of them see"):
+        train(small(), mine, QUICK, folder=apart)
 
 
 def test_two_workers_equal_one(two_workers):
     one = small(dropout=0.0).double()
     data = batches()
     assert len(data) % 2 == 0  # or a batch would be given out twice
-    train(one, data, replace(QUICK, clip_norm=0.5, accumulate=2))
+    sizes = [batch.tokens for batch in data.epoch(0)]
+    assert sizes[0] != sizes[1]  # a mean of means would differ
+    config = replace(QUICK, clip_norm=0.5, accumulate=2)
+    history = train(one, data, config)
     for rank in range(2):
-        read = load_file(two_workers / f"double-{rank}.safetensors")
-        for i, weight in enumerate(one.parameters()):
+        read = load_file(two_workers / f"weights-{rank}.safetensors")
+        for name, weight in one.named_parameters():
             assert torch.allclose(
-                read[str(i)], weight, atol=1e-9, rtol=0
+                read[name], weight, atol=1e-9, rtol=0
             )
+    lines = json.loads((two_workers / "lines.json").read_text())
+    for line, wanted in zip(lines, untimed(history), strict=True):
+        assert line["tokens"] == wanted["tokens"]
+        assert abs(line["loss"] - wanted["loss"]) < 1e-9
 
 
-def test_two_workers_resume_exactly_and_one_writes(two_workers):
-    for name in (
-        "whole",
-        "broken",
-    ):  # equality is asserted in the workers
-        lines = [
-            json.loads(x)
-            for x in (two_workers / name / "log.jsonl").open()
-        ]
-        assert lines[-1]["step"] == 12
-        tokens = sum(b.tokens for b in batches().epoch(0))
-        assert lines[0]["tokens"] <= tokens * 3
-
-
-@pytest.fixture(scope="module")
-def spanish():
-    corpus = load_corpus("little_spanish")
-    pairs = [corpus[i] for i in range(0, len(corpus), 4)]
-    tokenizer = BPETokenizer.train(
-        [t for p in pairs for t in p], vocab_size=600
-    )
-    return encode_pairs(pairs, tokenizer), len(tokenizer)
-
-
-def test_bf16_reaches_the_loss_of_fp32(spanish):
-    pairs, vocab_size = spanish
-    losses = {}
+def test_bf16_reaches_about_the_loss_of_fp32():
+    nll = {}
     for precision in ("fp32", "bf16"):
-        torch.manual_seed(0)
-        sizes = dict(N=1, d_model=64, d_ff=128)
-        model = Transformer(
-            TransformerConfig.tiny(vocab_size, **sizes)
-        )
-        config = replace(
-            QUICK,
-            max_steps=60,
-            warmup_steps=100,
-            log_every=20,
-            checkpoint_every=0,
-            precision=precision,
-        )
-        data = TokenBatches(pairs, tokens_per_batch=400)
-        history = train(model, data, config)
-        losses[precision] = history.lines[-1]["nll"]
+        config = replace(QUICK, max_steps=60, precision=precision)
+        model = small(dropout=0.0)
+        nll[precision] = train(model, batches(), config).lines[-1][
+            "nll"
+        ]
         assert model.output_weight.dtype == torch.float32
-    assert losses["fp32"] < 4  # from 6.4: it has learnt something
-    assert losses["bf16"] != losses["fp32"]
-    assert abs(losses["bf16"] / losses["fp32"] - 1) < 0.02
+    assert nll["bf16"] != nll["fp32"]
+    assert abs(nll["bf16"] / nll["fp32"] - 1) < 0.1
 
 
-def test_copy_task_is_solved():
-    model = small(h=4, dropout=0.0, norm="pre")
-    data = TokenBatches(
-        copies(1500, 6, 12, seed=1), tokens_per_batch=500
-    )
+def test_the_papers_regime_learns_to_copy():
+    """Post-norm, dropout, smoothing, Adam and warm-up of section 5."""
+    model = small(h=4)
+    data = TokenBatches(copies(1500, 7, seed=1), tokens_per_batch=500)
     config = replace(
         QUICK,
-        max_steps=400,
-        warmup_steps=150,
+        max_steps=500,
+        warmup_steps=200,
         learning_rate_scale=0.7,
-        label_smoothing=0.0,
         log_every=100,
         checkpoint_every=0,
     )
-    history = train(model, data, config)
-    assert history.lines[-1]["nll"] < 0.1
-    unseen = copies(40, 6, 12, seed=2)
-    source = [ids for ids, _ in unseen]
-    width = max(map(len, source))
-    rows = [ids + [0] * (width - len(ids)) for ids in source]
+    train(model, data, config)
+    unseen = copies(40, seed=2)
+    width = max(len(source) for source, _ in unseen)
+    rows = [ids + [0] * (width - len(ids)) for ids, _ in unseen]
     found = greedy_decode(model, torch.tensor(rows))
     right = sum(
-        f[0] == ids for f, ids in zip(found.ids, source, strict=True)
+        best[0] == ids
+        for best, (ids, _) in zip(found.ids, unseen, strict=True)
     )
-    assert right >= 38
+    assert right >= 30
 
 
-def test_compiled_training_equals_plain(monkeypatch):
-    calls = []
-
-    def compiler(function, **settings):
-        calls.append(settings)
-        return function
-
-    monkeypatch.setattr(torch, "compile", compiler)
-    one, two = small(), small()
-    train(one, batches(), QUICK)
-    train(two, batches(), replace(QUICK, compile=True))
-    assert equal(one, two) and calls == [{"dynamic": True}]
+def test_the_exercise_knows_right_from_wrong(capsys):
+    assert check("training.loop", _loop())
+    for message, mistaken in _MISTAKES.items():
+        assert not check("training.loop", mistaken)
+        assert message[1:] in capsys.readouterr().out
 
 
-def test_presets():
-    model, training = preset("paper", 37_000)
-    assert model == TransformerConfig.base(37_000)
-    assert training == TrainingConfig()
-    model, training = preset("tensor2tensor", 37_000)
-    assert (model.norm, model.relu_dropout) == ("pre", 0.1)
-    assert model.attention_dropout == 0.1 and model.tie == "three-way"
-    assert training.smoothing == "others" and training.betas == (
-        0.9,
-        0.997,
-    )
-    model, training = preset("annotated", 37_000)
-    assert model.tie == "none" and model.bias and model.norm == "pre"
-    assert training.warmup_steps == 3000 and training.accumulate == 10
-    with pytest.raises(ValueError, match="'bart'.*annotated"):
-        preset("bart", 37_000)
-
-
-def test_rows_of_table_3():
-    assert len(ROWS) == 20
-    base = TransformerConfig.base(37_000)
-    rows = {row: table3(row, 37_000) for row in ROWS}
-    assert rows["base"] == (base, TrainingConfig())
-    for row in ROWS[1:-1]:
-        model, training = rows[row]
-        changed = (model != base) + (training != TrainingConfig())
-        assert changed == 1, row
-    for h in (1, 4, 16, 32):
-        assert rows[f"A: h={h}"][0] == replace(base, h=h)
-    assert rows["B: d_k=16"][0] == replace(base, d_k=16)
-    assert rows["C: N=8"][0] == replace(base, N=8)
-    assert rows["C: d_model=1024"][0] == replace(base, d_model=1024)
-    assert rows["C: d_ff=4096"][0] == replace(base, d_ff=4096)
-    assert rows["D: dropout=0.0"][0] == replace(base, dropout=0.0)
-    smoothed = rows["D: label_smoothing=0.2"][1]
-    assert smoothed == TrainingConfig(label_smoothing=0.2)
-    assert rows["E: learned positions"][0].positions == "learned"
-    big, training = rows["big"]
-    assert big == TransformerConfig.big(37_000)
-    assert (training.max_steps, training.average) == (300_000, 20)
-    with pytest.raises(ValueError, match="'F'.*A: h=1"):
-        table3("F", 37_000)
-
-
-def test_a_checkpoint_that_fails_does_not_spoil_the_run(
-    tmp_path, monkeypatch
-):
-    def fails(folder, step, *rest):
-        if step == 8:
-            raise OSError("disk full")
-        return save_checkpoint(folder, step, *rest)
-
-    with monkeypatch.context() as broken:
-        broken.setattr(
-            "transformer_lib.training.save_checkpoint", fails
-        )
-        with pytest.raises(OSError, match="disk full"):
-            train(small(), batches(), QUICK, folder=tmp_path)
-    model, whole = small(), small()
-    history = train(model, batches(), QUICK, folder=tmp_path)
-    train(whole, batches(), QUICK)
-    assert equal(model, whole)
-    assert [x["step"] for x in history.lines] == [3, 4, 6, 8, 9, 12]
-
-
-def test_train_leaves_the_model_in_evaluation_mode():
-    model = small()
-    train(model, batches(), replace(QUICK, max_steps=1))
-    assert not model.training
-    assert adam(model).defaults["lr"] == 0
+if __name__ == "__main__":
+    work(sys.argv[1])

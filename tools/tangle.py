@@ -1,12 +1,12 @@
 """Collect the `export` cells of the chapters into `transformer_lib`.
 
-The book is the source: every module of the library is written by the
-chapter of the same name. A chapter is read as a file of the same length
-in which only the exported lines are left, so that every line number in
-an error is the chapter's own.
+The book is the source: a chapter writes the module of its own name.
 
     python tools/tangle.py            write transformer_lib
     python tools/tangle.py --check    print what differs, exit 1 if any
+
+A module whose chapter has a problem is left as it is; the others are
+written all the same.
 """
 
 import argparse
@@ -17,100 +17,69 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = "transformer_lib"
-FENCE = re.compile(r"^(`{3,})\{code-cell\}")
-LABEL = re.compile(r"^\(([a-z0-9-_]+)\)=\s*$")
+CELL = re.compile(
+    r"^(`{3,})\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^\1 *$",
+    re.M | re.S,
+)
+LABEL = re.compile(r"^\(([\w-]+)\)=\s*$", re.M)
 HEADER = """\
-# Collected from {file} by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
+
 """
-INIT = '''
+INIT = '''\
 """The Executable Transformer: the library that the book writes.
 
-Every module is collected from the chapter of the same name. Public names
-are imported when they are first used, so that `import transformer_lib`
-costs next to nothing.
+Every module is collected from the chapter of the same name. A name is
+imported when it is first used, so that `import transformer_lib` is quick
+and loads no torch.
 """
 
-import os
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib.metadata import version
+from types import ModuleType
 
-if TYPE_CHECKING:
-    {imports}
-
-# name: module and anchor of its chapter
-_HOME = {home}
-
-# module: title and page of its chapter
-_CHAPTERS = {chapters}
-
-__all__ = [name for name in _HOME if name not in _CHAPTERS]
+_HOME = {{}}  # name: its module
+for line in """
+{table}
+""".strip().splitlines():
+    module, *names = line.split()
+    _HOME |= dict.fromkeys(names, module)
+__all__ = sorted(_HOME)
 
 
-class Chapter(NamedTuple):
-    """Where something public is explained."""
+class _Package(ModuleType):
+    """Where a module and a function share a name, the function wins."""
 
-    title: str
-    source: str
-    address: str
+    def __getattr__(self, name):
+        if name == "__version__":
+            return version("executable-transformer")
+        if name in _HOME:
+            module = import_module(f"{{__name__}}.{{_HOME[name]}}")
+            return getattr(module, name)
+        if name in _HOME.values():
+            return import_module(f"{{__name__}}.{{name}}")
+        raise AttributeError(f"{{__name__}} has no {{name!r}}", name=name)
 
-    def __str__(self) -> str:
-        return f"{{self.title}}: {{self.address}}"
+    def __setattr__(self, name, value):
+        # Importing a module sets its name here: not over a function's.
+        if name not in _HOME or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
 
-
-def where(thing: Any) -> Chapter:
-    """The chapter that explains a public name, class, function or module.
-
-    The address starts with the environment variable
-    `TRANSFORMER_LIB_BOOK`, the site's own address, if it is set.
-
-    Raises:
-        LookupError: if no chapter of the book defines `thing`.
-    """
-    name = thing if isinstance(thing, str) else None
-    if name is None:
-        named = hasattr(thing, "__qualname__") or hasattr(thing, "__name__")
-        of = thing if named else type(thing)
-        module = getattr(of, "__module__", of.__name__)
-        if not str(module).startswith(__name__):
-            raise LookupError(f"{{thing!r}} is not from {{__name__}}")
-        name = getattr(of, "__qualname__", of.__name__).split(".")[0]
-    name = name.removeprefix(__name__ + ".").split(".")[-1]
-    module, anchor = _HOME.get(name, f"{{name}} {{name}}").split()
-    if module not in _CHAPTERS:
-        raise LookupError(
-            f"no chapter defines {{name!r}}; dir({{__name__}}) lists names"
-        )
-    page, title = _CHAPTERS[module].split(" ", 1)
-    book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/")
-    address = f"{{book}}/{{page}}.html#{{anchor}}".lstrip("/")
-    return Chapter(title, f"{{page}}.md", address)
+    def __dir__(self):
+        return sorted({{*super().__dir__(), *_HOME, *_HOME.values()}})
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version(__name__)
-    if name in __all__:
-        module = _HOME[name].split()[0]
-        return getattr(import_module(f"{{__name__}}.{{module}}"), name)
-    if name in _CHAPTERS:
-        return import_module(f"{{__name__}}.{{name}}")
-    raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_CHAPTERS])
+sys.modules[__name__].__class__ = _Package
 '''
-MAIN = '''
+MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
 
 from transformer_lib.cli import main
@@ -120,244 +89,188 @@ if __name__ == "__main__":
 '''
 
 
-@dataclass
 class Chapter:
-    """A chapter's exported code, with the chapter's line numbers."""
+    """A page of the book and the code that it exports.
 
-    path: Path  # relative to the root
-    title: str = ""
-    lines: list[str] = field(default_factory=list)
-    labels: list[tuple[int, str]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    public: dict[str, str] = field(
-        default_factory=dict
-    )  # name: anchor
+    `lines` is as long as the page, and blank where nothing is exported:
+    every line number in a problem is the page's own.
+    """
 
-    @property
-    def name(self) -> str:
-        return self.path.stem
+    def __init__(self, path: Path):
+        text = path.read_text("utf-8")
+        self.path, self.name = path.relative_to(ROOT), path.stem
+        self.problems: list[str] = []
+        self.labels = {
+            label[1]: text.count("\n", 0, label.start()) + 1
+            for label in LABEL.finditer(text)
+        }
+        self.lines = [""] * (text.count("\n") + 1)
+        for cell in CELL.finditer(text):
+            if "export" in re.findall(r"[\w-]+", cell[2]):
+                at = text.count("\n", 0, cell.start(3))
+                code = cell[3].splitlines()
+                self.lines[at : at + len(code)] = code
+        self.code = "\n".join(self.lines) + "\n"
+        self.exports = bool(self.code.strip())
+        try:
+            self.tree = ast.parse(self.code)
+        except SyntaxError as error:
+            self.tree = None
+            self.complain(error.lineno, f"syntax error: {error.msg}")
 
-    @property
-    def exports(self) -> bool:
-        return any(line.strip() for line in self.lines)
+    def complain(self, line: int | None, message: str) -> None:
+        self.problems.append(f"{self.path}:{line or 1}: {message}")
 
-    def complain(self, line: int, message: str) -> None:
-        self.problems.append(f"{self.path}:{line}: {message}")
+    def public(self) -> list[str]:
+        names = [n for node in self.tree.body for n in names_of(node)]
+        return sorted(n for n in names if not n.startswith("_"))
 
     def anchor(self, line: int) -> str:
-        above = [label for at, label in self.labels if at < line]
+        """The last label above a line."""
+        above = [
+            name for name, at in self.labels.items() if at < line
+        ]
         return above[-1] if above else self.name
 
 
-def read_chapter(path: Path) -> Chapter:
-    """Keep a chapter's exported lines, blank all others."""
-    chapter = Chapter(path.relative_to(ROOT))
-    fence, tags, options = "", "", False
-    for number, line in enumerate(
-        path.read_text("utf-8").splitlines(), 1
-    ):
-        kept = ""
-        if not fence:
-            if opened := FENCE.match(line):
-                fence, tags, options = opened[1], "", True
-            elif label := LABEL.match(line):
-                chapter.labels.append((number, label[1]))
-            elif line.startswith("# ") and not chapter.title:
-                chapter.title = line[2:].strip()
-        elif line.rstrip() == fence:
-            fence = ""
-        elif options and (option := re.match(r":(\w+): (.*)", line)):
-            tags = option[2] if option[1] == "tags" else tags
-        else:
-            options = False
-            if "export" in re.findall(r"[\w-]+", tags):
-                kept = line
-        chapter.lines.append(kept)
-    return chapter
+def names_of(node: ast.stmt) -> list[str]:
+    """The names that a top-level statement defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return []
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return [n.id for n in names if isinstance(n.ctx, ast.Store)]
 
 
 def collect(chapter: Chapter, earlier: list[str]) -> str:
     """The module that a chapter writes, not yet formatted."""
-    try:
-        tree = ast.parse("\n".join(chapter.lines))
-    except SyntaxError as error:
-        chapter.complain(
-            error.lineno or 1, f"syntax error: {error.msg}"
-        )
-        return ""
-    lines = list(chapter.lines)
-    check_imports(chapter, tree, earlier)
-    docstring = ast.get_docstring(tree)
-    if docstring is None:
-        first = tree.body[0].lineno
-        chapter.complain(
-            first, "the first exported cell is no docstring"
-        )
-    imports, defined, names = [], {}, []
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom) or (
-            node is tree.body[0] and docstring is not None
-        ):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                imports.append(ast.unparse(node))
+    check_imports(chapter, earlier)
+    lines, head, imports = list(chapter.lines), [], []
+    defined: dict[str, int] = {}
+    for node in chapter.tree.body:
+        for name in names_of(node):
+            if name in defined:
+                first = f"first on line {defined[name]}"
+                message = f"{name} is defined twice, {first}"
+                chapter.complain(node.lineno, message)
+            defined[name] = node.lineno
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if ast.get_docstring(node):
+                sign(lines, node.body[0], chapter.anchor(node.lineno))
+            elif not node.name.startswith("_"):
+                message = f"{node.name} has no docstring"
+                chapter.complain(node.lineno, message)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(ast.unparse(node))
             lines[node.lineno - 1 : node.end_lineno] = [""] * (
                 node.end_lineno - node.lineno + 1
             )
-        for name in names_of(node):
-            if name in defined:
-                chapter.complain(
-                    node.lineno,
-                    f"{name} is defined twice, first on line {defined[name]}",
-                )
-            defined[name] = node.lineno
-            if not name.startswith("_"):
-                names.append(name)
-                chapter.public[name] = chapter.anchor(node.lineno)
-    for node in reversed(tree.body):
-        sign_docstring(chapter, node, lines)
-    return "\n".join(
-        [
-            HEADER.format(file=chapter.path.as_posix()),
-            f'"""{docstring}"""',
-            *imports,
-            f"__all__ = {sorted(names)!r}",
-            *lines,
-        ]
-    )
+    first = chapter.tree.body[0]
+    if ast.get_docstring(chapter.tree) is None:
+        chapter.complain(
+            first.lineno, "no docstring in the first cell"
+        )
+    else:
+        sign(lines, first, chapter.path.with_suffix("").as_posix())
+        head = lines[first.lineno - 1 : first.end_lineno]
+        lines[: first.end_lineno] = []
+    return HEADER + "\n".join([*head, *imports, *lines])
 
 
-def names_of(node: ast.stmt) -> list[str]:
-    """The names a top-level statement defines."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.Assign):
-        return [t.id for t in node.targets if isinstance(t, ast.Name)]
-    if isinstance(node, ast.AnnAssign) and isinstance(
-        node.target, ast.Name
-    ):
-        return [node.target.id]
-    return []
+def sign(lines: list[str], docstring: ast.stmt, place: str) -> None:
+    """End a docstring with where the book explains what it is of."""
+    last = docstring.end_lineno - 1
+    indent = " " * docstring.col_offset
+    text = lines[last].rstrip().removesuffix('"""').rstrip()
+    text += "\n\n" if text else "\n"
+    lines[last] = f'{text}{indent}Chapter: {place}\n{indent}"""'
 
 
-def sign_docstring(
-    chapter: Chapter, node: ast.stmt, lines: list[str]
-):
-    """End a public docstring with the anchor of its chapter."""
-    if not isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return
-    if node.name.startswith("_"):
-        return
-    if ast.get_docstring(node) is None:
-        chapter.complain(node.lineno, f"{node.name} has no docstring")
-        return
-    text = node.body[0]
-    last = text.end_lineno - 1
-    indent = " " * text.col_offset
-    before = lines[last].rstrip().removesuffix('"""').rstrip()
-    lines[last] = (before + "\n\n" if before else "\n") + (
-        f'{indent}Chapter: {chapter.anchor(node.lineno)}\n{indent}"""'
-    )
-
-
-def check_imports(
-    chapter: Chapter, tree: ast.AST, earlier: list[str]
-):
+def check_imports(chapter: Chapter, earlier: list[str]) -> None:
     """Exported cells import modules of earlier chapters alone."""
-    for node in ast.walk(tree):
+    for node in ast.walk(chapter.tree):
         if isinstance(node, ast.ImportFrom):
-            modules = [node.module or ""]
-            if node.level:
-                chapter.complain(
-                    node.lineno, "write the import absolute"
-                )
+            modules = ["." * node.level + (node.module or "")]
         elif isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         else:
             continue
         for module in modules:
             package, _, name = module.partition(".")
-            if package != LIBRARY:
-                continue
-            if name == "figures":
-                chapter.complain(
-                    node.lineno, "the library draws no figures"
+            if (
+                package == "transformer_book"
+                or not package
+                or (package == LIBRARY and name not in earlier)
+            ):
+                message = (
+                    f"imports {module}, which no earlier chapter"
                 )
-            elif name not in earlier:
-                chapter.complain(
-                    node.lineno,
-                    f"imports {module}, which no earlier chapter writes",
-                )
+                chapter.complain(node.lineno, f"{message} writes")
 
 
-def lint(chapter: Chapter) -> None:
-    """Let ruff find undefined and unused names."""
-    command = [
-        "check",
-        "--select",
-        "F",
-        "--output-format",
-        "json",
-        "-",
-    ]
-    found = ruff(*command, text="\n".join(chapter.lines) + "\n")
-    for row in json.loads(found or "[]"):
-        if (
-            row["code"] != "F811"
-        ):  # a name defined twice: said already
-            chapter.complain(row["location"]["row"], row["message"])
-
-
-def ruff(*arguments: str, text: str | None = None) -> str:
-    config = ["--config", str(ROOT / "pyproject.toml")]
-    command = [sys.executable, "-m", "ruff", *arguments[:1], *config]
+def ruff(folder: str, *arguments: str) -> str:
+    config = ["--no-cache", "--config", str(ROOT / "pyproject.toml")]
+    command = [sys.executable, "-m", "ruff", *arguments, *config, "."]
     done = subprocess.run(
-        [*command, *arguments[1:]],
-        input=text,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
+        command, cwd=folder, capture_output=True, encoding="utf-8"
     )
     if done.returncode > 1:
         raise RuntimeError(f"ruff failed: {done.stderr}")
     return done.stdout
 
 
-def formatted(files: dict[str, str]) -> dict[str, str]:
-    """Sort the imports and format, as `ruff format` would."""
+def formatted(
+    files: dict[str, str], chapters: list[Chapter]
+) -> dict[str, str]:
+    """The files as ruff formats them; unknown names are complained of."""
     with tempfile.TemporaryDirectory() as folder:
+        for kind in "chapters", LIBRARY:
+            Path(folder, kind).mkdir()
+        named = {chapter.name: chapter for chapter in chapters}
+        for name, chapter in named.items():
+            Path(folder, "chapters", name).with_suffix(
+                ".py"
+            ).write_text(chapter.code, "utf-8")
         for name, text in files.items():
-            Path(folder, name).write_text(text + "\n", "utf-8")
-        ruff("check", "--select", "I", "--fix", "--no-cache", folder)
-        ruff("format", "--no-cache", folder)
-        return {n: Path(folder, n).read_text("utf-8") for n in files}
+            Path(folder, LIBRARY, name).write_text(
+                text + "\n", "utf-8"
+            )
+        found = ruff(
+            folder,
+            *"check --select F,I --ignore F811 --fix --unfixable F".split(),
+            *"--output-format json --per-file-ignores".split(),
+            f"chapters/*:I,{LIBRARY}/*:F",
+        )
+        for row in json.loads(found):
+            chapter = named[Path(row["filename"]).stem]
+            chapter.complain(row["location"]["row"], row["message"])
+        ruff(folder, "format")
+        library = Path(folder, LIBRARY)
+        return {n: (library / n).read_text("utf-8") for n in files}
 
 
-def package(chapters: list[Chapter]) -> str:
-    """`__init__.py`: where each public name lives, loaded when used.
-
-    The functions of the chapters `checks_...` are found by `check`.
-    """
-    home, first = {}, {}
-    listed = [c for c in chapters if not c.name.startswith("checks_")]
-    for chapter in listed:
-        for name, anchor in chapter.public.items():
+def package(chapters: list[Chapter]) -> dict[str, str]:
+    """The files that no chapter writes: an index and the command."""
+    home: dict[str, str] = {}
+    table, stubs = [], []
+    for chapter in chapters:
+        for name in chapter.public():
             if name in home:
-                chapter.complain(
-                    1, f"{first[name]} defines {name} already"
-                )
-            home[name] = f"{chapter.name} {anchor}"
-            first[name] = chapter.path
-    return HEADER.format(file="the chapters") + INIT.format(
-        imports="\n    ".join(
-            f"from {LIBRARY}.{c.name} import *  # noqa: F403"
-            for c in listed
-        ),
-        home=dict(sorted(home.items())),
-        chapters={
-            c.name: f"{c.path.with_suffix('').as_posix()} {c.title}"
-            for c in chapters
-        },
-    )
+                message = f"{home[name]} defines {name} already"
+                chapter.complain(1, message)
+            home[name] = chapter.name
+        if names := chapter.public():
+            table.append(" ".join([chapter.name, *names]))
+            same = ", ".join(f"{name} as {name}" for name in names)
+            stubs.append(
+                f"from {LIBRARY}.{chapter.name} import {same}"
+            )
+    return {
+        "__init__.py": HEADER + INIT.format(table="\n".join(table)),
+        "__init__.pyi": HEADER + "\n".join(stubs),  # for editors
+        "__main__.py": HEADER + MAIN,
+    }
 
 
 def contents() -> list[Path]:
@@ -371,25 +284,25 @@ def contents() -> list[Path]:
 
 def tangle() -> tuple[dict[str, str], list[str]]:
     """The library's files by name, and what is wrong with the chapters."""
-    chapters, earlier, files, problems = [], [], {}, []
-    for path in contents():
-        if not path.exists():
-            continue
-        chapter = read_chapter(path)
-        if not chapter.exports:
-            continue
-        text = collect(chapter, earlier)
-        if text:
-            lint(chapter)
-        earlier.append(chapter.name)
-        chapters.append(chapter)
-        if not chapter.problems:
-            files[f"{chapter.name}.py"] = text
-    files["__init__.py"] = package(chapters)
-    files["__main__.py"] = HEADER.format(file="the chapters") + MAIN
+    pages = [Chapter(path) for path in contents() if path.exists()]
+    chapters = [page for page in pages if page.exports]
+    whole = [chapter for chapter in chapters if chapter.tree]
+    order = [chapter.name for chapter in chapters]
+    files = {
+        f"{chapter.name}.py": collect(
+            chapter, order[: order.index(chapter.name)]
+        )
+        for chapter in whole
+    }
+    if whole == chapters:
+        files |= package(chapters)
+    files = formatted(files, whole)
     for chapter in chapters:
-        problems += chapter.problems
-    return formatted(files), problems
+        if chapter.problems:
+            files.pop(f"{chapter.name}.py", None)
+    return files, [
+        p for chapter in chapters for p in chapter.problems
+    ]
 
 
 def main() -> int:
@@ -399,39 +312,33 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare, write nothing"
     )
-    options = parser.parse_args()
+    check = parser.parse_args().check
     files, problems = tangle()
-    if problems:
-        print("\n".join(problems), file=sys.stderr)
-        return 1
-    library = ROOT / LIBRARY
-    library.mkdir(exist_ok=True)
+    library, differing = ROOT / LIBRARY, 0
     present = {
         path.name: path.read_text("utf-8")
-        for path in library.glob("*.py")
+        for path in library.glob("*.py*")
     }
-    differing = sorted(
-        name
-        for name in files.keys() | present.keys()
-        if files.get(name) != present.get(name)
-    )
-    for name in differing:
-        if options.check:
-            lines = difflib.unified_diff(
-                present.get(name, "").splitlines(keepends=True),
-                files.get(name, "").splitlines(keepends=True),
-                f"{LIBRARY}/{name}",
-                f"{LIBRARY}/{name} as the chapters write it",
+    if problems:
+        print(*problems, sep="\n", file=sys.stderr)
+        present = {n: present[n] for n in present if n in files}
+    for name in sorted(files.keys() | present.keys()):
+        old, new = present.get(name), files.get(name)
+        if old == new:
+            continue
+        differing += 1
+        if check:
+            lines = [(s or "").splitlines(True) for s in (old, new)]
+            sys.stdout.writelines(
+                difflib.unified_diff(*lines, name, name)
             )
-            sys.stdout.writelines(lines)
-        elif name in files:
-            (library / name).write_text(files[name], "utf-8")
-        else:
+        elif new is None:
             (library / name).unlink()
-    if options.check and differing:
-        print(f"{len(differing)} files differ: run `make tangle`")
-        return 1
-    return 0
+        else:
+            (library / name).write_text(new, "utf-8")
+    if check and differing:
+        print(f"{differing} files differ: run `make tangle`")
+    return int(bool(problems or (check and differing)))
 
 
 if __name__ == "__main__":

@@ -1,337 +1,65 @@
-# Collected from the chapters by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
 """The Executable Transformer: the library that the book writes.
 
-Every module is collected from the chapter of the same name. Public names
-are imported when they are first used, so that `import transformer_lib`
-costs next to nothing.
+Every module is collected from the chapter of the same name. A name is
+imported when it is first used, so that `import transformer_lib` is quick
+and loads no torch.
 """
 
-import os
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib.metadata import version
+from types import ModuleType
 
-if TYPE_CHECKING:
-    from transformer_lib.attention import *  # noqa: F403
-    from transformer_lib.batching import *  # noqa: F403
-    from transformer_lib.beams import *  # noqa: F403
-    from transformer_lib.checkpoints import *  # noqa: F403
-    from transformer_lib.cli import *  # noqa: F403
-    from transformer_lib.corpora import *  # noqa: F403
-    from transformer_lib.cost import *  # noqa: F403
-    from transformer_lib.decoding import *  # noqa: F403
-    from transformer_lib.embeddings import *  # noqa: F403
-    from transformer_lib.evaluation import *  # noqa: F403
-    from transformer_lib.exercises import *  # noqa: F403
-    from transformer_lib.figures import *  # noqa: F403
-    from transformer_lib.grammar import *  # noqa: F403
-    from transformer_lib.layer_types import *  # noqa: F403
-    from transformer_lib.layers import *  # noqa: F403
-    from transformer_lib.loss import *  # noqa: F403
-    from transformer_lib.masks import *  # noqa: F403
-    from transformer_lib.model import *  # noqa: F403
-    from transformer_lib.positions import *  # noqa: F403
-    from transformer_lib.queues import *  # noqa: F403
-    from transformer_lib.recording import *  # noqa: F403
-    from transformer_lib.replay import *  # noqa: F403
-    from transformer_lib.runs import *  # noqa: F403
-    from transformer_lib.schedule import *  # noqa: F403
-    from transformer_lib.speed import *  # noqa: F403
-    from transformer_lib.tasks import *  # noqa: F403
-    from transformer_lib.tokenization import *  # noqa: F403
-    from transformer_lib.training import *  # noqa: F403
-    from transformer_lib.translator import *  # noqa: F403
-
-# name: module and anchor of its chapter
-_HOME = {
-    "ADJECTIVES": "grammar grammar-words",
-    "AttentionMaps": "translator translator-class",
-    "BOS": "tokenization tokenization-special",
-    "BPETokenizer": "tokenization tokenization-bpe",
-    "Batch": "batching batching-batch",
-    "Beams": "beams beams-search",
-    "CHOICES": "model model-config",
-    "COLOURS": "figures figures-colours",
-    "CORPORA": "corpora corpora-files",
-    "ConvolutionalLayer": "layer_types layer_types-convolutional",
-    "DETERMINERS": "grammar grammar-words",
-    "Decoder": "layers layers-stacks",
-    "DecoderCache": "decoding decoding-cache",
-    "DecoderLayer": "layers layers-decoder-layer",
-    "EOS": "tokenization tokenization-special",
-    "Embeddings": "embeddings embeddings-module",
-    "EncodedPairs": "batching batching-pairs",
-    "Encoder": "layers layers-stacks",
-    "EncoderLayer": "layers layers-encoder-layer",
-    "FORMS": "grammar grammar-sentences",
-    "FeedForward": "layers layers-feed-forward",
-    "FixedCache": "replay replay-fixed",
-    "History": "training training-record",
-    "Hypotheses": "decoding decoding-hypotheses",
-    "Ids": "batching batching-pairs",
-    "Job": "queues queues-jobs",
-    "LearnedPositions": "positions positions-learned",
-    "MultiHeadAttention": "attention attention-multi-head",
-    "NOUNS": "grammar grammar-words",
-    "Options": "cli cli",
-    "PAD": "tokenization tokenization-special",
-    "PATTERNS": "grammar grammar-sentences",
-    "ParallelCorpus": "corpora corpora-parallel",
-    "Picture": "figures figures-show",
-    "ROWS": "training training-table3",
-    "RecurrentLayer": "layer_types layer_types-recurrent",
-    "RedrawnBatches": "tasks tasks-bpe-dropout",
-    "ReplayedStepper": "replay replay-stepper",
-    "Residual": "layers layers-residual",
-    "Run": "runs runs-record",
-    "SEARCHES": "replay replay-found",
-    "SHA256": "corpora corpora-files",
-    "SMOKE": "queues queues-jobs",
-    "SPECIAL": "tokenization tokenization-special",
-    "SUBJECTS": "grammar grammar-words",
-    "Score": "evaluation evaluation-scores",
-    "Search": "replay replay-found",
-    "SelfAttentionLayer": "layer_types layer_types-attention",
-    "SinusoidalPositions": "positions positions-module",
-    "SourceCache": "decoding decoding-cache",
-    "Stepper": "decoding decoding-step",
-    "Tape": "replay replay-tape",
-    "TargetCache": "decoding decoding-cache",
-    "Task": "tasks tasks-task",
-    "TokenBatches": "batching batching-tokens",
-    "TrainingConfig": "schedule schedule-settings",
-    "Transformer": "model model-transformer",
-    "TransformerConfig": "model model-config",
-    "Translation": "translator translator-class",
-    "Translator": "translator translator-class",
-    "UNK": "tokenization tokenization-special",
-    "VERBS": "grammar grammar-words",
-    "WAYS": "speed speed-way",
-    "Way": "speed speed-way",
-    "WordTokenizer": "tokenization tokenization-words",
-    "accumulate_gradients": "loss loss-gradients",
-    "adam": "schedule schedule-adam",
-    "add_published": "runs runs-later",
-    "agree": "grammar grammar-sentences",
-    "attention": "attention attention-scaled",
-    "attention_chart": "figures figures-charts",
-    "average_checkpoints": "checkpoints checkpoints-average",
-    "batch_lengths": "cost cost-lengths",
-    "beam_search": "beams beams-search",
-    "bleu": "evaluation evaluation-scores",
-    "bootstrap_interval": "evaluation evaluation-bootstrap",
-    "bootstrap_scores": "evaluation evaluation-bootstrap",
-    "build_layer": "model model-layers",
-    "build_positions": "model model-layers",
-    "bundled_models": "translator translator-models",
-    "causal_mask": "masks masks-causal",
-    "check": "exercises exercises-engine",
-    "check_config": "model model-config",
-    "check_sentences": "evaluation evaluation-scores",
-    "checkpoints": "checkpoints checkpoints-resume",
-    "checks": "exercises exercises-engine",
-    "chrf": "evaluation evaluation-scores",
-    "collate": "batching batching-batch",
-    "compile_first": "recording recording-compile",
-    "connections": "layer_types layer_types-path",
-    "corpus_files": "corpora corpora-files",
-    "data_folder": "corpora corpora-files",
-    "decode_all": "beams beams-batches",
-    "decoder_mask": "masks masks-causal",
-    "encode_pairs": "batching batching-pairs",
-    "evaluate": "evaluation evaluation-report",
-    "evaluating": "decoding decoding-step",
-    "exercise": "exercises exercises-engine",
-    "fast_attention": "attention attention-fast",
-    "fetch": "corpora corpora-files",
-    "forward_operations": "cost cost-count",
-    "greedy_decode": "decoding decoding-greedy",
-    "heatmap": "figures figures-numbers",
-    "held_out": "grammar grammar-splits",
-    "hidden_states": "loss loss-gradients",
-    "initialise": "model model-initialisation",
-    "keep_best": "queues queues-best",
-    "latest_checkpoint": "checkpoints checkpoints-resume",
-    "learning_rate": "schedule schedule-rate",
-    "length_limits": "decoding decoding-step",
-    "length_penalty": "beams beams-length-penalty",
-    "little_spanish": "grammar grammar-splits",
-    "load_checkpoint": "checkpoints checkpoints-resume",
-    "load_corpus": "corpora corpora-load",
-    "load_model": "checkpoints checkpoints-models",
-    "load_run": "runs runs-record",
-    "machine": "runs runs-machine",
-    "main": "cli cli-main",
-    "markdown_table": "runs runs-card",
-    "mask_chart": "figures figures-charts",
-    "matrix_precision": "speed speed-way",
-    "matrix_rate": "speed speed-way",
-    "maximum_path_length": "layer_types layer_types-path",
-    "may_start": "queues queues-run",
-    "merges": "tokenization tokenization-merges",
-    "neighbourhood_mask": "masks masks-neighbourhood",
-    "operations_by_time": "cost cost-time",
-    "padding_mask": "masks masks-padding",
-    "padding_share": "batching batching-tokens",
-    "parameter_count": "model model-parameters",
-    "peak_memory": "runs runs-machine",
-    "perplexity": "loss loss-perplexity",
-    "pick_device": "schedule schedule-hardware",
-    "pick_precision": "schedule schedule-hardware",
-    "preset": "training training-presets",
-    "projected_loss": "loss loss-projected",
-    "projected_losses": "loss loss-projected",
-    "published_bleu": "evaluation evaluation-published",
-    "published_form": "evaluation evaluation-published",
-    "read_log": "checkpoints checkpoints-log",
-    "read_parallel": "corpora corpora-own",
-    "read_queue": "queues queues-jobs",
-    "read_split": "tasks tasks-data",
-    "recipe": "tasks tasks-recipe",
-    "record_attention": "attention attention-record",
-    "record_speed": "speed speed-record",
-    "record_training": "recording recording-whole",
-    "recorded": "replay replay-stepper",
-    "recorded_runs": "runs runs-record",
-    "restricted_attention": "layer_types layer_types-restricted",
-    "run_queue": "queues queues-best",
-    "same_weights": "schedule schedule-workers",
-    "save_checkpoint": "checkpoints checkpoints-resume",
-    "save_model": "checkpoints checkpoints-models",
-    "sentence": "grammar grammar-sentences",
-    "sentence_batches": "cost cost-here",
-    "sequential_operations": "layer_types layer_types-sequential",
-    "shape_table": "figures figures-shapes",
-    "show": "figures figures-show",
-    "sinusoids": "positions positions-sinusoids",
-    "smoothed_loss": "loss loss-smoothed",
-    "smoothing_weights": "loss loss-smoothing",
-    "split_of": "corpora corpora-tatoeba",
-    "start_workers": "schedule schedule-workers",
-    "style": "figures figures-style",
-    "sum_over_workers": "schedule schedule-workers",
-    "synthetic_pairs": "cost cost-lengths",
-    "table3": "training training-table3",
-    "table_1": "layer_types layer_types-table",
-    "task_batches": "tasks tasks-bpe-dropout",
-    "task_tokenizer": "tasks tasks-data",
-    "thing": "grammar grammar-sentences",
-    "time_search": "replay replay-found",
-    "time_way": "speed speed-way",
-    "train": "training training-loop",
-    "train_bpe": "tokenization tokenization-bpe",
-    "training_operations": "cost cost-count",
-    "update": "schedule schedule-update",
-    "updates": "schedule schedule-update",
-    "validation_loss": "loss loss-validation",
-    "word_cuts": "tasks tasks-bpe-dropout",
-    "write_atomically": "checkpoints checkpoints-atomic",
-    "write_card": "runs runs-card",
-    "write_lines": "runs runs-card",
-    "write_report": "runs runs-card",
-}
-
-# module: title and page of its chapter
-_CHAPTERS = {
-    "figures": "book/front/figures How the pictures are drawn",
-    "embeddings": "book/architecture/embeddings Embeddings: words as directions",
-    "positions": "book/architecture/positions Positions: telling the words their places",
-    "masks": "book/architecture/masks Masks: who may look at whom",
-    "attention": "book/architecture/attention Attention: a weighted look at everything",
-    "layers": "book/architecture/layers Layers: what stands around attention",
-    "model": "book/architecture/model The whole model",
-    "layer_types": "book/architecture/layer_types Why attention? Table 1, measured",
-    "grammar": "book/training/grammar A grammar that writes a corpus",
-    "corpora": "book/training/corpora Sentences in two languages",
-    "tokenization": "book/training/tokenization From text to numbers",
-    "batching": "book/training/batching Batches that count tokens",
-    "loss": "book/training/loss The loss: being wrong, and being too sure",
-    "schedule": "book/training/schedule The learning rate: up a ramp, down a root",
-    "checkpoints": "book/training/checkpoints Checkpoints: what a run leaves behind",
-    "training": "book/training/training Training: the loop",
-    "decoding": "book/translating/decoding Decoding: one piece after the other",
-    "beams": "book/translating/beams Beam search: several ways at once",
-    "evaluation": "book/translating/evaluation Evaluation: how good is a translation?",
-    "translator": "book/translating/translator Translator: the front door",
-    "runs": "book/results/runs Recorded runs",
-    "tasks": "book/results/tasks What a training is told",
-    "recording": "book/results/recording From a command to a record",
-    "queues": "book/results/queues A queue of runs",
-    "cost": "book/results/cost What it costs",
-    "replay": "book/results/replay One launch for a whole step",
-    "speed": "book/results/speed How fast it is",
-    "exercises": "book/back/exercises Exercises that mark themselves",
-    "checks_sentence": "book/back/checks_sentence Checks: the first sentence and the background",
-    "checks_architecture": "book/back/checks_architecture Checks: from embeddings to masks",
-    "checks_model": "book/back/checks_model Checks: from attention to layer types",
-    "checks_data": "book/back/checks_data Checks: from a grammar to batches",
-    "checks_training": "book/back/checks_training Checks: from the loss to training",
-    "checks_translating": "book/back/checks_translating Checks: decoding",
-    "checks_results": "book/back/checks_results Checks: translating, and the command line",
-    "checks_runs": "book/back/checks_runs Checks: runs, and what they show",
-    "cli": "book/back/cli The command line",
-}
-
-__all__ = [name for name in _HOME if name not in _CHAPTERS]
+_HOME = {}  # name: its module
+for line in """
+embeddings BOS EOS Embeddings PAD UNK
+positions LearnedPositions SinusoidalPositions sinusoids
+attention MultiHeadAttention attention record_attention
+masks causal_mask decoder_mask padding_mask
+layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
+model Transformer TransformerConfig
+layer_types ConvolutionalLayer RecurrentLayer SelfAttentionLayer neighbourhood_mask restricted_attention
+corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
+tokenization BPETokenizer SPECIAL
+batching Batch TokenBatches collate encode_pairs
+loss perplexity projected_losses smoothed_loss smoothing_share validation_loss
+schedule TrainingConfig adam learning_rate
+checkpoints average_checkpoints checkpoint_files load_checkpoint load_config load_model save_checkpoint save_config save_model write_atomically
+training History check_settings fixed_settings pick_device train worker
+decoding DecoderCache Hypotheses evaluating greedy_decode length_limits next_logs
+beams beam_search decode_all length_penalty
+evaluation Score bleu chrf evaluate published_bleu
+translator AttentionMaps Translator bundled_models
+cli main
+""".strip().splitlines():
+    module, *names = line.split()
+    _HOME |= dict.fromkeys(names, module)
+__all__ = sorted(_HOME)
 
 
-class Chapter(NamedTuple):
-    """Where something public is explained."""
+class _Package(ModuleType):
+    """Where a module and a function share a name, the function wins."""
 
-    title: str
-    source: str
-    address: str
+    def __getattr__(self, name):
+        if name == "__version__":
+            return version("executable-transformer")
+        if name in _HOME:
+            module = import_module(f"{__name__}.{_HOME[name]}")
+            return getattr(module, name)
+        if name in _HOME.values():
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"{__name__} has no {name!r}", name=name)
 
-    def __str__(self) -> str:
-        return f"{self.title}: {self.address}"
+    def __setattr__(self, name, value):
+        # Importing a module sets its name here: not over a function's.
+        if name not in _HOME or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
 
-
-def where(thing: Any) -> Chapter:
-    """The chapter that explains a public name, class, function or module.
-
-    The address starts with the environment variable
-    `TRANSFORMER_LIB_BOOK`, the site's own address, if it is set.
-
-    Raises:
-        LookupError: if no chapter of the book defines `thing`.
-    """
-    name = thing if isinstance(thing, str) else None
-    if name is None:
-        named = hasattr(thing, "__qualname__") or hasattr(
-            thing, "__name__"
-        )
-        of = thing if named else type(thing)
-        module = getattr(of, "__module__", of.__name__)
-        if not str(module).startswith(__name__):
-            raise LookupError(f"{thing!r} is not from {__name__}")
-        name = getattr(of, "__qualname__", of.__name__).split(".")[0]
-    name = name.removeprefix(__name__ + ".").split(".")[-1]
-    module, anchor = _HOME.get(name, f"{name} {name}").split()
-    if module not in _CHAPTERS:
-        raise LookupError(
-            f"no chapter defines {name!r}; dir({__name__}) lists names"
-        )
-    page, title = _CHAPTERS[module].split(" ", 1)
-    book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/")
-    address = f"{book}/{page}.html#{anchor}".lstrip("/")
-    return Chapter(title, f"{page}.md", address)
+    def __dir__(self):
+        return sorted({*super().__dir__(), *_HOME, *_HOME.values()})
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version(__name__)
-    if name in __all__:
-        module = _HOME[name].split()[0]
-        return getattr(import_module(f"{__name__}.{module}"), name)
-    if name in _CHAPTERS:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}"
-    )
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_CHAPTERS])
+sys.modules[__name__].__class__ = _Package

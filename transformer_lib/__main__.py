@@ -1,5 +1,5 @@
-# Collected from the chapters by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
 

@@ -1,45 +1,38 @@
-# Collected from book/training/checkpoints.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""What a run leaves behind: models, checkpoints, averages, a log."""
+"""What a training leaves behind: checkpoints, averages, models.
 
+Chapter: book/training/checkpoints
+"""
+
+import copy
 import json
-import math
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.tokenization import BPETokenizer, WordTokenizer
-
-__all__ = [
-    "average_checkpoints",
-    "checkpoints",
-    "latest_checkpoint",
-    "load_checkpoint",
-    "load_model",
-    "read_log",
-    "save_checkpoint",
-    "save_model",
-    "write_atomically",
-]
+from transformer_lib.tokenization import BPETokenizer
 
 
 def write_atomically(
-    path: str | Path, write: Callable[[Path], Any]
+    path: str | Path, content: str | Callable[[Path], Any]
 ) -> None:
-    """Have `write` fill a file beside `path`, then give it its name.
+    """Write a file beside `path`, then give it that name.
 
-    Whoever opens `path` finds all of the old content or of the new,
-    whenever the program or the machine stops.
+    `content` is a text, or a function that writes the file it is
+    given. Whoever opens `path` finds all of the old content or of the
+    new, whenever the program or the machine stops.
+
+    Raises:
+        OSError: naming the file, if the disk does not take it.
 
     Chapter: checkpoints-atomic
     """
@@ -47,157 +40,20 @@ def write_atomically(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        write(part)
+        if isinstance(content, str):
+            part.write_text(content, "utf-8")
+        else:
+            content(part)
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+    except (OSError, RuntimeError, safetensors.SafetensorError) as e:
+        raise OSError(
+            f"{path} was not written ({e}): see that there is room "
+            "and that you may write there, then start again"
+        ) from e
     finally:
         part.unlink(missing_ok=True)
-
-
-def _write_tensors(
-    path: Path, tensors: dict[str, Tensor], note: dict[str, Any]
-) -> None:
-    """Write tensors and a note; those that share memory, once."""
-    once, tied, owners = {}, {}, {}
-    for name, tensor in tensors.items():
-        owner = owners.setdefault(tensor.data_ptr(), name)
-        if owner == name:
-            once[name] = tensor.detach().contiguous()
-        else:
-            tied[name] = owner
-    about = {"note": json.dumps(note), "tied": json.dumps(tied)}
-
-    def write(part: Path) -> None:
-        save_file(once, part, about)
-        part.chmod(0o644)  # it comes out readable by its owner alone
-
-    write_atomically(path, write)
-
-
-def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
-    """Read what `_write_tensors` wrote: every name, and the note."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            tensors = {k: file.get_tensor(k) for k in file.keys()}
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} is cut short or not a safetensors "
-            f"file ({error}): copy it again, or delete "
-            "it and use an earlier one"
-        ) from None
-    tied = json.loads(about.get("tied", "{}"))
-    tensors |= {name: tensors[owner] for name, owner in tied.items()}
-    return tensors, json.loads(about.get("note", "{}"))
-
-
-def _part(
-    tensors: dict[str, Tensor], prefix: str
-) -> dict[str, Tensor]:
-    """The tensors whose name starts so, without that start."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _load_weights(
-    model: nn.Module, weights: dict[str, Tensor], path: Path
-) -> None:
-    """Fill a model; an error names the file and what does not fit."""
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        what = "; ".join(str(error).split("\n\t")[1:4])
-        raise ValueError(
-            f"{path} holds a model of another shape: {what} "
-            "Build the model from the configuration it was "
-            "saved with, or start in an empty folder"
-        ) from None
-
-
-def save_model(
-    folder: str | Path,
-    model: Transformer,
-    tokenizer: BPETokenizer | WordTokenizer | None = None,
-    half: bool = False,
-    **info: Any,
-) -> None:
-    """Write a model so that `load_model` finds all it needs.
-
-    The folder gets model.safetensors (in float16 if `half`),
-    config.json and, with a tokenizer, tokenizer.json. `info` is what
-    JSON can hold, such as languages=["en", "es"].
-
-    Chapter: checkpoints-models
-    """
-    folder, weights = Path(folder), model.state_dict()
-    if half:
-        small = {t.data_ptr(): t.half() for t in weights.values()}
-        weights = {k: small[t.data_ptr()] for k, t in weights.items()}
-    config = {
-        "model": asdict(model.config),
-        "tokenizer": type(tokenizer).__name__ if tokenizer else None,
-        "info": info,
-    }
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    _write_tensors(folder / "model.safetensors", weights, {})
-    if tokenizer:
-        tokenizer.save(folder / "tokenizer.json")
-    write_atomically(
-        folder / "config.json",
-        lambda part: part.write_text(text, "utf-8"),
-    )
-
-
-def load_model(folder: str | Path) -> tuple[Transformer, Any, dict]:
-    """Read a folder of `save_model`: (model, tokenizer, info).
-
-    The model is in float32, on the CPU, in evaluation mode; without a
-    tokenizer.json the tokenizer is None. A file that is missing is a
-    FileNotFoundError, one that is damaged or does not fit a
-    ValueError.
-
-    Chapter: checkpoints-models
-    """
-    path = Path(folder) / "config.json"
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no model in {folder}: there is no config.json; name a "
-            "folder that save_model or a training run has written"
-        )
-    try:
-        config = json.loads(path.read_text("utf-8"))
-        model = Transformer(TransformerConfig(**config["model"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error})") from None
-    path = path.with_name("model.safetensors")
-    _load_weights(model, _read_tensors(path)[0], path)
-    tokenizer = None
-    for kind in (BPETokenizer, WordTokenizer):
-        if kind.__name__ == config["tokenizer"]:
-            tokenizer = kind.load(path.with_name("tokenizer.json"))
-    return model.eval(), tokenizer, config["info"]
-
-
-def checkpoints(folder: str | Path) -> list[Path]:
-    """The checkpoints of a folder, oldest first.
-
-    Chapter: checkpoints-resume
-    """
-    return sorted(Path(folder).glob("checkpoint-*.safetensors"))
-
-
-def latest_checkpoint(folder: str | Path) -> Path | None:
-    """The newest checkpoint of a folder, if there is one.
-
-    Chapter: checkpoints-resume
-    """
-    return (checkpoints(folder) or [None])[-1]
 
 
 def save_checkpoint(
@@ -208,22 +64,55 @@ def save_checkpoint(
     state: dict[str, Any],
     keep: int = 5,
 ) -> Path:
-    """Write all that a run needs to go on, and keep the last `keep`.
+    """Write all that a training needs to go on; keep the last `keep`.
 
-    That is the weights, the optimizer's moments, both as they are,
-    and `state`, which is anything JSON can hold.
+    `state` is numbers, texts, lists and dicts. Section 6.1.
+
+    Raises:
+        FloatingPointError: if a weight is not finite; the earlier
+            checkpoints stay.
 
     Chapter: checkpoints-resume
     """
-    tensors = {f"model.{k}": t for k, t in model.state_dict().items()}
-    for name, weight in model.named_parameters():
-        for key, moment in optimizer.state[weight].items():
-            tensors[f"optimizer.{key}.{name}"] = moment
-    path = Path(folder) / f"checkpoint-{step:08d}.safetensors"
-    _write_tensors(path, tensors, {"step": step, **state})
-    for old in checkpoints(folder)[: -max(keep, 1)]:
+    weights = model.state_dict()
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
+            raise FloatingPointError(
+                f"{name} holds NaN or infinity after step {step}: "
+                "nothing was saved; lower learning_rate_scale"
+            )
+    whole = {"model": weights, "optimizer": optimizer.state_dict()}
+    whole["state"] = {"step": step, **state}
+    path = Path(folder) / f"checkpoint-{step:08d}.pt"
+    write_atomically(path, lambda part: torch.save(whole, part))
+    for old in checkpoint_files(folder)[:-keep]:
         old.unlink()
     return path
+
+
+def checkpoint_files(folder: str | Path) -> list[Path]:
+    """The checkpoints of a folder, oldest first.
+
+    Chapter: checkpoints-resume
+    """
+    name = f"checkpoint-{'[0-9]' * 8}.pt"
+    return sorted(Path(folder).glob(name))
+
+
+def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
+    """What `save_checkpoint` wrote, without running code in it.
+
+    Chapter: checkpoints-resume
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        return torch.load(path, "cpu", weights_only=True, mmap=mmap)
+    except Exception as error:  # of many kinds, one for each damage
+        raise ValueError(
+            f"{path} is cut short or no checkpoint ({error!s:.99}): "
+            "delete it and go on from an earlier one"
+        ) from None
 
 
 def load_checkpoint(
@@ -231,22 +120,24 @@ def load_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> dict[str, Any]:
-    """Put back what `save_checkpoint` wrote; returns the state.
+    """Put back what `save_checkpoint` wrote; returns its state.
 
-    A file that is cut short or of another model is a ValueError.
+    Raises:
+        ValueError: if the file is damaged or of another model.
 
     Chapter: checkpoints-resume
     """
-    tensors, state = _read_tensors(Path(path))
-    _load_weights(model, _part(tensors, "model."), Path(path))
-    owners = dict(model.named_parameters())
-    for name, moment in _part(tensors, "optimizer.").items():
-        key, _, owner = name.partition(".")
-        if optimizer is not None:
-            weight = owners[owner]
-            moment = moment.to(weight.device, copy=True)
-            optimizer.state[weight][key] = moment
-    return state
+    held = _read(path)
+    try:
+        model.load_state_dict(held["model"])
+    except (RuntimeError, LookupError, TypeError) as error:
+        raise ValueError(
+            f"{path} holds another model ({error!s:.200}): give its "
+            "options, or another folder"
+        ) from None
+    if optimizer is not None:
+        optimizer.load_state_dict(held["optimizer"])
+    return held["state"]
 
 
 def average_checkpoints(
@@ -255,44 +146,135 @@ def average_checkpoints(
     """The mean weights of some checkpoints, section 6.1.
 
     Returns a state_dict in the weights' own type; the sum is taken in
-    float64. No paths, or models of unlike shape, are a ValueError.
+    float64.
+
+    Raises:
+        ValueError: without paths, or for models of unlike shape.
 
     Chapter: checkpoints-average
     """
-    paths = [Path(path) for path in paths]
-    if not paths:
+    held = [_read(path, mmap=True)["model"] for path in paths]
+    if not held:
         raise ValueError("nothing to average: give at least one path")
-    first = _part(_read_tensors(paths[0])[0], "model.")
-    total = {name: tensor.double() for name, tensor in first.items()}
-    for path in paths[1:]:
-        weights = _part(_read_tensors(path)[0], "model.")
-        for name in weights.keys() | first.keys():
-            shapes = [
-                tuple(of[name].shape) if name in of else "nothing"
-                for of in (weights, first)
-            ]
-            if shapes[0] != shapes[1]:
-                raise ValueError(
-                    f"{name} is {shapes[0]} in {path}, {shapes[1]} "
-                    f"in {paths[0]}: average checkpoints of one run"
-                )
-            total[name] += weights[name]
-    return {
-        name: (tensor / len(paths)).to(first[name].dtype)
-        for name, tensor in total.items()
-    }
+    shapes = [{k: t.shape for k, t in one.items()} for one in held]
+    if any(other != shapes[0] for other in shapes):
+        raise ValueError("these checkpoints are of unlike models")
+    mean = {}
+    for name, weight in held[0].items():
+        total = sum(one[name].double() for one in held)
+        mean[name] = (total / len(held)).to(weight.dtype)
+    return mean
 
 
-def read_log(
-    folder: str | Path, last_step: float = math.inf
-) -> list[dict[str, Any]]:
-    """A run's log.jsonl up to a step, without a line cut short.
+def save_config(
+    folder: str | Path,
+    config: TransformerConfig,
+    tokenizer: BPETokenizer | None = None,
+    **info: Any,
+) -> None:
+    """Write config.json and, if there is one, tokenizer.json.
 
-    Chapter: checkpoints-log
+    `info` is what JSON can hold, such as languages=["en", "es"].
+
+    Chapter: checkpoints-models
     """
-    lines, path = [], Path(folder) / "log.jsonl"
-    if path.is_file():
-        for text in path.read_text("utf-8").splitlines():
-            with suppress(ValueError):
-                lines.append(json.loads(text))
-    return [line for line in lines if line["step"] <= last_step]
+    folder = Path(folder)
+    held = {"model": asdict(config), "info": info}
+    text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"
+    if tokenizer:
+        write_atomically(folder / "tokenizer.json", tokenizer.save)
+    write_atomically(folder / "config.json", text)
+
+
+def save_model(
+    folder: str | Path,
+    model: Transformer,
+    tokenizer: BPETokenizer | None = None,
+    half: bool = False,
+    **info: Any,
+) -> None:
+    """Write a model so that `load_model` finds all it needs.
+
+    The folder gets model.safetensors (in float16 if `half`) and what
+    `save_config` writes.
+
+    Chapter: checkpoints-models
+    """
+    shipped = copy.deepcopy(model).half() if half else model
+
+    def write(part: Path) -> None:
+        safetensors.torch.save_model(shipped, str(part))
+        part.chmod(0o644)  # it comes out readable by its owner alone
+
+    write_atomically(Path(folder) / "model.safetensors", write)
+    save_config(folder, model.config, tokenizer, **info)
+
+
+def load_config(
+    folder: str | Path,
+) -> tuple[TransformerConfig, BPETokenizer | None, dict[str, Any]]:
+    """What `save_config` wrote: (configuration, tokenizer, info).
+
+    Raises:
+        FileNotFoundError: if there is no config.json.
+        ValueError: if it is damaged, or the tokenizer another's.
+
+    Chapter: checkpoints-models
+    """
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no model in {folder}: there is no config.json"
+        )
+    try:
+        held = json.loads(path.read_text("utf-8"))
+        sizes, info = dict(held["model"]), dict(held.get("info", {}))
+        sizes.pop("pad_id", None)  # older ones named it; it is 0
+        config = TransformerConfig(**sizes)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error!r})") from None
+    path = path.with_name("tokenizer.json")
+    tokenizer = BPETokenizer.load(path) if path.is_file() else None
+    if tokenizer and len(tokenizer) != config.vocab_size:
+        raise ValueError(f"{path} is another model's tokenizer")
+    return config, tokenizer, info
+
+
+def load_model(
+    folder: str | Path,
+) -> tuple[Transformer, BPETokenizer | None, dict[str, Any]]:
+    """Read a folder of `save_model`: (model, tokenizer, info).
+
+    The model is in float32, on the CPU, in evaluation mode; without a
+    tokenizer.json the tokenizer is None.
+
+    Raises:
+        FileNotFoundError: if there is no model, or none yet.
+        ValueError: if a file is damaged or does not fit.
+
+    Chapter: checkpoints-models
+    """
+    config, tokenizer, info = load_config(folder)
+    path = Path(folder) / "model.safetensors"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no {path}: a training that has not ended, "
+            "whose command would go on with it, or a lost file"
+        )
+    c = config  # the least that it holds, in bytes, if in float16
+    least = 2 * c.d_model * (c.vocab_size + 4 * c.N * c.d_ff)
+    try:
+        if least > path.stat().st_size:  # before it fills the memory
+            raise ValueError("it is too small")
+        model = Transformer(config)
+        safetensors.torch.load_model(model, path)
+    except (
+        safetensors.SafetensorError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        raise ValueError(
+            f"{path} is cut short or another model's "
+            f"({error!s:.200}): copy it again with its config.json"
+        ) from None
+    return model.eval(), tokenizer, info

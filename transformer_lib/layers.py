@@ -1,22 +1,44 @@
-# Collected from book/architecture/layers.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""Feed-forward network, residual and both stacks: 3.1 and 3.3."""
+"""Feed-forward network, residual and both stacks: 3.1 and 3.3.
 
-from collections.abc import Callable, Iterable
+Chapter: book/architecture/layers
+"""
 
 from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
 
-__all__ = [
-    "Decoder",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderLayer",
-    "FeedForward",
-    "Residual",
-]
+
+class Residual(nn.Module):
+    """A path around a sub-layer, with norm and dropout, section 3.1.
+
+    `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
+    `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
+
+    Raises:
+        ValueError: if `norm` is neither.
+
+    Chapter: layers-norm
+    """
+
+    def __init__(self, d_model, dropout=0.1, norm="post"):
+        super().__init__()
+        if norm not in ("post", "pre"):
+            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = norm == "pre"
+
+    def forward(self, x: Tensor, sublayer) -> Tensor:
+        """(batch, len, d_model) to the same shape.
+
+        `sublayer` is any function of such a tensor.
+        """
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
 class FeedForward(nn.Module):
@@ -30,9 +52,7 @@ class FeedForward(nn.Module):
     Chapter: layers-feed-forward
     """
 
-    def __init__(
-        self, d_model: int, d_ff: int, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, d_model: int, d_ff: int, dropout=0.0):
         super().__init__()
         self.w_1 = nn.Linear(d_model, d_ff)
         self.w_2 = nn.Linear(d_ff, d_model)
@@ -40,39 +60,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) to (..., d_model), each position alone."""
-        inner = self.w_1(x).relu_()  # (..., d_ff)
+        inner = self.w_1(x).relu()  # (..., d_ff)
         return self.w_2(self.dropout(inner))
-
-
-class Residual(nn.Module):
-    """A path around a sub-layer, with norm and dropout, section 3.1.
-
-    `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
-    `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
-
-    Raises:
-        ValueError: if `norm` is neither.
-
-    Chapter: layers-residual
-    """
-
-    def __init__(
-        self, d_model: int, dropout: float = 0.1, norm: str = "post"
-    ) -> None:
-        super().__init__()
-        if norm not in ("post", "pre"):
-            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
-        self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
-        self.pre_norm = norm == "pre"
-
-    def forward(
-        self, x: Tensor, sublayer: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """(batch, len, d_model) to the same shape."""
-        if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
 
 
 class EncoderLayer(nn.Module):
@@ -85,12 +74,12 @@ class EncoderLayer(nn.Module):
 
     def __init__(
         self,
-        self_attention: MultiHeadAttention,
+        self_attention: nn.Module,
         feed_forward: nn.Module,
         d_model: int,
         dropout: float = 0.1,
         norm: str = "post",
-    ) -> None:
+    ):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
@@ -100,11 +89,9 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, source_len, d_model) to the same shape."""
-        around_attention, around_feed_forward = self.residuals
-        x = around_attention(
-            x, lambda x: self.self_attention(x, x, mask)
-        )
-        return around_feed_forward(x, self.feed_forward)
+        first, second = self.residuals
+        x = first(x, lambda x: self.self_attention(x, x, mask))
+        return second(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -123,7 +110,7 @@ class DecoderLayer(nn.Module):
         d_model: int,
         dropout: float = 0.1,
         norm: str = "post",
-    ) -> None:
+    ):
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
@@ -133,90 +120,70 @@ class DecoderLayer(nn.Module):
         )
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        target_mask: Tensor | None,
-        source_mask: Tensor | None,
-        self_cache=None,
-        cross_cache=None,
+        self, x, memory, target_mask, source_mask, caches=(None, None)
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
         `memory` is the encoder's output (batch, source_len, d_model);
-        the caches are those of `MultiHeadAttention.forward`.
+        `caches` serve self-attention and cross-attention, as `cache`
+        does in `MultiHeadAttention.forward`.
         """
-        around_self, around_cross, around_feed_forward = (
-            self.residuals
-        )
-        x = around_self(
-            x,
-            lambda x: self.self_attention(
-                x, x, target_mask, self_cache
-            ),
-        )
-        x = around_cross(
-            x,
-            lambda x: self.cross_attention(
+        self_cache, cross_cache = caches
+
+        def look_back(x):
+            return self.self_attention(x, x, target_mask, self_cache)
+
+        def look_across(x):
+            return self.cross_attention(
                 x, memory, source_mask, cross_cache
-            ),
-        )
-        return around_feed_forward(x, self.feed_forward)
+            )
+
+        first, second, third = self.residuals
+        x = first(x, look_back)
+        x = second(x, look_across)
+        return third(x, self.feed_forward)
 
 
-class Encoder(nn.Module):
-    """The encoder's stack of layers, section 3.1.
-
-    `norm` says how the layers were built: with "pre", whose layers
-    leave the sum unnormalized, one more LayerNorm stands on top.
+class _Stack(nn.Module):
+    """Layers, and with norm="pre" one more LayerNorm after them.
 
     Chapter: layers-stacks
     """
 
-    def __init__(
-        self,
-        layers: Iterable[nn.Module],
-        d_model: int,
-        norm: str = "post",
-    ) -> None:
+    def __init__(self, layers, d_model: int, norm: str = "post"):
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.pre_norm = norm == "pre"
-        if self.pre_norm:
+        if norm == "pre":
             self.norm = nn.LayerNorm(d_model)
+
+    def last_norm(self, x: Tensor) -> Tensor:
+        return self.norm(x) if hasattr(self, "norm") else x
+
+
+class Encoder(_Stack):
+    """The encoder's stack, section 3.1: layers one after the other.
+
+    `Encoder(layers, d_model, norm)`: `norm` says how the layers were
+    built; with "pre" one more LayerNorm follows the last of them.
+
+    Chapter: layers-stacks
+    """
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, source_len, d_model) to the same shape."""
         for layer in self.layers:
             x = layer(x, mask)
-        return self.norm(x) if self.pre_norm else x
+        return self.last_norm(x)
 
 
-class Decoder(nn.Module):
-    """The decoder's stack, section 3.1; `norm` as for `Encoder`.
+class Decoder(_Stack):
+    """The decoder's stack, section 3.1; built like `Encoder`.
 
     Chapter: layers-stacks
     """
 
-    def __init__(
-        self,
-        layers: Iterable[nn.Module],
-        d_model: int,
-        norm: str = "post",
-    ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.pre_norm = norm == "pre"
-        if self.pre_norm:
-            self.norm = nn.LayerNorm(d_model)
-
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        target_mask: Tensor | None,
-        source_mask: Tensor | None,
-        cache=None,
+        self, x, memory, target_mask, source_mask, cache=None
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
@@ -224,11 +191,11 @@ class Decoder(nn.Module):
         `cache.cross_attention[i]` when there is a cache.
         """
         for i, layer in enumerate(self.layers):
-            caches = ()
+            caches = (None, None)
             if cache is not None:
                 caches = (
                     cache.self_attention[i],
                     cache.cross_attention[i],
                 )
-            x = layer(x, memory, target_mask, source_mask, *caches)
-        return self.norm(x) if self.pre_norm else x
+            x = layer(x, memory, target_mask, source_mask, caches)
+        return self.last_norm(x)

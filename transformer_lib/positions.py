@@ -1,12 +1,13 @@
-# Collected from book/architecture/positions.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""Positional encodings, section 3.5: sinusoids, or learnt vectors."""
+"""Positional encodings, section 3.5: sinusoids, or learnt vectors.
+
+Chapter: book/architecture/positions
+"""
 
 import torch
 from torch import Tensor, nn
-
-__all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoids"]
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -22,10 +23,7 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     Chapter: positions-sinusoids
     """
     if d_model % 2:
-        raise ValueError(
-            f"sinusoids come in pairs, so d_model={d_model} must be "
-            "even; or use LearnedPositions"
-        )
+        raise ValueError(f"{d_model=} must be even, for pairs")
     # float64, as float32 would blur the angles of late positions
     pos = torch.arange(length, dtype=torch.float64)[:, None]
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -78,7 +76,6 @@ class LearnedPositions(nn.Module):
         end = offset + x.size(1)
         if end > len(self.weight):
             raise ValueError(
-                f"position {end} is past the {len(self.weight)} that "
-                "were learnt: raise max_length, or use sinusoids"
+                f"{end=} > {len(self.weight)}: raise max_length"
             )
         return x + self.weight[offset:end]  # (batch, len, d_model)

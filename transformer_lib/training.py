@@ -1,120 +1,49 @@
-# Collected from book/training/training.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""The training loop, presets, and the rows of table 3."""
+"""The training loop of section 5: stopped, resumed, shared out.
 
+Chapter: book/training/training
+"""
+
+import atexit
 import json
 import math
+import os
+import random
+import signal
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from transformer_lib.batching import TokenBatches
+from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
-    latest_checkpoint,
+    checkpoint_files,
     load_checkpoint,
-    read_log,
     save_checkpoint,
     write_atomically,
 )
-from transformer_lib.loss import hidden_states, validation_loss
-from transformer_lib.model import TransformerConfig
+from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.schedule import (
     TrainingConfig,
     adam,
-    pick_device,
-    pick_precision,
-    same_weights,
-    start_workers,
-    sum_over_workers,
-    update,
-    updates,
+    learning_rate,
 )
-
-__all__ = ["History", "ROWS", "preset", "table3", "train"]
-
-
-def preset(
-    name: str, vocab_size: int
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """A base model and its training, as the paper or others have it.
-
-    "tensor2tensor" is what the authors' own code came to call base,
-    "annotated" the Annotated Transformer; others are a ValueError.
-
-    Chapter: training-presets
-    """
-    base = partial(TransformerConfig.base, vocab_size)
-    pre = dict(norm="pre", attention_dropout=0.1, relu_dropout=0.1)
-    if name == "paper":
-        return base(), TrainingConfig()
-    if name == "tensor2tensor":
-        return base(**pre), TrainingConfig(
-            smoothing="others",
-            warmup_steps=8000,
-            learning_rate_scale=2.0,
-            betas=(0.9, 0.997),
-        )
-    if name == "annotated":
-        return base(**pre, tie="none", bias=True), TrainingConfig(
-            smoothing="annotated", warmup_steps=3000, accumulate=10
-        )
-    raise ValueError(
-        f"no preset {name!r}: paper, tensor2tensor and annotated are"
-    )
-
-
-ROWS = (
-    "base; A: h=1; A: h=4; A: h=16; A: h=32; B: d_k=16; B: d_k=32; "
-    "C: N=2; C: N=4; C: N=8; C: d_model=256; C: d_model=1024; "
-    "C: d_ff=1024; C: d_ff=4096; D: dropout=0.0; D: dropout=0.2; "
-    "D: label_smoothing=0.0; D: label_smoothing=0.2; "
-    "E: learned positions; big"
-).split("; ")
-
-
-def table3(
-    row: str, vocab_size: int
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """The model and training of one row of table 3, section 6.2.
-
-    An unknown row is a ValueError that lists all.
-
-    Chapter: training-table3
-    """
-    if row not in ROWS:
-        known = "; ".join(ROWS)
-        raise ValueError(
-            f"no row {row!r} in table 3; choose from: {known}"
-        )
-    model, training = (
-        TransformerConfig.base(vocab_size),
-        TrainingConfig(),
-    )
-    name, _, value = row[3:].partition("=")
-    if row == "big":
-        model = TransformerConfig.big(vocab_size)
-        training = replace(training, max_steps=300_000, average=20)
-    elif row.startswith("E"):
-        model = replace(model, positions="learned")
-    elif name == "label_smoothing":
-        training = replace(training, label_smoothing=float(value))
-    elif value:
-        number = float(value) if "." in value else int(value)
-        model = replace(model, **{name: number})
-    return model, training
 
 
 @dataclass
 class History:
-    """What a run logged, a dict a line; `finished` with its steps.
+    """What a training logged, a dict a line; `finished` if it is.
 
     Chapter: training-record
     """
@@ -125,134 +54,205 @@ class History:
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
         lines = [line for line in self.lines if name in line]
-        return [row["step"] for row in lines], [
-            row[name] for row in lines
-        ]
+        steps = [line["step"] for line in lines]
+        return steps, [line[name] for line in lines]
 
 
-class _Recorder:
-    """Log, progress bar and clock; only the first worker writes."""
+def _due(step: int, every: int, last: int) -> bool:
+    """Whether a step is the last, or one of every so many.
 
-    def __init__(self, folder: Path | None, state: dict, first: bool):
-        self.state, self.first = state, first
-        self.lines = read_log(folder, state["step"]) if folder else []
-        self.path = folder / "log.jsonl" if folder and first else None
-        if self.path:
-            text = "".join(json.dumps(x) + "\n" for x in self.lines)
-            write_atomically(self.path, lambda x: x.write_text(text))
-        hide = None if first else True  # None: shown in a terminal
-        steps, start = state["settings"]["max_steps"], state["step"]
-        self.bar = tqdm(total=steps, initial=start, disable=hide)
-        self.mark = time.perf_counter()
-        self.began = self.mark - state["seconds"]
-
-    def add(self, sums: Tensor, rate: float, judge: Callable) -> None:
-        """Log the steps since the last line: sums over tokens."""
-        smoothed, plain, tokens = sums.tolist()
-        speed = round(tokens / (time.perf_counter() - self.mark))
-        total = self.state["tokens"] = self.state["tokens"] + int(
-            tokens
-        )
-        line = {name: self.state[name] for name in ("step", "epoch")}
-        line |= {"loss": smoothed / tokens, "nll": plain / tokens}
-        line |= {"learning_rate": rate, **judge()}
-        line |= {"tokens": total, "tokens_per_second": speed}
-        seconds = round(time.perf_counter() - self.began, 2)
-        self.state["seconds"] = line["seconds"] = seconds
-        self.lines.append(line)
-        if self.path:
-            with open(self.path, "a") as file:
-                file.write(json.dumps(line) + "\n")
-        self.bar.update(line["step"] - self.bar.n)
-        self.bar.set_postfix(nll=f"{line['nll']:.3f}")
-        self.mark = time.perf_counter()
-
-    def late(self) -> bool:
-        """Whether any worker's clock has passed `max_minutes`."""
-        settings = self.state["settings"]
-        limit = settings["max_minutes"] or math.inf
-        passed = time.perf_counter() - self.began >= 60 * limit
-        if (
-            settings["max_minutes"] is None
-            or settings["workers"] == 1
-        ):
-            return passed
-        flag = torch.tensor(float(passed)).to(settings["device"])
-        sum_over_workers([flag])
-        return bool(flag)
+    Chapter: training-record
+    """
+    return step == last or (every > 0 and step % every == 0)
 
 
-_FREE = (
-    "max_steps max_minutes compile device log_every validate_every "
-    "checkpoint_every keep_checkpoints average"
-).split()
+_SINCE = "loss", "nll", "tokens", "time"  # since the last line
 
 
-def _resume(
-    folder: Path | None,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    settings: dict[str, Any],
-) -> dict[str, Any]:
-    """Where to start: the newest checkpoint, or the beginning."""
-    path = latest_checkpoint(folder) if folder else None
-    if path is None:
-        start = dict.fromkeys("step epoch position tokens".split(), 0)
-        return start | {"seconds": 0.0, "settings": settings}
-    state = load_checkpoint(path, model, optimizer)
-    for name, now in settings.items():
-        then = state["settings"].get(name)
-        if name not in _FREE and json.dumps(then) != json.dumps(now):
-            raise ValueError(
-                f"{path} is of a run with {name}={then}, this one "
-                f"has {now}: give that value, or an empty folder"
+def _add_up(rows: list, since: dict[str, float], step: int) -> None:
+    """Add the (smoothed, plain) losses of the steps up to `step`.
+
+    Chapter: training-record
+    """
+    for at, (loss, nll) in enumerate(rows, step + 1 - len(rows)):
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss of step {at} is {loss}: lower "
+                "learning_rate_scale, or give a clip_norm; earlier "
+                "checkpoints are whole"
             )
-    return state | {"settings": settings}
+        since["loss"] += loss
+        since["nll"] += nll
 
 
-def _judge(
-    model: nn.Module,
-    evaluate: Callable | TokenBatches | None,
-    step: int,
-) -> dict[str, Any]:
-    """What `evaluate` finds, without dropout and gradients."""
-    if isinstance(evaluate, TokenBatches):
+def _judge(model: nn.Module, evaluate: Any, step: int) -> dict:
+    """What `evaluate` finds, without dropout and gradients.
+
+    Chapter: training-record
+    """
+    if evaluate is None:
+        return {}
+    if not callable(evaluate):
         return {"validation_loss": validation_loss(model, evaluate)}
     model.eval()
     with torch.no_grad():
-        found = evaluate(model, step) if evaluate else {}
+        found = evaluate(model, step)
     model.train()
     return found
 
 
-def _loop(model, optimizer, groups, config, record, evaluate, how):
-    """Update, log, judge and save until steps or minutes are up."""
-    c, state, sums = config, record.state, 0
-    over = state["step"] >= c.max_steps or record.late()
-    while not over:
-        group, place = next(groups)
-        step = state["step"] + 1
-        state |= place | {"step": step}
-        sums += update(model, optimizer, group, step, c, **how)
-        over = step >= c.max_steps or record.late()
-        log, judge, save = (
-            over or (every > 0 and step % every == 0)
-            for every in (
-                c.log_every,
-                c.validate_every,
-                c.checkpoint_every,
+def _stream(
+    batches: TokenBatches, epoch: int, position: int
+) -> Iterator[tuple[Batch, dict[str, int]]]:
+    """Batches without end from a place on, and the place behind.
+
+    Chapter: training-resume
+    """
+    while True:
+        for batch in batches.epoch(epoch, position):
+            position += 1
+            yield batch, {"epoch": epoch, "position": position}
+        epoch, position = epoch + 1, 0
+
+
+_FREE = (
+    "tokens_per_batch max_steps device log_every validate_every "
+    "checkpoint_every keep_checkpoints"
+).split()
+
+
+def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
+    """What a training keeps to its end: what changes its weights.
+
+    Chapter: training-resume
+    """
+    settings = asdict(config)
+    return {k: v for k, v in settings.items() if k not in _FREE}
+
+
+def check_settings(
+    begun: dict[str, Any], now: dict[str, Any], where: str | Path
+) -> None:
+    """Refuse to go on with other settings than a training began with.
+
+    One that `begun` lacks is newer, and had its default then.
+
+    Raises:
+        ValueError: naming the setting and both values.
+
+    Chapter: training-resume
+    """
+    begun = asdict(TrainingConfig()) | begun
+    for name, value in now.items():
+        then = begun.get(name, value)
+        if json.dumps(then) != json.dumps(value):
+            raise ValueError(
+                f"{where} is of a training with {name}={then}, not "
+                f"{value}: give that, or name another folder"
             )
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[list[int]]:
+    """A list that Ctrl-C and SIGTERM fill, instead of ending all.
+
+    A second signal of the kind does what it always did.
+
+    Chapter: training-resume
+    """
+    asked, before = [], {}
+
+    def ask(number, frame):
+        asked.append(number)
+        signal.signal(number, before[number])
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, ask)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def pick_device(name: str | None = None) -> torch.device:
+    """The device of that name, or the best one here.
+
+    Each worker of `torchrun` has a card of its own.
+
+    Raises:
+        ValueError: if there is no such device.
+
+    Chapter: training-workers
+    """
+    here = torch.accelerator.is_available()
+    best = torch.accelerator.current_accelerator() if here else "cpu"
+    try:
+        number = torch.zeros(1, device=name or best)
+        number.item()  # "meta" has none
+    except (RuntimeError, AssertionError):  # no name, or no card
+        raise ValueError(
+            f"no device {name!r} here: give cpu, or cuda or mps on a "
+            "machine that has it"
+        ) from None
+    if worker()[1] > 1 and number.is_cuda:
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    return number.device
+
+
+class _Losses(nn.Module):
+    """Batch in, losses out: the smoothed sum and the plain one.
+
+    Chapter: training-workers
+    """
+
+    def __init__(self, model: nn.Module, config: TrainingConfig):
+        super().__init__()
+        self.model, self.config = model, config
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        model, source_ids = self.model, batch.source_ids
+        memory = model.encode(source_ids)
+        hidden = model.decode(batch.target_ids, memory, source_ids)
+        smoothing = self.config.label_smoothing, self.config.smoothing
+        weight, labels = model.output_weight, batch.labels
+        return projected_losses(hidden, weight, labels, *smoothing)
+
+
+def worker() -> tuple[int, int]:
+    """This process's rank among the workers of `torchrun`; how many.
+
+    (0, 1) for a process on its own.
+
+    Chapter: training-workers
+    """
+    if not distributed.is_torchelastic_launched():
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def _together(module: nn.Module, step: int) -> nn.Module:
+    """The module that shares its gradients with all other workers.
+
+    All take the weights of the first, and begin after the same step.
+
+    Chapter: training-workers
+    """
+    if worker()[1] == 1:
+        return module
+    if not distributed.is_initialized():
+        # A day, as the others wait while the first one validates.
+        distributed.init_process_group(timeout=timedelta(days=1))
+        atexit.register(distributed.destroy_process_group)
+    ends = torch.tensor([step, -step])
+    distributed.all_reduce(ends, distributed.ReduceOp.MAX)
+    if ends.sum():
+        raise ValueError(
+            f"workers would begin after steps {-ends[1]} to "
+            f"{ends[0]}: give a folder that all of them see"
         )
-        if log or judge or save:
-            ask = evaluate if judge and record.first else None
-            rate = optimizer.param_groups[0]["lr"]
-            record.add(sums, rate, partial(_judge, model, ask, step))
-            sums = 0
-        if save and record.path:
-            folder, keep = record.path.parent, c.keep_checkpoints
-            save_checkpoint(
-                folder, step, model, optimizer, state, keep
-            )
+    return DistributedDataParallel(module)
 
 
 def train(
@@ -262,39 +262,142 @@ def train(
     evaluate: Callable | TokenBatches | None = None,
     folder: str | Path | None = None,
 ) -> History:
-    """Train to `max_steps` or `max_minutes`, or go on with a run.
+    """Train a model to `max_steps`, or go on where it was stopped.
 
     Args:
         evaluate: called as evaluate(model, step), without dropout and
             gradients, every `validate_every` steps and at the end;
             the numbers it returns join the log. Batches stand for
             their `validation_loss`.
-        folder: for log.jsonl and checkpoints; a run that was stopped
-            goes on as if it had not been.
+        folder: for log.jsonl and checkpoints. A training that was
+            stopped there goes on as if it had not been.
 
-    No batches, or a folder of another run, are a ValueError.
+    Under `torchrun` every worker calls this with its own batches, and
+    the first one validates and writes. The model is left in
+    evaluation mode. Section 5.
+
+    Raises:
+        ValueError: without batches, or in the folder of a training
+            with other settings.
+        FloatingPointError: if the loss is not finite; names the step.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step at
+            hand is saved.
 
     Chapter: training-loop
     """
-    config, folder = training_config, Path(folder) if folder else None
+    c, folder = training_config, Path(folder) if folder else None
     if len(batches) == 0:
         raise ValueError("there is nothing to train on: no batches")
-    rank, workers, name = start_workers(config.device)
-    device = pick_device(name)
-    bf16 = pick_precision(device, config.precision) == "bf16"
-    how = {"rank": rank, "bf16": bf16}
-    if config.compile:
-        how["forward"] = torch.compile(hidden_states, dynamic=True)
+    (rank, workers), device = worker(), pick_device(c.device)
+    cards = [device] if device.type == "cuda" else []
+    writes, keep = folder and rank == 0, c.keep_checkpoints
+
+    # Begin, or go on from the newest checkpoint.
     model.to(device).train()
-    optimizer = adam(model, config.betas, config.epsilon)
-    same_weights(model, rank)
-    settings = asdict(config) | {"device": name, "workers": workers}
-    settings["batches"] = len(batches)
-    state = _resume(folder, model, optimizer, settings)
-    record = _Recorder(folder, state, rank == 0)
-    place = state["epoch"], state["position"]
-    groups = updates(batches, config.accumulate, *place)
-    _loop(model, optimizer, groups, config, record, evaluate, how)
-    record.bar.close()
+    optimizer = adam(model, c.betas, c.epsilon)
+    settings = {"workers": workers, "batches": len(batches)}
+    settings |= fixed_settings(c)
+    state = {"step": 0, "epoch": 0, "position": 0, "tokens": 0}
+    state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
+    state |= {"log": "", "settings": settings}
+    for path in checkpoint_files(folder)[-1:] if folder else []:
+        state |= load_checkpoint(path, model, optimizer)
+        check_settings(state["settings"], settings, path)
+    losses = _together(_Losses(model, c), state["step"])
+    stream = _stream(batches, state["epoch"], state["position"])
+    lines = state["log"].splitlines()
+    history = History([json.loads(line) for line in lines])
+    if writes:
+        write_atomically(folder / "log.jsonl", state["log"])
+    bf16 = c.precision == "bf16"
+    half = torch.autocast(device.type, torch.bfloat16, bf16)
+    start, end = state["step"], c.max_steps
+    # None: shown in a terminal alone
+    bar = tqdm(total=end, initial=start, disable=rank > 0 or None)
+    mark, rows = time.perf_counter(), []
+    began = mark - state["seconds"]
+
+    with bar, _asked_to_stop() as asked, torch.random.fork_rng(cards):
+        for step in range(start + 1, end + 1):
+            # The batches of this step; its tokens on all workers.
+            group = [next(stream) for _ in range(c.accumulate)]
+            count = sum(batch.tokens for batch, _ in group)
+            total = torch.tensor([count, len(asked)])
+            if workers > 1:
+                distributed.all_reduce(total)
+            tokens, stop = total.tolist()
+
+            # The gradient of the loss per token. Each step draws
+            # random numbers of its own, wherever a start began.
+            seed = random.Random(f"{c.seed} {step} {rank}")
+            torch.manual_seed(seed.getrandbits(32))
+            rows.append(0)
+            for i, (batch, _) in enumerate(group, 1):
+                batch = batch.to(device)
+                losses.require_backward_grad_sync = i == len(group)
+                with half:
+                    loss, nll = losses(batch)
+                # Times workers: a mean over them is on its way.
+                (loss * workers / tokens).backward()
+                rows[-1] += torch.stack([loss.detach(), nll])
+            if c.clip_norm is not None:
+                weights = model.parameters()
+                nn.utils.clip_grad_norm_(weights, c.clip_norm)
+
+            # Adam, at the rate of equation 3.
+            rate = c.learning_rate_scale * learning_rate(
+                step, model.config.d_model, c.warmup_steps
+            )
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad()
+            state |= {"step": step, **group[-1][1]}
+            state["tokens"] += tokens
+            state["since"]["tokens"] += tokens
+            bar.update()
+
+            log = _due(step, c.log_every, end)
+            validate = _due(step, c.validate_every, end)
+            save = _due(step, c.checkpoint_every, end)
+            if not (log or validate or save or stop):
+                continue
+            found = torch.stack(rows)  # here the host waits
+            if workers > 1:
+                distributed.all_reduce(found)
+            since, rows = state["since"], []
+            _add_up(found.tolist(), since, step)
+            since["time"] += time.perf_counter() - mark
+
+            judges = validate and rank == 0
+            judged = _judge(model, evaluate, step) if judges else {}
+            state["seconds"] = time.perf_counter() - began
+            if log or validate:
+                line = {"step": step, "epoch": state["epoch"]}
+                for name in "loss", "nll":
+                    line[name] = since[name] / since["tokens"]
+                line["learning_rate"] = rate
+                line |= judged
+                speed = since["tokens"] / since["time"]
+                line["tokens"] = state["tokens"]
+                line["tokens_per_second"] = round(speed)
+                line["seconds"] = round(state["seconds"], 2)
+                history.lines.append(line)
+                text = json.dumps(line) + "\n"
+                state["log"] += text
+                bar.set_postfix(nll=f"{line['nll']:.3f}")
+                state["since"] = dict.fromkeys(_SINCE, 0)
+                if writes:
+                    with open(folder / "log.jsonl", "a") as file:
+                        file.write(text)
+            if writes and (save or stop):
+                save_checkpoint(
+                    folder, step, model, optimizer, state, keep
+                )
+            if stop:
+                raise KeyboardInterrupt
+            mark = time.perf_counter()
+    if workers > 1:
+        distributed.barrier()  # until all that is due is written
     model.eval()
-    return History(record.lines, state["step"] >= config.max_steps)
+    history.finished = state["step"] >= end
+    return history

@@ -1,30 +1,26 @@
-# Collected from book/translating/translator.md by tools/tangle.py.
-# Do not edit: change the chapter, then run `make tangle`.
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
 
-"""From a text to its translation: the front door of the library."""
+"""From a text to its translation: the front door of the library.
 
+Chapter: book/translating/translator
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer_lib.attention import record_attention
-from transformer_lib.beams import beam_search, decode_all
+from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import load_model
 from transformer_lib.decoding import evaluating
+from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.model import Transformer
-from transformer_lib.tokenization import BOS, EOS
-from transformer_lib.training import pick_device
-
-__all__ = [
-    "AttentionMaps",
-    "Translation",
-    "Translator",
-    "bundled_models",
-]
+from transformer_lib.tokenization import BPETokenizer
 
 
 def bundled_models() -> dict[str, Path]:
@@ -36,27 +32,12 @@ def bundled_models() -> dict[str, Path]:
     Chapter: translator-models
     """
     package = Path(str(files("transformer_lib")))
+    places = package.parent / "runs", package / "pretrained"
     return {
         weights.parent.name: weights.parent
-        for folder in (
-            package.parent / "runs",
-            package / "pretrained",
-        )
-        for weights in sorted(folder.glob("*/model.safetensors"))
+        for place in places
+        for weights in sorted(place.glob("*/model.safetensors"))
     }
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One of a sentence's translations, as the search ranked it.
-
-    Chapter: translator-class
-    """
-
-    text: str
-    score: float
-    log_probability: float
-    pieces: list[str]
 
 
 @dataclass(frozen=True)
@@ -83,6 +64,9 @@ class Translator:
     Sentences longer than `max_pieces` are refused: a model trained on
     sentences translates a page badly, and slowly.
 
+    Raises:
+        ValueError: if the tokenizer is another model's.
+
     Chapter: translator-class
     """
 
@@ -91,9 +75,14 @@ class Translator:
     def __init__(
         self,
         model: Transformer,
-        tokenizer: Any,
-        languages: tuple[str, str] = ("", ""),
+        tokenizer: BPETokenizer,
+        languages: Sequence[str] = ("", ""),
     ):
+        if len(tokenizer) != model.config.vocab_size:
+            raise ValueError(
+                f"the tokenizer has {len(tokenizer)} pieces, the "
+                f"model {model.config.vocab_size}: not a pair"
+            )
         self.model, self.tokenizer = model, tokenizer
         self.languages = tuple(languages)
 
@@ -103,31 +92,29 @@ class Translator:
     ) -> "Translator":
         """Load a folder that `save_model` wrote, or a bundled model.
 
+        Without a `device` it goes to the accelerator, if any.
+
         Raises:
-            FileNotFoundError: for a name that is neither; lists
-            names.
+            FileNotFoundError: for a name that is neither.
             ValueError: if the folder's files are damaged.
         """
-        bundled = bundled_models()
-        if not Path(name).is_dir() and str(name) not in bundled:
+        folder, bundled = Path(name), bundled_models()
+        if not folder.is_dir() and str(name) not in bundled:
             raise FileNotFoundError(
-                f"{str(name)!r} is neither a folder "
-                "nor a bundled model; bundled are: "
-                f"{', '.join(sorted(bundled)) or 'none'}"
+                f"{str(name)!r} is neither a folder nor a bundled "
+                f"model; bundled are: {', '.join(sorted(bundled))}"
             )
-        folder = name if Path(name).is_dir() else bundled[str(name)]
+        if not folder.is_dir():
+            folder = bundled[str(name)]
         model, tokenizer, info = load_model(folder)
         if tokenizer is None:
-            raise FileNotFoundError(
-                f"{folder} has a model but no tokenizer: save "
-                "it with save_model(folder, model, tokenizer)"
-            )
+            raise FileNotFoundError(f"{folder} has no tokenizer")
+        if device is None and torch.accelerator.is_available():
+            device = torch.accelerator.current_accelerator()
         languages = info.get("languages", ("", ""))
-        return cls(
-            model.to(pick_device(device)), tokenizer, languages
-        )
+        return cls(model.to(device or "cpu"), tokenizer, languages)
 
-    def encode(self, sentences: list[str]) -> list[list[int]]:
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids of each sentence, with eos.
 
         Raises:
@@ -137,24 +124,19 @@ class Translator:
         found = []
         for number, sentence in enumerate(sentences, 1):
             if not isinstance(sentence, str):
-                raise TypeError(
-                    f"sentence {number} is "
-                    f"{type(sentence).__name__}, not a string"
-                )
+                raise TypeError(f"sentence {number} is no string")
             ids = self.tokenizer.encode(sentence.strip())
             if len(ids) > self.max_pieces:
                 raise ValueError(
-                    f"sentence {number} has {len(ids)} pieces, "
-                    f"more than max_pieces={self.max_pieces}: "
-                    "split it into sentences, or raise "
-                    "max_pieces if you mean it"
+                    f"sentence {number} has {len(ids)} pieces, more "
+                    f"than max_pieces={self.max_pieces}: split it"
                 )
             found.append([*ids, EOS])
         return found
 
     def translate(
         self,
-        sentences: str | list[str],
+        sentences: str | Sequence[str],
         beam_size: int = 4,
         length_penalty: float = 0.6,
         max_extra: int = 50,
@@ -168,62 +150,16 @@ class Translator:
         Raises:
             TypeError, ValueError: as `encode` and `beam_search`.
         """
-        if isinstance(sentences, str):
-            return self.translate(
-                [sentences], beam_size, length_penalty, max_extra
-            )[0]
-        sources = self.encode(list(sentences))
+        alone = isinstance(sentences, str)
+        sources = self.encode([sentences] if alone else sentences)
         full = [i for i, ids in enumerate(sources) if len(ids) > 1]
+        some = [sources[i] for i in full]
         search = beam_size, length_penalty, max_extra, batch_size
-        wanted = [sources[i] for i in full]
-        found = decode_all(self.model, wanted, *search)
+        found = decode_all(self.model, some, *search)
         texts = [""] * len(sources)
-        for i, ids in zip(full, found.ids, strict=True):
-            texts[i] = self.tokenizer.decode(ids[0])
-        return texts
-
-    def beam(
-        self,
-        sentence: str,
-        beam_size: int = 4,
-        length_penalty: float = 0.6,
-        max_extra: int = 50,
-    ) -> list[Translation]:
-        """A sentence's translations, best first: up to `beam_size`.
-
-        Raises:
-            TypeError, ValueError: as `encode` and `beam_search`.
-        """
-        source = torch.tensor(self.encode([sentence]))
-        found = beam_search(
-            self.model,
-            source.to(self.model.output_weight.device),
-            beam_size,
-            length_penalty,
-            max_extra,
-        )
-        return [
-            Translation(
-                self.tokenizer.decode(ids),
-                score,
-                total,
-                self.pieces(ids),
-            )
-            for ids, score, total in zip(
-                found.ids[0],
-                found.scores[0],
-                found.log_probabilities[0],
-                strict=True,
-            )
-        ]
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        """Ids as readable pieces, with <bos> and <eos> by name."""
-        names = {BOS: "<bos>", EOS: "<eos>"}
-        return [
-            names[i] if i in names else self.tokenizer.pieces([i])[0]
-            for i in ids
-        ]
+        for i, ids in zip(full, found, strict=True):
+            texts[i] = self.tokenizer.decode(ids)
+        return texts[0] if alone else texts
 
     def attention(
         self, source: str, target: str | None = None
@@ -237,28 +173,22 @@ class Translator:
         Raises:
             TypeError, ValueError: as `encode`.
         """
-        source_ids = self.encode([source])[0]
+        model, pieces = self.model, self.tokenizer.pieces
+        source_ids = self.encode([source])
         if target is None:
-            found = decode_all(self.model, [source_ids], beam_size=1)
-            target_ids = found.ids[0][0]
+            target_ids = decode_all(model, source_ids, beam_size=1)
         else:
-            target_ids = self.encode([target])[0]
-        inputs = [BOS, *target_ids[:-1]]
-        device = self.model.output_weight.device
-        with (
-            evaluating(self.model),
-            record_attention(self.model) as maps,
-        ):
-            self.model(
-                torch.tensor([source_ids], device=device),
-                torch.tensor([inputs], device=device),
+            target_ids = self.encode([target])
+        inputs = [[BOS, *target_ids[0][:-1]]]
+        device = model.output_weight.device
+        with evaluating(model), record_attention(model) as maps:
+            model(
+                torch.tensor(source_ids, device=device),
+                torch.tensor(inputs, device=device),
             )
         return AttentionMaps(
-            self.pieces(source_ids),
-            self.pieces(inputs),
-            self.pieces(target_ids),
-            {
-                path: weights[0].cpu()
-                for path, weights in maps.items()
-            },
+            pieces(source_ids[0]),
+            pieces(inputs[0]),
+            pieces(target_ids[0]),
+            {path: found[0].cpu() for path, found in maps.items()},
         )

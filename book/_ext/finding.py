@@ -5,8 +5,9 @@ for addresses that lead nowhere, and the record of how each page ran.
 """
 
 import html
-import json
+import importlib.metadata
 import os
+import platform
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +16,12 @@ from urllib.parse import urlsplit
 from cards import card
 from docutils import nodes
 from reading import line_of
+from run_chapters import execution
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "http://localhost:8000/"  # where `make serve` shows the site
-RECORD = "book/back/record"
+RECORD = "book/appendix/running"  # where `{run-record}` stands
 
 
 def site_address() -> str:
@@ -103,7 +105,7 @@ LOST = """\
 <ul>
 <li><a href="index.html">The first page</a></li>
 <li><a href="search.html">Search the book</a></li>
-<li><a href="book/back/paper_map.html">From a paragraph of the paper
+<li><a href="book/appendix/paper.html">From a statement of the paper
 to its place in the book</a></li>
 </ul></section>
 """
@@ -193,7 +195,7 @@ FOR_BINDER = """\
 # What the notebooks need: PyTorch without CUDA, which is far smaller.
 --extra-index-url https://download.pytorch.org/whl/cpu
 {pins}
-transformer_lib[all] @ {source}
+executable-transformer[book] @ {source}
 """
 
 
@@ -249,7 +251,7 @@ class Downloads(SphinxDirective):
 
 def offer(site: Path) -> None:
     """Put links to the files that are there in place of the marks."""
-    for name in ["index", "book/back/about"]:
+    for name in ["index", RECORD]:
         page = site / f"{name}.html"
         if not page.exists():
             continue
@@ -272,6 +274,16 @@ def offer(site: Path) -> None:
 # The record of how each page ran
 
 
+def machine() -> dict[str, str]:
+    """What the build ran on."""
+    return {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores",
+        "torch": importlib.metadata.version("torch"),
+    }
+
+
 class Record(SphinxDirective):
     """A table of the pages that the build executed."""
 
@@ -279,18 +291,7 @@ class Record(SphinxDirective):
         return [nodes.container("", classes=["run-record"])]
 
 
-def checked() -> str:
-    """When `make test` last passed on this copy, in words."""
-    path = ROOT / "_build" / "checked.json"
-    if path.exists():
-        when = json.loads(path.read_text("utf-8"))["passed"]
-        return f"passed on {when}"
-    return "has not passed on this copy yet"
-
-
 def fill_record(app, doctree, docname):
-    from executable_book import execution, machine
-
     for place in doctree.findall(nodes.container):
         if "run-record" not in place.get("classes", []):
             continue
@@ -320,10 +321,6 @@ def fill_record(app, doctree, docname):
         facts = "".join(
             f"<tr><td>{name}</td><td>{html.escape(what)}</td></tr>"
             for name, what in machine().items()
-        )
-        facts += (
-            "<tr><td>full check, <code>make test</code></td>"
-            f'<td><span id="last-check">{checked()}</span></td></tr>'
         )
         place += nodes.raw(
             "",
@@ -360,19 +357,6 @@ def rewrite_record(app, env):
     return [RECORD] if RECORD in env.found_docs else []
 
 
-def stamp() -> None:
-    """Note that the full check passed, and say so in the built site."""
-    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    build = ROOT / "_build"
-    (build / "checked.json").write_text(json.dumps({"passed": when}))
-    page = build / "html" / f"{RECORD}.html"
-    before, mark, after = page.read_text("utf-8").partition(
-        '<span id="last-check">'
-    )
-    after = after[after.index("</span>") :]
-    page.write_text(f"{before}{mark}{checked()}{after}", "utf-8")
-
-
 def setup(app):
     app.add_directive("run-record", Record)
     app.add_directive("downloads", Downloads)
@@ -383,7 +367,3 @@ def setup(app):
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", write_lists)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-if __name__ == "__main__":
-    stamp()

@@ -1,10 +1,11 @@
-"""The live pages: their script, their data, and the browser's runtime.
+"""The live parts of the pages: their place, their data, the runtime.
 
-`tools/live.py` makes the data from the library and the shipped models.
-onnxruntime-web comes from npm, pinned in `package-lock.json`. Neither is
-committed: both are made in `_build/live` and copied into the site. What
-is missing is written into the data's `index.json`, and the page that
-needs it says so; the book is built all the same.
+`web/live` holds their scripts. `web/make_data.py` makes what they read
+from the library and the shipped models; onnxruntime-web comes from npm,
+pinned in `web/package-lock.json`. Neither is committed: both are made
+in `_build/live` and copied into the site. What is missing is written
+into the data's `index.json`, and the part that needs it says so; the
+book is built all the same.
 """
 
 import hashlib
@@ -15,12 +16,11 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
-from executable_book import modules_of, with_imports
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.fileutil import copy_asset
 
 ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "web"
 MADE = ROOT / "_build" / "live"
 RUNTIME = [
     "ort.wasm.min.mjs",
@@ -37,46 +37,52 @@ ABSENT = (
 say = logging.getLogger(__name__).info
 
 
-def key(*patterns: str) -> str:
-    """A hash of the files that something is made from."""
-    parts = hashlib.sha256()
-    for pattern in patterns:
-        for path in sorted(ROOT.glob(pattern)):
-            parts.update(path.relative_to(ROOT).as_posix().encode())
-            parts.update(path.read_bytes())
-    return parts.hexdigest()
+def digest(path: Path) -> str:
+    """A file's sha256; nothing for one that is not there."""
+    if not path.is_file():
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def unchanged(folder: Path) -> bool:
+    """Whether all that a folder was made of is as it was then."""
+    note = folder / "made_of.json"
+    if not note.is_file():
+        return False
+    made_of = json.loads(note.read_text("utf-8"))
+    return all(
+        digest(ROOT / name) == sum for name, sum in made_of.items()
+    )
+
+
+def keep_note(folder: Path, made_of: list[Path]) -> None:
+    """Write down, inside the folder, what it was made of."""
+    names = {str(path.relative_to(ROOT)): path for path in made_of}
+    sums = {name: digest(path) for name, path in names.items()}
+    (folder / "made_of.json").write_text(json.dumps(sums), "utf-8")
 
 
 def make_data(folder: Path) -> None:
     """The data, made again where its code or a model has changed."""
-    script = (ROOT / "tools" / "live.py").read_text("utf-8")
-    modules = with_imports(modules_of(script))
-    made_of = key(
-        *(f"transformer_lib/{name}.py" for name in sorted(modules)),
-        "tools/live*",
-        "runs/*/config.json",
-        "runs/*/model.safetensors",
-        "runs/*/tokenizer.json",
-    )
-    note = folder.with_suffix(".key")
-    if note.exists() and note.read_text() == made_of:
+    if unchanged(folder):
         return
-    say("making the data of the live pages")
+    say("making the data of the live parts")
     shutil.rmtree(folder, ignore_errors=True)
-    command = [sys.executable, str(ROOT / "tools" / "live.py")]
+    script = str(WEB / "make_data.py")
     done = subprocess.run(
-        [*command, str(folder)], capture_output=True, text=True
+        [sys.executable, script, str(folder)],
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
-        raise RuntimeError(f"tools/live.py failed: {done.stderr}")
-    note.write_text(made_of)
+        raise RuntimeError(f"{script} failed: {done.stderr}")
+    used = json.loads((folder / "used.json").read_text("utf-8"))
+    keep_note(folder, [ROOT / name for name in used])
 
 
 def fetch_runtime(folder: Path) -> str:
     """onnxruntime-web from npm; returns what is missing, or ""."""
-    made_of = key("package.json", "package-lock.json")
-    note = folder.with_suffix(".key")
-    if note.exists() and note.read_text() == made_of:
+    if unchanged(folder):
         return ""
     npm = shutil.which("npm") or shutil.which(
         "npm", path=str(Path(sys.executable).parent)
@@ -85,19 +91,13 @@ def fetch_runtime(folder: Path) -> str:
         return "npm was not there when the site was built"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for name in ["package.json", "package-lock.json"]:
-        shutil.copy(ROOT / name, folder)
-    command = [
-        npm,
-        "ci",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--fetch-retries=1",  # what is missing is said soon
-    ]
+    pinned = [WEB / "package.json", WEB / "package-lock.json"]
+    for path in pinned:
+        shutil.copy(path, folder)
+    quiet = "--ignore-scripts --no-audit --no-fund --fetch-retries=1"
     try:
         done = subprocess.run(
-            command,
+            [npm, "ci", *quiet.split()],
             cwd=folder,
             capture_output=True,
             text=True,
@@ -108,25 +108,25 @@ def fetch_runtime(folder: Path) -> str:
     if done.returncode:
         say(done.stderr[-2000:])
         return "npm could not fetch onnxruntime-web for this build"
-    note.write_text(made_of)
+    keep_note(folder, pinned)
     return ""
 
 
 def write_data(app, error):
-    """Copy data and runtime into the site that was built."""
+    """Copy scripts, data and runtime into the site that was built."""
     if error or app.builder.name not in SITES:
         return
-    if not any(
-        n.startswith("book/live/") for n in app.env.found_docs
-    ):
+    if not getattr(app.env, "live_parts", None):
         return
     make_data(MADE / "data")
     missing = fetch_runtime(MADE / "npm")
     if missing:
-        say(f"the page that translates will not run: {missing}")
-    target = Path(app.outdir, "_static", "live", "data")
-    shutil.rmtree(target, ignore_errors=True)
-    copy_asset(str(MADE / "data"), str(target))
+        say(f"the part that translates will not run: {missing}")
+    live = Path(app.outdir, "_static", "live")
+    shutil.rmtree(live, ignore_errors=True)
+    shutil.copytree(WEB / "live", live)
+    target = live / "data"
+    shutil.copytree(MADE / "data", target)
     index = target / "index.json"
     found = json.loads(index.read_text("utf-8"))
     found |= {"missing": missing, "runtime": 0}
@@ -152,13 +152,23 @@ class Live(SphinxDirective):
 
     def run(self):
         name, *part = self.arguments
+        self.env.live_parts = getattr(
+            self.env, "live_parts", set()
+        ) | {self.env.docname}
         part = f' data-part="{part[0]}"' if part else ""
         place = f'<div class="live" data-live="{name}"{part}>{ABSENT}</div>'
         return [nodes.raw("", place, format="html")]
 
 
+def merge(app, env, names, other):
+    """Collect what processes that read side by side have met."""
+    env.live_parts = getattr(env, "live_parts", set()) | getattr(
+        other, "live_parts", set()
+    )
+
+
 def add_script(app, pagename, templatename, context, doctree):
-    """The live pages' own script and style, on no other page.
+    """The live parts' own script and style, on no other page.
 
     A page that was opened as a file may not import modules.
     """
@@ -174,6 +184,7 @@ def add_script(app, pagename, templatename, context, doctree):
 
 def setup(app):
     app.add_directive("live", Live)
+    app.connect("env-merge-info", merge)
     app.connect("html-page-context", add_script)
     app.connect("build-finished", write_data)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -52,9 +52,12 @@ FREEZE = """([name, names, site, xml]) => {
     box.className = "fold " + e.className;
     if (e.id) box.id = e.id;
     if (head) {
-      const words = document.createElement("p");
-      words.className = "fold-title";
-      words.textContent = head.textContent.trim();
+      const heading = head.querySelector("h2, h3, h4");
+      const words = heading || document.createElement("p");
+      if (!heading) {
+        words.className = "fold-title";
+        words.textContent = head.textContent.trim();
+      }
       head.replaceWith(words);
     }
     box.append(...e.childNodes);

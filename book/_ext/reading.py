@@ -23,7 +23,7 @@ from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 BOOK = Path(__file__).resolve().parents[1]
-GLOSSARY = "book/back/glossary"
+GLOSSARY = "book/appendix/glossary"
 AMBIGUOUS = set("k r n m epsilon V b_1 b_2 x_i y_i z_i".split())
 CAPTIONS = {  # pages that no chapter writes
     "genindex": "All names of the library and all terms, A to Z.",
@@ -62,7 +62,7 @@ def formula_key(text: str) -> str:
 @cache
 def glossary() -> str:
     """The glossary page, or nothing in a book without one."""
-    path = BOOK / "back" / "glossary.md"
+    path = BOOK / "appendix" / "glossary.md"
     return path.read_text("utf-8") if path.exists() else ""
 
 

@@ -1,5 +1,6 @@
-/* Three things for the reader: a switch for what a page shows, the
-   glossary's words on hover and focus, and print with all folds open. */
+/* For the reader: a switch for what a page shows, the glossary's words
+   on hover and focus, links that open what is folded, and print with all
+   folds open. */
 (function () {
   "use strict";
   var root = document.documentElement;
@@ -61,15 +62,30 @@
     title.after(box);
   }
 
-  // A link into what is hidden shows the whole page, this once.
+  // A link opens the folds around its target, and the section's own;
+  // if the switch hides it, the whole page is shown, this once.
   function reveal() {
-    var id = decodeURIComponent(location.hash.slice(1));
-    var target = id && document.getElementById(id);
-    if (!target || root.dataset.shows === "all") return;
-    if (!target.getClientRects().length || target.tagName === "SPAN") {
-      show("all");
-      target.scrollIntoView();
+    var id = location.hash.slice(1);
+    try {
+      id = decodeURIComponent(id);
+    } catch (error) {
+      /* a stray % in the address: looked for as it stands */
     }
+    var target = id && document.getElementById(id);
+    if (!target) return;
+    var label = target.matches("section > span");
+    var section = label ? target.parentElement : target;
+    var fold = section.querySelector(":scope > details.in-depth");
+    for (fold = fold || target.closest("details"); fold; ) {
+      fold.open = true;
+      fold = fold.parentElement.closest("details");
+    }
+    if (
+      root.dataset.shows !== "all" &&
+      (!target.getClientRects().length || target.tagName === "SPAN")
+    )
+      show("all");
+    target.scrollIntoView();
   }
 
   function prepareSwitch() {
@@ -85,8 +101,6 @@
       '.shows input[value="' + choice + '"]'
     );
     show(!button || button.disabled ? "all" : choice);
-    reveal();
-    window.addEventListener("hashchange", reveal);
   }
 
   // What the glossary says
@@ -208,6 +222,8 @@
   root.dataset.shows = remembered();
   document.addEventListener("DOMContentLoaded", function () {
     prepareSwitch();
+    reveal();
+    window.addEventListener("hashchange", reveal);
     prepareTips();
     preparePrint();
   });

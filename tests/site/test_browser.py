@@ -31,7 +31,7 @@ MODULES = [
 LOOKED_AT = [  # one template, and code alone: two of these speak for all
     name for name in PAGES if name not in MODULES[2:]
 ]
-TRANSLATE = "book/live/translate.html"
+TRANSLATE = "index.html"
 READY = """() => {
   const count = what => document.querySelectorAll(what).length;
   const ready = !window.MathJax || !MathJax.startup

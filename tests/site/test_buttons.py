@@ -71,7 +71,7 @@ def test_binder_gets_a_small_environment(published, tmp_path):
     pinned = (tangle.ROOT / "requirements.txt").read_text()
     torch = re.search(r"^torch==\S+", pinned, re.M)[0]
     assert f"{torch}+cpu\n" in needs
-    assert f"transformer_lib[all] @ git+{HOME}\n" in needs
+    assert f"executable-transformer[book] @ git+{HOME}\n" in needs
     assert "jupyter-book" not in needs
 
 

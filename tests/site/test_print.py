@@ -16,7 +16,7 @@ import tangle
 SOME = [
     ("", ["index"]),
     ("Architecture", ["book/architecture/masks"]),
-    ("Back", ["book/back/glossary", "book/back/about"]),
+    ("Appendix", ["book/appendix/glossary", "book/appendix/running"]),
 ]
 
 
@@ -37,7 +37,7 @@ def test_pdf(printer, tmp_path):
     assert len(inner) > 10 and inner <= ids
     assert "<details" not in whole and "<script" not in whole
     assert "mjx-container" in whole and "altair" in whole
-    assert "Readers ask" in whole
+    assert "In depth" in whole
     target = tmp_path / "book.pdf"
     printer.make_pdf(target)
     data = target.read_bytes()

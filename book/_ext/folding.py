@@ -1,0 +1,57 @@
+"""Sections "In depth" and cells tagged `check` are folded.
+
+In HTML they are `details`, which open without a script. A link to what
+is inside opens them, and so does print: `book.js` and `book.css` see to
+that. Other builders show them as they are.
+"""
+
+import html
+
+from docutils import nodes
+
+TITLE = "In depth"
+
+
+def raw(text: str) -> nodes.raw:
+    return nodes.raw("", text, format="html")
+
+
+def fold_section(section: nodes.section) -> None:
+    """Leave a section's title to see, and its id on the outside."""
+    section.insert(0, raw('<details class="in-depth"><summary>'))
+    section.insert(2, raw("</summary>"))
+    section += raw("</details>")
+
+
+def fold_cell(cell: nodes.container) -> None:
+    """Leave a line that says what is checked: the code's first comment."""
+    code = next(cell.findall(nodes.literal_block), None)
+    first = code.astext().partition("\n")[0] if code else ""
+    says = first.removeprefix("#").strip() if first[:1] == "#" else ""
+    words = f"Check: {says}" if says else "Check"
+    cell.insert(
+        0,
+        raw(f'<details class="check"><summary>{html.escape(words)}'),
+    )
+    cell.insert(1, raw("</summary>"))
+    cell += raw("</details>")
+
+
+def fold(app, doctree, docname):
+    if app.builder.format != "html":
+        return
+    for section in list(doctree.findall(nodes.section)):
+        title = section[0]
+        if title.astext().startswith(TITLE):
+            fold_section(section)
+    for cell in list(doctree.findall(nodes.container)):
+        classes = cell.get("classes", [])
+        hidden = any(name.startswith("tag_hide") for name in classes)
+        if "tag_check" in classes and not hidden:
+            fold_cell(cell)
+
+
+def setup(app):
+    # after the symbols are marked, which looks at sections' titles
+    app.connect("doctree-resolved", fold, priority=950)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

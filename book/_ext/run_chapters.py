@@ -1,0 +1,266 @@
+"""Runs the chapters, and keeps what came of it in `_build/executed`.
+
+A chapter runs again when its code, a package, or a file that it read
+when it last ran has changed: `tracing` notes which. What failed or wrote
+to stderr runs again in any case. Two chapters run at a time, the longest
+first.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.util import source_from_cache
+from pathlib import Path
+
+import jupytext
+import myst_nb.sphinx_
+import nbformat
+from myst_nb.core.execute import NotebookClientBase
+from myst_nb.sphinx_ import NbMetadataCollector
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
+from sphinx.util.display import status_iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACING = str(Path(__file__).parent / "tracing")
+SECONDS = 300  # that a cell may take
+AT_ONCE = 2
+THREADS = str(max(1, (os.cpu_count() or 1) // AT_ONCE))  # for each
+
+
+def is_notebook(path: str | Path) -> bool:
+    path = Path(path)
+    text = path.read_text("utf-8") if path.suffix == ".md" else ""
+    return "format_name: myst" in text[:300] and "{code-cell}" in text
+
+
+# What a result depends on
+
+
+@cache
+def surroundings() -> str:
+    found = importlib.metadata.distributions()
+    names = sorted(f"{d.name} {d.version}" for d in found)
+    data = os.environ.get("TRANSFORMER_LIB_DATA", "")
+    return f"{sys.version}\n{names}\n{data}"
+
+
+def code_cells(notebook) -> list:
+    return [c for c in notebook.cells if c.cell_type == "code"]
+
+
+def code_key(notebook) -> str:
+    """A hash of a chapter's cells and of the packages here."""
+    cells = [[c.source, c.metadata] for c in code_cells(notebook)]
+    text = json.dumps([cells, surroundings()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def folders() -> list[Path]:
+    """Where files lie of which only their folder's list is compared.
+
+    Weights are read by code that is not Python's, which is not traced;
+    and a corpus that was missing may appear.
+    """
+    from transformer_lib.corpora import data_folder
+
+    return [ROOT / "runs", Path(os.path.realpath(data_folder()))]
+
+
+def dependency(line: str) -> Path | None:
+    """What a path in a trace makes a chapter depend on."""
+    path = Path(line)
+    if any(path.is_relative_to(folder) for folder in folders()):
+        return path if path.is_dir() else path.parent
+    if path.suffix == ".pyc":
+        path = Path(source_from_cache(line))
+    return None if path.is_dir() else path  # imports list folders too
+
+
+def digest(path: str | Path) -> str:
+    """A hash of a file, or of a folder's list of files."""
+    path, content = Path(path), b""
+    if path.is_dir():
+        files = (p for p in path.iterdir() if p.suffix != ".lock")
+        stats = ((p.name, p.stat()) for p in files)
+        rows = sorted((n, s.st_size, s.st_mtime_ns) for n, s in stats)
+        content = repr(rows).encode()
+    elif path.exists():
+        content = path.read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+# Running one chapter
+
+
+def run(path: Path) -> dict:
+    """Execute a chapter; how that went, and its outputs."""
+    notebook, error = jupytext.read(path), None
+    client = NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        shutdown_kernel="immediate",
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+    )
+    parts = ["transformer_lib", "transformer_book", "book"]
+    roots = [*(ROOT / part for part in parts), *folders()]
+    paths = filter(None, [TRACING, os.environ.get("PYTHONPATH")])
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder, "trace")
+        environment = {
+            "OMP_NUM_THREADS": THREADS,
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "BOOK_TRACE": str(trace),
+            "BOOK_ROOTS": os.pathsep.join(map(str, roots)),
+        }
+        began = time.perf_counter()
+        try:
+            client.execute(env=environment)
+        except (CellExecutionError, CellTimeoutError) as raised:
+            error = str(raised)
+        seconds = time.perf_counter() - began
+        lines = set(trace.read_text("utf-8").splitlines())
+    read = {
+        str(place) for line in lines if (place := dependency(line))
+    }
+    outputs = [cell.outputs for cell in code_cells(notebook)]
+    noise = [
+        o
+        for cell in outputs
+        for o in cell
+        if o.get("name") == "stderr"
+    ]
+    return {
+        "key": code_key(jupytext.read(path)),
+        "depends": {name: digest(name) for name in sorted(read)},
+        "seconds": seconds,
+        "when": time.time(),
+        "error": error,
+        "keep": not error and not noise,
+        "outputs": outputs,
+        "language_info": notebook.metadata.get("language_info", {}),
+    }
+
+
+# Running those that changed
+
+
+def store(app, docname: str) -> Path:
+    return Path(app.outdir).parent / "executed" / f"{docname}.json"
+
+
+def kept(app, docname: str) -> dict:
+    path = store(app, docname)
+    return (
+        json.loads(path.read_text("utf-8")) if path.exists() else {}
+    )
+
+
+def to_run(app, docnames) -> list[str]:
+    """Those of the pages that compute and whose result is old."""
+    found = []
+    for docname in docnames:
+        path = app.env.doc2path(docname)
+        if not is_notebook(path):
+            continue
+        result = kept(app, docname)
+        if (
+            not result.get("keep")
+            or result["key"] != code_key(jupytext.read(path))
+            or any(
+                digest(n) != d for n, d in result["depends"].items()
+            )
+        ):
+            found.append(docname)
+    return found
+
+
+def stale(app, env, added, changed, removed):
+    """Chapters that have to run again though their text is the same."""
+    return to_run(app, env.found_docs - added - changed)
+
+
+def execute_ahead(app, env, docnames):
+    """Run the chapters that Sphinx is about to read, where needed."""
+    waiting = to_run(app, docnames)
+    lasted = {
+        name: kept(app, name).get("seconds", 1e9) for name in waiting
+    }
+    waiting.sort(key=lasted.get, reverse=True)
+
+    def execute(docname):
+        result = run(Path(env.doc2path(docname)))
+        target = store(app, docname)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(result), "utf-8")
+        return docname
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        done = pool.map(execute, waiting)
+        says = "executing chapters... "
+        for _ in status_iterator(done, says, length=len(waiting)):
+            pass
+
+
+class Result(NotebookClientBase):
+    """Gives MyST-NB the outputs of a chapter that has been run."""
+
+    def start_client(self):
+        result = self._kwargs["result"]
+        cells = code_cells(self.notebook)
+        for cell, outputs in zip(
+            cells, result["outputs"], strict=True
+        ):
+            cell.outputs = [nbformat.from_dict(o) for o in outputs]
+        language = nbformat.from_dict(result["language_info"])
+        self.notebook.metadata["language_info"] = language
+        self.exec_metadata = {
+            "mtime": result["when"],
+            "runtime": result["seconds"],
+            "method": "run_chapters",
+            "succeeded": not result["error"],
+            "error": result["error"],
+            "traceback": result["error"],
+        }
+        if result["error"]:
+            message = f"a cell failed:\n{result['error']}"
+            self.logger.warning(message, subtype="exec")
+
+
+def give_results(app):
+    """Have MyST-NB take the kept outputs in place of executing."""
+
+    def create_client(
+        notebook, source, config, logger, read_fmt=None
+    ):
+        if not is_notebook(source):
+            return NotebookClientBase(
+                notebook, source, config, logger
+            )
+        result = kept(app, app.env.path2doc(source))
+        return Result(notebook, source, config, logger, result=result)
+
+    myst_nb.sphinx_.create_client = create_client
+
+
+def execution(env, docname: str) -> dict:
+    """How a chapter ran: runtime, succeeded, traceback, mtime."""
+    data = NbMetadataCollector.get_doc_data(env)[docname]
+    return data.get("exec_data", {})
+
+
+def setup(app):
+    app.connect("builder-inited", give_results)
+    app.connect("env-get-outdated", stale)
+    app.connect("env-before-read-docs", execute_ahead)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

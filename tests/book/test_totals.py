@@ -1,0 +1,64 @@
+"""The book stays small: lines of code, names, words."""
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+import pytest
+import tangle
+
+import transformer_lib
+
+ROOT = tangle.ROOT
+LIBRARY = sorted((ROOT / "transformer_lib").glob("*.py"))
+BOOK = sorted((ROOT / "transformer_book").rglob("*.py"))
+SILENT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef
+
+
+def code_lines(path: Path) -> set[int]:
+    """The lines that hold code: no docstring, comment or blank one."""
+    text = path.read_text("utf-8")
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in SILENT:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node):
+            said = node.body[0]
+            lines -= set(range(said.lineno, said.end_lineno + 1))
+    return lines
+
+
+def test_the_library_is_small():
+    lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
+    assert sum(lengths.values()) <= 2100, lengths  # 2000 is wanted
+    assert len(transformer_lib.__all__) <= 80
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.stem)
+def test_functions_are_short(path):
+    lines = code_lines(path)
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            own = range(node.lineno, node.end_lineno + 1)
+            most = 110 if node.name == "train" else 45
+            assert len(lines & set(own)) <= most, node.name
+
+
+def test_what_the_pages_share_is_small():
+    assert sum(len(code_lines(path)) for path in BOOK) <= 1300
+
+
+def test_the_book_is_short():
+    pages = [ROOT / "index.md", *(ROOT / "book").rglob("*.md")]
+    words = [len(page.read_text("utf-8").split()) for page in pages]
+    assert sum(words) <= 90_000

@@ -1,0 +1,140 @@
+"""Execute the chapters under other kernels, threads and seeds.
+
+    python tools/portable.py                     all of it, an hour or two
+    python tools/portable.py loss layers         these chapters
+    python tools/portable.py loss avx2 seed+77   under these settings
+
+A claim of the book holds on every machine. This stands in for other
+machines: older instructions of the processor, other numbers of threads,
+and every `torch.manual_seed` of a chapter moved by a number of your
+choice. It prints the cells that fail and a table; `make portable` runs it.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import jupytext
+import tangle
+from nbclient import NotebookClient
+
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
+SSE = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+}
+SETTINGS = {
+    "plain": {},
+    "avx2": AVX2,
+    "sse": SSE,
+    "threads1": {"OMP_NUM_THREADS": "1"},
+    "threads2": {"OMP_NUM_THREADS": "2"},
+    "seed+1": {},
+    "seed+23": {},
+    "seed+456": {},
+}
+SECONDS = 1200  # that a cell may take: older instructions are slow
+MOVE_SEEDS = """
+import torch
+
+def moved(seed, old=torch.manual_seed):
+    return old(int(seed) + {shift})
+
+torch.manual_seed = torch.random.manual_seed = moved
+moved(0)
+"""
+
+
+def chapters() -> dict[str, Path]:
+    """The pages that compute, by name."""
+    pages = [tangle.ROOT / "index.md", *tangle.contents()]
+    return {
+        page.stem: page
+        for page in pages
+        if "{code-cell}" in page.read_text("utf-8")
+    }
+
+
+def failures(path: Path, setting: str) -> list[str]:
+    """What each failing cell of a chapter says under a setting."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {
+            "OMP_NUM_THREADS": "1",
+            "OMP_WAIT_POLICY": "passive",
+            **os.environ,
+            **SETTINGS.get(setting, {}),
+        }
+        if setting.startswith("seed+"):
+            start = Path(folder, "profile_default", "startup")
+            start.mkdir(parents=True)
+            shift = int(setting.removeprefix("seed+"))
+            start.joinpath("seeds.py").write_text(
+                MOVE_SEEDS.format(shift=shift), "utf-8"
+            )
+            environment["IPYTHONDIR"] = folder
+        notebook = jupytext.read(path)
+        NotebookClient(
+            notebook,
+            timeout=SECONDS,
+            kernel_name="python3",
+            allow_errors=True,
+            resources={"metadata": {"path": str(path.parent)}},
+            shutdown_kernel="immediate",
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        ).execute(env=environment)
+    found = []
+    for cell in notebook.cells:
+        expected = "raises-exception" in cell.metadata.get("tags", [])
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" and not expected:
+                said = f"{output.ename}: {output.evalue}".strip()
+                found.append(f"{cell.source}\n{said[:500]}")
+    return found
+
+
+def main(names: list[str]) -> int:
+    pages = chapters()
+    seeds = [name for name in names if name.startswith("seed+")]
+    settings = [n for n in names if n in SETTINGS or n in seeds]
+    chosen = [name for name in names if name in pages]
+    if unknown := set(names) - {*settings, *chosen}:
+        raise SystemExit(
+            f"neither a chapter nor a setting: {', '.join(unknown)}; "
+            f"settings are {', '.join(SETTINGS)} and any seed+NUMBER"
+        )
+    settings = settings or list(SETTINGS)
+    chosen = chosen or list(pages)
+    jobs = [
+        (name, setting) for name in chosen for setting in settings
+    ]
+    cells = {}
+
+    def run(job):
+        began = time.perf_counter()
+        found = failures(pages[job[0]], job[1])
+        said = f"{len(found)} failed" if found else "ok"
+        print(*job, said, f"{time.perf_counter() - began:.0f} s")
+        for cell in found:
+            print("    " + cell.replace("\n", "\n    "), flush=True)
+        cells[job] = said
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, jobs))
+    width = max(map(len, chosen))
+    print(" " * width, *(f"{setting:>9}" for setting in settings))
+    for name in chosen:
+        row = [f"{cells[name, setting]:>9}" for setting in settings]
+        print(f"{name:{width}}", *row)
+    return int(any(said != "ok" for said in cells.values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""Recorded runs: the trainings whose results the chapters show."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Run", "load_run", "markdown_table", "recorded_runs"]
+
+_OLDER = {  # how the first records name what is now called
+    "signature": "bleu_signature",
+    "interval": "bleu_interval",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recorded run: what its folder holds.
+
+    `config` is what the model and tokenizer were built from, `log` the
+    lines that training wrote, `report` the rest: `name`, `command`,
+    `training`, `result`, `machine` and `test`.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    log: list[dict[str, Any]]
+    report: dict[str, Any]
+
+    @cached_property
+    def translations(self) -> list[str]:
+        """Every translation of the test set, in its order."""
+        text = (self.folder / "translations.txt").read_text("utf-8")
+        return text.split("\n")[:-1]
+
+    def series(self, name: str) -> tuple[list[int], list[float]]:
+        """The steps at which `name` was logged, and its values."""
+        lines = [line for line in self.log if name in line]
+        steps = [line["step"] for line in lines]
+        return steps, [line[name] for line in lines]
+
+
+def recorded_runs() -> dict[str, Path]:
+    """Every recorded run: {name: folder}.
+
+    A checkout has them in `runs`, an installed package in its
+    `pretrained`.
+    """
+    package = Path(str(files("transformer_lib")))
+    return {
+        report.parent.name: report.parent
+        for place in (package / "pretrained", package.parent / "runs")
+        for report in sorted(place.glob("*/report.json"))
+    }
+
+
+def load_run(name: str | Path) -> Run:
+    """A recorded run by its name, or by a training's folder.
+
+    Raises:
+        FileNotFoundError: if there is none; lists the names.
+    """
+    folder = Path(recorded_runs().get(str(name), name))
+    if not (folder / "report.json").is_file():
+        names = ", ".join(recorded_runs()) or "none"
+        raise FileNotFoundError(
+            f"{str(name)!r} is neither a recorded run nor the folder "
+            f"of a training that ended; recorded are: {names}"
+        )
+    config, report = (
+        json.loads((folder / file).read_text("utf-8"))
+        for file in ("config.json", "report.json")
+    )
+    test = report.get("test", {})
+    for today, then in _OLDER.items():
+        if then in test:
+            test.setdefault(today, test[then])
+    log = (folder / "log.jsonl").read_text("utf-8").splitlines()
+    return Run(folder, config, [json.loads(x) for x in log], report)
+
+
+def markdown_table(rows: list[dict[str, Any]]) -> str:
+    """Rows of like keys as a Markdown table, figures made short."""
+    names = list(rows[0]) if rows else []
+    lines = [
+        [name.replace("_", " ") for name in names],
+        ["---"] * len(names),
+        *(
+            [_short(row.get(name, "")) for name in names]
+            for row in rows
+        ),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return " ".join(map(_short, value))
+    return str(value).replace("|", r"\|")

@@ -1,0 +1,295 @@
+// The page "Attention explorer".
+
+import {
+  INK,
+  choice,
+  el,
+  ink,
+  load,
+  newest,
+  paint,
+  radios,
+  readState,
+  scroller,
+  wash,
+  writeState,
+} from "./common.js";
+import { arrows, heaviest, wordPicker } from "./words.js";
+
+const KINDS = [
+  ["encoder", "encoder: source looks at source"],
+  ["decoder", "decoder: target looks at target"],
+  ["cross", "cross: target looks at source"],
+];
+const MEAN = "all";
+
+/** Cut the bytes of a sentence into its maps. */
+export function cut(bytes, { N, h }, { source, target }) {
+  const S = source.length;
+  const T = target.length;
+  const maps = { encoder: [], decoder: [], cross: [] };
+  let at = 0;
+  for (const [kind, queries, keys] of [
+    ["encoder", S, S],
+    ["decoder", T, T],
+    ["cross", T, S],
+  ])
+    for (let layer = 0; layer < N; layer++) {
+      maps[kind][layer] = [];
+      for (let head = 0; head < h; head++) {
+        const size = queries * keys;
+        maps[kind][layer][head] = bytes.subarray(at, at + size);
+        at += size;
+      }
+    }
+  if (at !== bytes.length)
+    throw new Error("The weights of this sentence are damaged.");
+  return maps;
+}
+
+export async function start(place) {
+  const { models } = await load("index.json");
+  const state = readState();
+  const model = choice(
+    "model",
+    models.map(({ name, title }) => [name, title]),
+    state.model,
+    () => chooseModel(0),
+  );
+  const sentence = choice("sentence", [], "", () => chooseSentence());
+  const kind = radios(
+    "Which attention?",
+    KINDS,
+    state.kind,
+    "cross",
+    () => {
+      chosen.word = 0;
+      draw();
+    },
+  );
+  const heads = el("div", {
+    class: "live-heads",
+    role: "group",
+    "aria-label": "Layers and heads",
+  });
+  const words = wordPicker(
+    { from: "Pick a word", to: "Where it looks" },
+    (i) => {
+      chosen.word = i;
+      draw();
+    },
+  );
+  const said = el("p", { class: "live-result", role: "status" });
+  const whole = scroller("All weights of the chosen head");
+  const axis = (text) => el("p", { class: "live-axis" }, text);
+  place.replaceChildren(
+    el("div", { class: "live-controls" }, model.node, sentence.node),
+    kind.node,
+    axis("Choose a head: a row for each layer, the average at its end"),
+    heads,
+    words.node,
+    said,
+    el(
+      "details",
+      { class: "live-numbers" },
+      el("summary", {}, "All weights of this head, in percent"),
+      whole,
+    ),
+  );
+  model.node.hidden = models.length < 2;
+  const chosen = {
+    layer: state.layer,
+    head: state.head,
+    word: Number(state.word ?? 0),
+  };
+  let rows = []; // the sentences of the model that is chosen
+  let shown = null; // what is drawn: {about, row, maps}
+  const last = newest();
+  await chooseModel(state.sentence);
+
+  async function chooseModel(number) {
+    let found = null;
+    await last(
+      () => load(`${model.value}/attention/index.json`),
+      (texts) => (found = texts),
+    );
+    if (!found) return;
+    rows = found;
+    sentence.options(
+      rows.map(({ text }, i) => [i, text]),
+      number,
+    );
+    await chooseSentence();
+  }
+
+  async function chooseSentence() {
+    const file = `${model.value}/attention/${sentence.value}.bin`;
+    const about = models.find(({ name }) => name === model.value);
+    const row = rows[sentence.value];
+    await last(
+      () => load(file, "arrayBuffer"),
+      (bytes) => {
+        const maps = cut(new Uint8Array(bytes), about, row);
+        shown = { about, row, maps };
+        draw();
+      },
+    );
+  }
+
+  /** The chosen layer and head, where this model has them. */
+  function settle() {
+    const { N, h } = shown.about;
+    const layer = Number(chosen.layer ?? N);
+    chosen.layer = layer >= 1 && layer <= N ? layer : N;
+    const head = Number(chosen.head);
+    chosen.head = head >= 1 && head <= h ? head : MEAN;
+  }
+
+  function weights(layer, head) {
+    const all = shown.maps[kind.value][layer - 1];
+    if (head !== MEAN) return Array.from(all[head - 1], (byte) => byte / 255);
+    return Array.from(all[0], (_, i) =>
+      all.reduce((sum, one) => sum + one[i] / 255, 0) / all.length,
+    );
+  }
+
+  function labels() {
+    const { source, target } = shown.row;
+    return {
+      from: kind.value === "encoder" ? source : target,
+      to: kind.value === "decoder" ? target : source,
+    };
+  }
+
+  function draw() {
+    if (!shown) return;
+    settle();
+    const { from, to } = labels();
+    chosen.word = Math.min(from.length - 1, Math.max(0, chosen.word || 0));
+    drawHeads(from.length, to.length);
+    drawWords(from, to);
+    drawWhole(from, to);
+    writeState({
+      model: shown.about.name,
+      sentence: sentence.value,
+      kind: kind.value,
+      layer: chosen.layer,
+      head: chosen.head,
+      word: chosen.word,
+    });
+  }
+
+  function colour() {
+    return { encoder: INK.encoder, decoder: INK.decoder, cross: INK.key }[
+      kind.value
+    ];
+  }
+
+  /** A small picture of each head, to choose it by. */
+  function drawHeads(queryCount, keyCount) {
+    const { N, h } = shown.about;
+    const names = [...Array.from({ length: h }, (_, i) => i + 1), MEAN];
+    heads.style.setProperty("--heads", names.length);
+    const old = heads.querySelectorAll("button");
+    const focused = [...old].indexOf(document.activeElement);
+    const pictures = [];
+    heads.replaceChildren(
+      ...Array.from({ length: N }, (_, i) => i + 1).flatMap((layer) =>
+        names.map((head) => {
+          const canvas = el("canvas", { "aria-hidden": "true" });
+          pictures.push([canvas, weights(layer, head)]);
+          return el(
+            "button",
+            {
+              type: "button",
+              "aria-label":
+                `layer ${layer}, ` +
+                (head === MEAN ? "average of its heads" : `head ${head}`),
+              "aria-pressed": String(
+                layer === chosen.layer && head === chosen.head,
+              ),
+              onclick: () => {
+                Object.assign(chosen, { layer, head });
+                draw();
+              },
+            },
+            canvas,
+            el(
+              "span",
+              { "aria-hidden": "true" },
+              head === MEAN ? `${layer} · Ø` : `${layer} · ${head}`,
+            ),
+          );
+        }),
+      ),
+    );
+    for (const [canvas, values] of pictures)
+      paint(canvas, queryCount, keyCount, 44, (query, key) =>
+        ink(colour(), values[query * keyCount + key]),
+      );
+    arrows(heads);
+    if (focused >= 0) heads.querySelectorAll("button")[focused]?.focus();
+  }
+
+  function drawWords(from, to) {
+    const start = chosen.word * to.length;
+    const values = weights(chosen.layer, chosen.head).slice(
+      start,
+      start + to.length,
+    );
+    words.show(from, to, chosen.word, values, colour());
+    said.textContent = say(from, to, values);
+  }
+
+  function say(from, to, values) {
+    const next =
+      kind.value === "encoder"
+        ? ""
+        : ` (about to say ${shown.row.predicted[chosen.word]})`;
+    const head =
+      chosen.head === MEAN ? "on average over the heads" : `head ${chosen.head}`;
+    return (
+      `${from[chosen.word]}${next}, layer ${chosen.layer}, ${head}: ` +
+      `${heaviest(values, to)}.`
+    );
+  }
+
+  function drawWhole(from, to) {
+    const values = weights(chosen.layer, chosen.head);
+    whole.replaceChildren(
+      el(
+        "table",
+        { class: "live-weights" },
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("td"),
+            to.map((word) => el("th", { scope: "col" }, el("span", {}, word))),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          from.map((word, query) =>
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row" }, word),
+              to.map((_, key) => {
+                const value = values[query * to.length + key];
+                return el(
+                  "td",
+                  { style: `background-color: ${wash(colour(), value)}` },
+                  String(Math.round(100 * value)),
+                );
+              }),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+}

@@ -1,0 +1,352 @@
+// The page "Beam search, replayed".
+
+import {
+  INK,
+  choice,
+  el,
+  load,
+  newest,
+  radios,
+  readState,
+  scroller,
+  slider,
+  svg,
+  table,
+  writeState,
+} from "./common.js";
+import { lengthPenalty } from "./search.js";
+
+const BOX = { width: 136, height: 26, gap: 26, top: 20 };
+const FATES = ["dropped", "kept", "ended"];
+const MARKS = ["\u00d7", "\u2192", "\u25a0"];
+const INKS = ["#7c848d", INK.decoder, INK.good];
+const WHY = {
+  enough: "as many hypotheses have ended as the beam is wide",
+  limit: "the longest output allowed is reached",
+};
+const words = (pieces) => pieces.join("").replaceAll("▁", " ").trim();
+
+export async function start(place) {
+  const { models } = await load("index.json");
+  const state = readState();
+  const model = choice(
+    "model",
+    models.map(({ name, title }) => [name, title]),
+    state.model,
+    () => chooseModel(0),
+  );
+  const sentence = choice("sentence", [], "", () => chooseSentence());
+  const beam = radios(
+    "Beam size",
+    [
+      ["2", "2"],
+      ["4", "4, the paper's"],
+    ],
+    state.beam,
+    "4",
+    () => restart(),
+  );
+  const alpha = radios(
+    "Length penalty α",
+    [
+      ["0", "0, none"],
+      ["0.6", "0.6, the paper's"],
+      ["1", "1"],
+    ],
+    state.alpha,
+    "0.6",
+    () => draw(),
+  );
+  const step = slider("step", { min: 0, max: 1, value: 0 }, () => draw());
+  const move = (text, by) =>
+    el("button", { type: "button", onclick: () => go(by) }, text);
+  const buttons = [
+    move("Start", -Infinity),
+    move("Back", -1),
+    move("Step", 1),
+    move("End", Infinity),
+  ];
+  buttons[2].className = "live-main";
+  const said = el("p", { class: "live-result", role: "status" });
+  const tree = scroller("The search as a tree; the tables say the same");
+  const candidates = scroller("This step");
+  const results = scroller("What has been found");
+  place.replaceChildren(
+    el("div", { class: "live-controls" }, model.node, sentence.node),
+    beam.node,
+    alpha.node,
+    el("div", { class: "live-controls" }, step.node),
+    el("p", { class: "live-buttons" }, buttons),
+    said,
+    tree,
+    candidates,
+    results,
+  );
+  model.node.hidden = models.length < 2;
+  let shown = null;
+  const last = newest();
+  await chooseModel(Number(state.sentence ?? 0), Number(state.step ?? 0));
+
+  async function chooseModel(number, at = 0) {
+    let texts = null;
+    await last(
+      () => load(`${model.value}/beams/index.json`),
+      (found) => (texts = found),
+    );
+    if (!texts) return;
+    sentence.options(
+      texts.map((text, i) => [i, text]),
+      number,
+    );
+    await chooseSentence(at);
+  }
+
+  async function chooseSentence(at = 0) {
+    const file = `${model.value}/beams/${sentence.value}.json`;
+    await last(
+      () => load(file),
+      (found) => {
+        shown = found;
+        restart(at);
+      },
+    );
+  }
+
+  function restart(at = 0) {
+    step.value = 0;
+    draw(at);
+  }
+
+  function search() {
+    return shown.searches.find(
+      (one) =>
+        one.beam === Number(beam.value) && one.alpha === Number(alpha.value),
+    );
+  }
+
+  function go(by) {
+    const last = search().steps.length;
+    draw(Math.min(last, Math.max(0, step.value + by)));
+  }
+
+  function draw(at = step.value) {
+    const found = search();
+    step.limit(0, found.steps.length);
+    step.value = Number.isInteger(at) ? at : 0;
+    const now = step.value;
+    const over = now === found.steps.length;
+    buttons.forEach((button, i) =>
+      button.setAttribute("aria-disabled", String(i < 2 ? !now : over)),
+    );
+    const spoken = paths(found.steps);
+    const greedy = greedyPath(found.steps, shown.greedy.pieces);
+    said.textContent = sayStep(found, now, over);
+    drawTree(tree, found.steps.slice(0, now), spoken, greedy);
+    candidates.hidden = !now;
+    if (now)
+      candidates.replaceChildren(stepTable(found, now, spoken, greedy));
+    results.replaceChildren(
+      resultTable(found, now, over, spoken, shown.greedy),
+    );
+    writeState({
+      model: model.value,
+      sentence: sentence.value,
+      beam: beam.value,
+      alpha: alpha.value,
+      step: now,
+    });
+  }
+
+  function sayStep({ steps, why }, now, over) {
+    if (!now)
+      return (
+        `“${shown.text}” has been encoded. Nothing is said yet: ` +
+        "press Step."
+      );
+    const fates = steps[now - 1].map(([, , , , fate]) => fate);
+    const count = (fate) => fates.filter((one) => one === fate).length;
+    const parts = [
+      `Step ${now} of ${steps.length}: of the ${fates.length} best `,
+      `continuations ${count(1)} are kept`,
+    ];
+    if (count(2)) parts.push(`, ${count(2)} ended`);
+    if (over) parts.push(`. The search stops: ${WHY[why]}`);
+    return `${parts.join("")}.`;
+  }
+}
+
+/** All pieces up to each candidate of each step. */
+function paths(steps) {
+  const found = [];
+  for (const [number, step] of steps.entries())
+    found.push(
+      step.map(([parent, piece]) => [
+        ...(number ? found[number - 1][parent] : []),
+        piece,
+      ]),
+    );
+  return found;
+}
+
+/** The candidate of each step that lies on greedy's path, or -1. */
+function greedyPath(steps, pieces) {
+  const wanted = pieces.map(([piece]) => piece);
+  return paths(steps).map((step, number) => {
+    const start = JSON.stringify(wanted.slice(0, number + 1));
+    return number < wanted.length
+      ? step.findIndex((path) => JSON.stringify(path) === start)
+      : -1;
+  });
+}
+
+function drawTree(place, steps, spoken, greedy) {
+  if (!steps.length) {
+    place.replaceChildren();
+    place.hidden = true;
+    return;
+  }
+  place.hidden = false;
+  const { width, height, gap, top } = BOX;
+  const x = (number) => number * (width + gap) + 2;
+  const y = (rank) => top + rank * (height + 4);
+  const most = Math.max(...steps.map((step) => step.length));
+  const lines = [];
+  const boxes = [];
+  steps.forEach((step, number) => {
+    boxes.push(
+      svg("text", { x: x(number), y: 12, class: "live-head" }, `${number + 1}`),
+    );
+    step.forEach(([parent, piece, , total, fate], rank) => {
+      if (number)
+        lines.push(
+          svg("path", {
+            d: link(
+              x(number - 1) + width,
+              y(parent) + height / 2,
+              x(number),
+              y(rank) + height / 2,
+            ),
+            class: `live-link live-${FATES[fate]}`,
+            stroke: INKS[fate],
+          }),
+        );
+      boxes.push(
+        svg(
+          "g",
+          { class: `live-box live-${FATES[fate]}` },
+          svg("title", {}, `${words(spoken[number][rank])}: ${FATES[fate]}`),
+          svg("rect", {
+            x: x(number),
+            y: y(rank),
+            width,
+            height,
+            rx: 4,
+            stroke: INKS[fate],
+          }),
+          svg(
+            "text",
+            { x: x(number) + 6, y: y(rank) + 17 },
+            `${MARKS[fate]} ${short(piece)}`,
+          ),
+          svg(
+            "text",
+            {
+              x: x(number) + width - 5,
+              y: y(rank) + 17,
+              "text-anchor": "end",
+              class: "live-sum",
+            },
+            total.toFixed(2),
+          ),
+          greedy[number] === rank
+            ? svg("circle", {
+                cx: x(number) + width - 1,
+                cy: y(rank) + 1,
+                r: 5,
+                fill: INK.key,
+              })
+            : null,
+        ),
+      );
+    });
+  });
+  place.replaceChildren(
+    svg(
+      "svg",
+      {
+        width: x(steps.length),
+        height: y(most) + 4,
+        "aria-hidden": "true",
+        class: "live-tree",
+      },
+      lines,
+      boxes,
+    ),
+  );
+  place.scrollLeft = place.scrollWidth;
+}
+
+const link = (x1, y1, x2, y2) =>
+  `M${x1},${y1} C${x1 + 14},${y1} ${x2 - 14},${y2} ${x2},${y2}`;
+
+const short = (piece) => {
+  const letters = [...piece];
+  return letters.length > 8 ? `${letters.slice(0, 7).join("")}…` : piece;
+};
+
+function stepTable({ steps, alpha }, now, spoken, greedy) {
+  const penalty = lengthPenalty(now, alpha);
+  const rows = steps[now - 1].map(([, , gain, total, fate], rank) => [
+    words(spoken[now - 1][rank].slice(0, -1)),
+    spoken[now - 1][rank].at(-1),
+    gain.toFixed(3),
+    total.toFixed(3),
+    fate === 2 ? (total / penalty).toFixed(3) : "",
+    `${MARKS[fate]} ${FATES[fate]}` +
+      (greedy[now - 1] === rank ? ", greedy's path" : ""),
+  ]);
+  return table(
+    `Step ${now}, the likeliest continuations`,
+    ["so far", "next piece", "its log-probability", "sum", "score", "fate"],
+    0,
+    rows,
+  );
+}
+
+function resultTable({ steps, found, alpha }, now, over, spoken, greedy) {
+  const rows = [];
+  steps.slice(0, now).forEach((step, number) =>
+    step.forEach(([, , , total, fate], rank) => {
+      const score = total / lengthPenalty(number + 1, alpha);
+      if (fate === 2)
+        rows.push([words(spoken[number][rank].slice(0, -1)), number + 1, total, score]);
+    }),
+  );
+  rows.sort((a, b) => b[3] - a[3]);
+  const listed = over
+    ? found.map(([text, length, total, score]) => [text, length, total, score])
+    : rows;
+  const length = greedy.pieces.length;
+  const all = [
+    ...listed.map((row, i) => [`${i + 1}`, ...row]),
+    [
+      "greedy",
+      greedy.text,
+      length,
+      greedy.total,
+      greedy.total / lengthPenalty(length, alpha),
+    ],
+  ];
+  return table(
+    over ? "What the search found, beside greedy" : "Ended so far, beside greedy",
+    ["rank", "translation", "pieces", "sum", "score"],
+    1,
+    all.map(([rank, text, pieces, total, score]) => [
+      rank,
+      text,
+      String(pieces),
+      total.toFixed(3),
+      score.toFixed(3),
+    ]),
+  );
+}

@@ -1,0 +1,278 @@
+// What the live pages share: elements, controls, colours, loading.
+
+/** The ink of each idea, as in the book's pictures. */
+export const INK = {
+  query: "#3b7dd8",
+  key: "#d2691e",
+  value: "#2a9461",
+  encoder: "#1a8fa8",
+  decoder: "#9b62d6",
+  position: "#a67c10",
+  good: "#5d9116",
+  bad: "#d6336c",
+};
+
+/** el("p", {class: "note", onclick: f}, "text", child, ...) */
+export function el(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(name, attributes = {}, ...children) {
+  const space = "http://www.w3.org/2000/svg";
+  return fill(document.createElementNS(space, name), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null));
+  return node;
+}
+
+let named = 0;
+export const newId = (start) => `live-${start}-${++named}`;
+
+/** A labelled range input with its value beside it. */
+export function slider(label, { min, max, step = 1, value }, change) {
+  const id = newId("range");
+  const input = el("input", { type: "range", id, min, max, step });
+  const output = el("output", { for: id, "aria-live": "off" });
+  const show = () => (output.textContent = input.value);
+  input.value = value;
+  show();
+  input.addEventListener("input", () => {
+    show();
+    change();
+  });
+  const control = {
+    input,
+    node: el(
+      "div",
+      { class: "live-control" },
+      el("label", { for: id }, label),
+      input,
+      output,
+    ),
+    get value() {
+      return Number(input.value);
+    },
+    set value(number) {
+      input.value = number;
+      show();
+    },
+    /** New limits; the value stays inside them. */
+    limit(low, high) {
+      input.min = low;
+      input.max = high;
+      input.disabled = low === high;
+      show();
+    },
+  };
+  return control;
+}
+
+/** A labelled select; options are [value, text]. */
+export function choice(label, options, value, change) {
+  const id = newId("select");
+  const input = el("select", { id, class: "live-select" });
+  const control = {
+    input,
+    node: el(
+      "div",
+      { class: "live-control live-choice" },
+      el("label", { for: id }, label),
+      input,
+    ),
+    get value() {
+      return input.value;
+    },
+    set value(text) {
+      input.value = text;
+    },
+    options(list, chosen) {
+      input.replaceChildren(
+        ...list.map(([key, text]) => el("option", { value: key }, text)),
+      );
+      const known = list.some(([key]) => String(key) === String(chosen));
+      if (list.length) input.value = known ? chosen : list[0][0];
+    },
+  };
+  control.options(options, value);
+  input.addEventListener("change", change);
+  return control;
+}
+
+/** A group of radio buttons; options are [value, text].
+ *
+ * A value that is no option, as an address may hold, gives `usual`.
+ */
+export function radios(label, options, value, usual, change) {
+  const name = newId("radio");
+  if (!options.some(([key]) => key === value)) value = usual;
+  const inputs = options.map(([key]) =>
+    el("input", {
+      type: "radio",
+      name,
+      value: key,
+      checked: key === value,
+      onchange: change,
+    }),
+  );
+  return {
+    node: el(
+      "fieldset",
+      { class: "live-radios" },
+      el("legend", {}, label),
+      options.map(([, text], i) => el("label", {}, inputs[i], ` ${text}`)),
+    ),
+    get value() {
+      return inputs.find((input) => input.checked)?.value;
+    },
+    set value(text) {
+      for (const input of inputs) input.checked = input.value === text;
+    },
+  };
+}
+
+/** A box of its own for what may be wider than the page. */
+export const scroller = (label) =>
+  el("div", {
+    class: "live-scroll",
+    tabindex: 0,
+    role: "region",
+    "aria-label": label,
+  });
+
+/** A table; the column `wide` holds text. */
+export function table(caption, head, wide, rows, attributes = {}) {
+  const cell = (content, column) =>
+    column === wide
+      ? el("td", { class: "live-text", ...attributes }, content)
+      : el("td", {}, content);
+  return el(
+    "table",
+    { class: "live-table" },
+    el("caption", {}, caption),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        head.map((name) => el("th", { scope: "col" }, name)),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      rows.map((row) => el("tr", {}, row.map(cell))),
+    ),
+  );
+}
+
+/** newest(load, use): only what was asked for last is used.
+ *
+ * Answers may come in another order than the questions.
+ */
+export function newest() {
+  let turn = 0;
+  return async (load, use) => {
+    const mine = ++turn;
+    const found = await load();
+    if (mine === turn) use(found);
+  };
+}
+
+/** A colour with an opacity from 0 to 1. */
+export function ink(colour, share) {
+  const part = Math.round(255 * Math.min(1, Math.max(0, share)));
+  return colour + part.toString(16).padStart(2, "0");
+}
+
+/** Behind text, no colour is so strong that the text suffers. */
+export const wash = (colour, share) => ink(colour, 0.55 * share);
+
+/** Fill a canvas cell by cell with colour(row, column). */
+export function paint(canvas, rows, columns, height, colour) {
+  const ratio = Math.min(window.devicePixelRatio || 1, 2);
+  const width = canvas.clientWidth || 320;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  const x = (column) => Math.round((column * canvas.width) / columns);
+  const y = (row) => Math.round((row * canvas.height) / rows);
+  for (let row = 0; row < rows; row++)
+    for (let column = 0; column < columns; column++) {
+      const fillStyle = colour(row, column);
+      if (!fillStyle) continue;
+      context.fillStyle = fillStyle;
+      context.fillRect(
+        x(column),
+        y(row),
+        x(column + 1) - x(column),
+        y(row + 1) - y(row),
+      );
+    }
+  return { context, x, y, ratio };
+}
+
+/** The cell of a canvas under the pointer: [row, column]. */
+export function cellAt(event, rows, columns) {
+  const box = event.currentTarget.getBoundingClientRect();
+  const part = (at, size, count) =>
+    Math.min(count - 1, Math.max(0, Math.floor((at / size) * count)));
+  return [
+    part(event.clientY - box.top, box.height, rows),
+    part(event.clientX - box.left, box.width, columns),
+  ];
+}
+
+/** Draw again when the page's colours or width change. */
+export function redraw(draw) {
+  new MutationObserver(draw).observe(document.documentElement, {
+    attributeFilter: ["data-theme"],
+  });
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth !== width) {
+      width = window.innerWidth;
+      draw();
+    }
+  });
+}
+
+/** A file of the site's live data, by its name. */
+export const address = (name) => new URL(`data/${name}`, import.meta.url);
+
+/** Read one of the data files; an error says what the reader can do. */
+export async function load(name, kind = "json") {
+  let answer;
+  try {
+    answer = await fetch(address(name));
+  } catch {
+    throw new Error(`${name} could not be read: is the site still there?`);
+  }
+  if (!answer.ok)
+    throw new Error(`${name} is missing from this copy of the site.`);
+  return answer[kind]();
+}
+
+/** The state of a page, kept in the address after the #. */
+export function readState() {
+  return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+}
+
+export function writeState(state) {
+  const text = new URLSearchParams(state).toString();
+  history.replaceState(null, "", `#${text}`);
+}
+
+export const percent = (share) =>
+  share >= 0.0995 || share < 0.0005
+    ? `${Math.round(share * 100)} %`
+    : `${(share * 100).toFixed(1)} %`;

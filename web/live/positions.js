@@ -1,0 +1,410 @@
+// The page "Masks and positions".
+
+import {
+  INK,
+  cellAt,
+  el,
+  ink,
+  paint,
+  radios,
+  redraw,
+  slider,
+  svg,
+} from "./common.js";
+import {
+  MASKS,
+  angleOf,
+  encoding,
+  likeness,
+  sinusoid,
+  wavelength,
+} from "./encodings.js";
+
+const WAVES = { width: 640, height: 120, edge: 6 };
+
+export function start(place) {
+  const parts = {
+    positions: startPositions,
+    masks: startMasks,
+  };
+  parts[place.dataset.part](place);
+}
+
+// Positions
+
+function startPositions(place) {
+  const controls = {
+    length: slider("length", { min: 1, max: 128, value: 32 }, draw),
+    dModel: slider(
+      "d_model",
+      { min: 2, max: 256, step: 2, value: 64 },
+      draw,
+    ),
+    offset: slider(
+      "offset",
+      { min: 0, max: 1000, step: 1, value: 0 },
+      draw,
+    ),
+    position: slider("position", { min: 0, max: 31, value: 5 }, draw),
+    dimension: slider("dimension", { min: 0, max: 63, value: 8 }, draw),
+  };
+  const canvas = el("canvas", { role: "img", class: "live-grid" });
+  const value = el("p", { class: "live-result", role: "status" });
+  const wave = el("div", { class: "live-figure" });
+  const alike = el("div", { class: "live-figure" });
+  const row = el("tbody");
+  canvas.addEventListener("pointerdown", (event) => {
+    const { length, dModel, offset } = controls;
+    const cell = cellAt(event, length.value, dModel.value);
+    controls.position.value = offset.value + cell[0];
+    controls.dimension.value = cell[1];
+    draw();
+  });
+  place.replaceChildren(
+    el(
+      "div",
+      { class: "live-controls" },
+      ["length", "dModel", "offset"].map((name) => controls[name].node),
+    ),
+    axis("rows: positions · columns: dimensions of the vector"),
+    canvas,
+    scale(),
+    el(
+      "div",
+      { class: "live-controls" },
+      ["position", "dimension"].map((name) => controls[name].node),
+    ),
+    value,
+    wave,
+    alike,
+    el(
+      "details",
+      { class: "live-numbers" },
+      el("summary", {}, "The chosen position's vector, in numbers"),
+      el(
+        "table",
+        {},
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ["dimension", "angle", "value"].map((name) =>
+              el("th", { scope: "col" }, name),
+            ),
+          ),
+        ),
+        row,
+      ),
+    ),
+  );
+
+  let before = 0;
+  function draw() {
+    const length = controls.length.value;
+    const dModel = controls.dModel.value;
+    const offset = controls.offset.value;
+    const moved = controls.position.value + offset - before;
+    before = offset;
+    controls.position.limit(offset, offset + length - 1);
+    controls.position.value = moved; // the same row as before
+    controls.dimension.limit(0, dModel - 1);
+    const position = controls.position.value;
+    const dimension = controls.dimension.value;
+    drawGrid(canvas, { length, dModel, offset, position, dimension });
+    const number = sinusoid(position, dimension, dModel);
+    const angle = angleOf(position, dimension, dModel);
+    const name = dimension % 2 ? "cos" : "sin";
+    value.replaceChildren(
+      `Position ${position}, dimension ${dimension}: ${name}(${position}`,
+      " / 10000",
+      el("sup", {}, `${dimension - (dimension % 2)}/${dModel}`),
+      `) = ${name}(${angle.toFixed(4)}) = `,
+      el("strong", {}, number.toFixed(4)),
+    );
+    drawWave(wave, { length, dModel, offset, position, dimension });
+    drawAlike(alike, { length, dModel, offset, position });
+    row.replaceChildren(
+      ...encoding(position, dModel).map((entry, i) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, String(i)),
+          el("td", {}, angleOf(position, i, dModel).toFixed(4)),
+          el("td", {}, entry.toFixed(4)),
+        ),
+      ),
+    );
+  }
+  draw();
+  redraw(draw);
+}
+
+function drawGrid(canvas, state) {
+  const { length, dModel, offset, position, dimension } = state;
+  const height = Math.min(320, Math.max(60, 8 * length));
+  const drawn = paint(canvas, length, dModel, height, (row, column) => {
+    const number = sinusoid(offset + row, column, dModel);
+    const colour = number < 0 ? INK.query : INK.position;
+    return ink(colour, Math.abs(number));
+  });
+  const { context, x, y, ratio } = drawn;
+  const at = position - offset;
+  context.strokeStyle = getComputedStyle(canvas).color;
+  context.lineWidth = ratio;
+  context.strokeRect(0, y(at), canvas.width, y(at + 1) - y(at));
+  context.strokeRect(
+    x(dimension),
+    0,
+    x(dimension + 1) - x(dimension),
+    canvas.height,
+  );
+  canvas.setAttribute(
+    "aria-label",
+    `The encodings of positions ${offset} to ${offset + length - 1} ` +
+      `in ${dModel} dimensions: fast waves on the left, slow ones on ` +
+      "the right.",
+  );
+}
+
+function drawWave(place, state) {
+  const { length, dModel, offset, position, dimension } = state;
+  const waves = wavelength(dimension, dModel);
+  const values = Array.from({ length }, (_, i) =>
+    sinusoid(offset + i, dimension, dModel),
+  );
+  curve(place, {
+    values,
+    at: position - offset,
+    colour: INK.position,
+    title:
+      `Dimension ${dimension} along the positions: ` +
+      `it begins again after ${waves.toFixed(1)} of them`,
+  });
+}
+
+function drawAlike(place, { length, dModel, offset, position }) {
+  const mine = encoding(position, dModel);
+  const values = Array.from({ length }, (_, i) =>
+    likeness(mine, encoding(offset + i, dModel)),
+  );
+  curve(place, {
+    values,
+    at: position - offset,
+    colour: INK.query,
+    title:
+      `How much each position is like position ${position}: dot ` +
+      "products, 1 at the position itself",
+  });
+}
+
+/** A curve between -1 and 1 with a mark at one of its points. */
+function curve(place, { values, at, colour, title }) {
+  const { width, height, edge } = WAVES;
+  const last = Math.max(1, values.length - 1);
+  const x = (i) => edge + (i / last) * (width - 2 * edge);
+  const y = (value) => height / 2 - value * (height / 2 - edge);
+  const points = values.map((value, i) => `${x(i)},${y(value)}`);
+  const picture = svg(
+    "svg",
+    {
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      "aria-label": `${title}. Here: ${values[at].toFixed(3)}.`,
+    },
+    svg("line", {
+      x1: edge,
+      x2: width - edge,
+      y1: y(0),
+      y2: y(0),
+      class: "live-zero",
+    }),
+    svg("polyline", {
+      points: points.join(" "),
+      fill: "none",
+      stroke: colour,
+      "stroke-width": 2,
+    }),
+    values.length <= 64
+      ? values.map((value, i) =>
+          svg("circle", { cx: x(i), cy: y(value), r: 2.5, fill: colour }),
+        )
+      : [],
+    svg("circle", {
+      cx: x(at),
+      cy: y(values[at]),
+      r: 6,
+      fill: "none",
+      stroke: "currentColor",
+      "stroke-width": 2,
+    }),
+  );
+  place.replaceChildren(axis(title), picture);
+}
+
+const axis = (text) => el("p", { class: "live-axis" }, text);
+
+function scale() {
+  return el(
+    "p",
+    { class: "live-axis live-scale" },
+    "-1 ",
+    el("span", {
+      "aria-hidden": "true",
+      style:
+        `background: linear-gradient(to right, ${INK.query}, ` +
+        `transparent, ${INK.position})`,
+    }),
+    " 1",
+  );
+}
+
+// Masks
+
+const KINDS = [
+  ["padding", "padding"],
+  ["causal", "causal"],
+  ["decoder", "both (the decoder's)"],
+  ["neighbourhood", "neighbourhood"],
+];
+
+function startMasks(place) {
+  const kind = radios("Which mask?", KINDS, "decoder", "decoder", draw);
+  const controls = {
+    length: slider("length", { min: 1, max: 24, value: 8 }, draw),
+    pads: slider("padding", { min: 0, max: 23, value: 2 }, draw),
+    r: slider("r", { min: 1, max: 47, step: 2, value: 3 }, draw),
+    offset: slider("offset", { min: 0, max: 23, value: 0 }, draw),
+    query: slider("query", { min: 0, max: 7, value: 3 }, draw),
+  };
+  const canvas = el("canvas", { role: "img", class: "live-mask" });
+  const said = el("p", { class: "live-result", role: "status" });
+  const rows = el("pre", {
+    tabindex: 0,
+    role: "region",
+    "aria-label": "The mask's rows",
+  });
+  const shape = el("p", { class: "live-axis" });
+  canvas.addEventListener("pointerdown", (event) => {
+    const offset = controls.offset.value;
+    const length = controls.length.value;
+    const cell = cellAt(event, length - offset, length);
+    controls.query.value = offset + cell[0];
+    draw();
+  });
+  place.replaceChildren(
+    kind.node,
+    el(
+      "div",
+      { class: "live-controls" },
+      Object.values(controls).map((control) => control.node),
+    ),
+    axis("rows: queries, from the top · columns: keys"),
+    canvas,
+    said,
+    shape,
+    el(
+      "details",
+      { class: "live-numbers" },
+      el("summary", {}, "The mask in numbers: 1 may attend, 0 may not"),
+      rows,
+    ),
+  );
+
+  function draw() {
+    const length = controls.length.value;
+    const causal = ["causal", "decoder"].includes(kind.value);
+    const padded = ["padding", "decoder"].includes(kind.value);
+    controls.pads.limit(0, length - 1);
+    controls.r.limit(1, 2 * length - 1);
+    controls.offset.limit(0, length - 1);
+    controls.pads.node.hidden = !padded;
+    controls.r.node.hidden = kind.value !== "neighbourhood";
+    controls.offset.node.hidden = !causal;
+    if (!causal) controls.offset.value = 0;
+    const offset = controls.offset.value;
+    controls.query.limit(offset, length - 1);
+    const state = {
+      length,
+      offset,
+      pads: padded ? controls.pads.value : 0,
+      r: controls.r.value,
+      query: controls.query.value,
+      may: MASKS[kind.value],
+    };
+    drawMask(canvas, state);
+    said.textContent = sayRow(state);
+    rows.textContent = maskRows(state);
+    shape.textContent =
+      `${length - offset} queries, ${length} keys: ` +
+      `${maskRows(state).replace(/[^1]/g, "").length} of ` +
+      `${(length - offset) * length} pairs are open`;
+  }
+  draw();
+  redraw(draw);
+}
+
+function drawMask(canvas, state) {
+  const { length, offset, pads, query, may } = state;
+  const rows = length - offset;
+  const cell = Math.min(28, canvas.parentNode.clientWidth / length);
+  canvas.style.width = `${cell * length}px`;
+  const drawn = paint(canvas, rows, length, cell * rows, (row, key) => {
+    const pad = key >= length - pads;
+    if (may(row + offset, key, state)) return INK.good;
+    return ink(pad ? INK.bad : "#7c848d", 0.25);
+  });
+  const { context, x, y, ratio } = drawn;
+  context.lineWidth = ratio;
+  context.strokeStyle = getComputedStyle(canvas.parentNode).getPropertyValue(
+    "--pst-color-background",
+  );
+  for (let i = 1; i < length; i++) {
+    context.strokeRect(x(i), -ratio, 0, canvas.height + 2 * ratio);
+    if (i < rows) context.strokeRect(-ratio, y(i), canvas.width + 2 * ratio, 0);
+  }
+  context.lineWidth = 2 * ratio;
+  context.strokeStyle = getComputedStyle(canvas).color;
+  const at = query - offset;
+  context.strokeRect(ratio, y(at), canvas.width - 2 * ratio, y(at + 1) - y(at));
+  canvas.setAttribute(
+    "aria-label",
+    `A mask of ${rows} queries by ${length} keys. ${sayRow(state)}`,
+  );
+}
+
+function sayRow(state) {
+  const { length, pads, query, may } = state;
+  const open = Array.from({ length }, (_, key) => key).filter((key) =>
+    may(query, key, state),
+  );
+  const padding = query >= length - pads ? " (padding itself)" : "";
+  return (
+    `Query ${query}${padding} may attend to ` +
+    (open.length === 1 ? "key " : "keys ") +
+    `${ranges(open)}: ${open.length} of ${length}.`
+  );
+}
+
+/** 0, 1, 2, 5 is said as 0 to 2, 5. */
+function ranges(numbers) {
+  const runs = [];
+  for (const number of numbers) {
+    const run = runs.at(-1);
+    if (run && run[1] === number - 1) run[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs
+    .map(([from, to]) => (from === to ? `${from}` : `${from} to ${to}`))
+    .join(", ");
+}
+
+function maskRows(state) {
+  const { length, offset, may } = state;
+  return Array.from({ length: length - offset }, (_, row) =>
+    Array.from({ length }, (_, key) =>
+      may(row + offset, key, state) ? 1 : 0,
+    ).join(" "),
+  ).join("\n");
+}

@@ -1,0 +1,77 @@
+// Beam search as the library does it, for one sentence.
+
+import { BOS, EOS, PAD } from "./tokenizer.js";
+
+/** lp = ((5 + length) / 6)^alpha; length counts eos. */
+export const lengthPenalty = (length, alpha) =>
+  ((5 + length) / 6) ** alpha;
+
+/** The places of the k largest numbers, largest first. */
+export function largest(numbers, k) {
+  const found = [];
+  for (let place = 0; place < numbers.length; place++) {
+    const number = numbers[place];
+    if (number === -Infinity) continue;
+    if (found.length === k && number <= numbers[found[k - 1]]) continue;
+    let at = found.length;
+    while (at && numbers[found[at - 1]] < number) at--;
+    found.splice(at, 0, place);
+    if (found.length > k) found.pop();
+  }
+  return found;
+}
+
+/**
+ * Up to `beamSize` hypotheses, best first: {ids, total, score, ended}.
+ *
+ * `next(beginnings)` gives the log-probabilities of what comes after
+ * each beginning: {values, vocabulary}, rows one after the other.
+ */
+export async function beamSearch(
+  next,
+  limit,
+  { beamSize = 4, alpha = 0.6, progress = () => {}, stopped } = {},
+) {
+  let open = [{ ids: [BOS], total: 0 }];
+  const ended = [];
+  while (true) {
+    if (stopped?.()) throw new Error("Stopped.");
+    const { values, vocabulary } = await next(open.map(({ ids }) => ids));
+    const totals = new Float32Array(values.length);
+    for (let row = 0; row < open.length; row++)
+      for (let id = 0; id < vocabulary; id++) {
+        const place = row * vocabulary + id;
+        totals[place] =
+          id === PAD || id === BOS
+            ? -Infinity
+            : values[place] + open[row].total;
+      }
+    const following = [];
+    largest(totals, 2 * beamSize).forEach((place, rank) => {
+      const id = place % vocabulary;
+      const ids = [...open[Math.floor(place / vocabulary)].ids, id];
+      const one = { ids, total: totals[place] };
+      if (id !== EOS) {
+        if (following.length < beamSize) following.push(one);
+      } else if (rank < beamSize) {
+        ended.push(finish(one, alpha, true));
+      }
+    });
+    open = following;
+    const length = open[0].ids.length - 1;
+    await progress(length, open[0].ids);
+    if (ended.length >= beamSize) break;
+    if (length >= limit) {
+      ended.push(...open.map((one) => finish(one, alpha, false)));
+      break;
+    }
+  }
+  ended.sort((a, b) => b.ended - a.ended || b.score - a.score);
+  return ended.slice(0, beamSize);
+}
+
+function finish({ ids, total }, alpha, done) {
+  const said = ids.slice(1);
+  const score = total / lengthPenalty(said.length, alpha);
+  return { ids: said, total, score, ended: done };
+}

@@ -1,0 +1,19 @@
+// Starts the live parts of a page: each lives in a module of its own.
+
+// This may be here before the rest of the page is.
+if (document.readyState === "loading")
+  await new Promise((done) =>
+    document.addEventListener("DOMContentLoaded", done),
+  );
+
+for (const place of document.querySelectorAll("[data-live]"))
+  try {
+    const page = await import(`./${place.dataset.live}.js`);
+    await page.start(place);
+  } catch (error) {
+    const note = document.createElement("p");
+    note.className = "live-missing";
+    note.setAttribute("role", "status");
+    note.textContent = error.message;
+    place.replaceChildren(note);
+  }

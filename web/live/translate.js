@@ -1,0 +1,325 @@
+// The page "Translate".
+
+import {
+  INK,
+  choice,
+  el,
+  load,
+  newId,
+  readState,
+  scroller,
+  slider,
+  table,
+  writeState,
+} from "./common.js";
+import { Translator, weight } from "./translator.js";
+import { heaviest, wordPicker } from "./words.js";
+
+const LONGEST = 80; // pieces that the page takes
+const LETTERS = 1000; // and letters, so that no text is cut for long
+const MANY = 4; // a word cut into so many pieces is a rare one
+const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+
+/** Why this copy of the site cannot translate; "" if it can. */
+function missing(index) {
+  if (!index.models.length)
+    return (
+      "No model with its weights lies in the folder runs, so there is " +
+      "nothing to translate with."
+    );
+  if (index.missing)
+    return (
+      "Missing: onnxruntime-web, which runs the model in the browser " +
+      `(${index.missing}). Install Node.js with npm, and build the book ` +
+      "again with a connection to npm's registry. Everything else on this " +
+      "site works without it, and so does the library: see the chapter on " +
+      "the translator."
+    );
+  if (typeof WebAssembly !== "object")
+    return "This browser has no WebAssembly, which runs the model.";
+  return "";
+}
+
+export async function start(place) {
+  const index = await load("index.json");
+  const lack = missing(index);
+  if (lack) {
+    place.replaceChildren(
+      el("p", { class: "live-missing", role: "status" }, lack),
+    );
+    return;
+  }
+  const state = readState();
+  const first = index.models.find(
+    ({ corpus }) => corpus === place.dataset.part,
+  );
+  const model = choice(
+    "model",
+    index.models.map(({ name, title, corpus_title }) => [
+      name,
+      `${title} (${corpus_title})`,
+    ]),
+    state.model ?? first?.name,
+    () => chooseModel(),
+  );
+  const id = newId("text");
+  const input = el("input", {
+    id,
+    type: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    value: state.text ?? "",
+  });
+  const label = el("label", { for: id });
+  const beam = slider("beam size", { min: 1, max: 8, value: 4 }, () => {});
+  const alpha = slider(
+    "length penalty α",
+    { min: 0, max: 2, step: 0.1, value: 0.6 },
+    () => {},
+  );
+  const button = el("button", { type: "submit", class: "live-main" });
+  const halt = el(
+    "button",
+    { type: "button", onclick: () => (stop = true) },
+    "Stop",
+  );
+  const progress = el("progress", {
+    max: 1,
+    value: 0,
+    "aria-label": "Loading the model",
+  });
+  const examples = el("p", { class: "live-buttons" });
+  const said = el("p", { class: "live-result", role: "status" });
+  const note = el("p", { class: "live-note" });
+  const beams = scroller("The beam");
+  const look = lookAround();
+  const form = el(
+    "form",
+    { class: "live-form", onsubmit: translate },
+    model.node,
+    label,
+    input,
+    examples,
+    el("div", { class: "live-controls" }, beam.node, alpha.node),
+    el("p", { class: "live-buttons" }, button, halt, progress),
+  );
+  place.replaceChildren(form, said, note, beams, look.node);
+  const loaded = new Map();
+  let busy = false;
+  let stop = false;
+  halt.hidden = progress.hidden = true;
+  chooseModel(true);
+
+  function about() {
+    return index.models.find(({ name }) => name === model.value);
+  }
+
+  function chooseModel(first = false) {
+    const { title, examples: texts } = about();
+    label.textContent = `A sentence in ${title.split(" ")[0]}`;
+    examples.replaceChildren(
+      "Or take: ",
+      ...texts.map((text) =>
+        el(
+          "button",
+          {
+            type: "button",
+            onclick: () => {
+              input.value = text;
+              input.focus();
+            },
+          },
+          text,
+        ),
+      ),
+    );
+    if (!first) input.value = "";
+    clear();
+    name();
+  }
+
+  function name() {
+    button.textContent = loaded.has(model.value)
+      ? "Translate"
+      : `Load the model (${megabytes(weight(index, about()))}) and translate`;
+  }
+
+  function clear() {
+    note.textContent = "";
+    beams.replaceChildren();
+    beams.hidden = true;
+    look.node.hidden = true;
+  }
+
+  async function translate(event) {
+    event.preventDefault();
+    if (busy) return;
+    busy = true;
+    stop = false;
+    button.setAttribute("aria-disabled", "true");
+    clear();
+    try {
+      await work(input.value, about());
+    } catch (error) {
+      said.textContent = error.message;
+    }
+    busy = false;
+    button.setAttribute("aria-disabled", "false");
+    halt.hidden = progress.hidden = true;
+    name();
+  }
+
+  async function work(text, chosen) {
+    if (!text.trim()) {
+      said.textContent = "There is nothing to translate: write a sentence.";
+      input.focus();
+      return;
+    }
+    const translator = await get(chosen);
+    const pieces =
+      text.length > LETTERS
+        ? Infinity
+        : translator.tokenizer.encode(text).length - 1;
+    if (pieces > LONGEST) {
+      said.textContent =
+        `That is too long: this page takes up to ${LONGEST} pieces. The model has learnt from single sentences: try one ` +
+        "at a time.";
+      return;
+    }
+    note.textContent = strange(text, chosen, translator.tokenizer);
+    halt.hidden = false;
+    said.textContent = "Searching …";
+    const begun = performance.now();
+    const { found } = await translator.beam(text, {
+      beamSize: beam.value,
+      alpha: alpha.value,
+      progress: () => new Promise((done) => setTimeout(done)),
+      stopped: () => stop || chosen !== about(),
+    });
+    if (chosen !== about()) return;
+    const seconds = (performance.now() - begun) / 1000;
+    const [best] = found;
+    said.replaceChildren(
+      el("strong", { lang: chosen.languages[1] }, best.text || "(nothing)"),
+      best.ended ? "" : " (cut off at the longest output allowed)",
+      ` · ${seconds.toFixed(2)} s for ${best.ids.length} pieces`,
+    );
+    beams.replaceChildren(beamTable(found, chosen));
+    beams.hidden = false;
+    look.show(await translator.attention(text, best.ids));
+    writeState({ model: chosen.name, text });
+  }
+
+  async function get(chosen) {
+    if (!loaded.has(chosen.name)) {
+      progress.hidden = false;
+      progress.value = 0;
+      said.textContent = "Loading the model …";
+      const translator = await Translator.load(
+        index,
+        chosen.name,
+        (share) => (progress.value = share),
+      );
+      loaded.set(chosen.name, translator);
+      progress.hidden = true;
+    }
+    return loaded.get(chosen.name);
+  }
+}
+
+/** A warning about words that the model cannot know. */
+function strange(text, { words }, tokenizer) {
+  const known = words && new Set(words);
+  const met = [...new Set(text.match(/[^\s.,;:!?¿¡"()]+/gu) ?? [])];
+  // A word is cut as it stands: behind a space, or at the beginning.
+  const cuts = (word) =>
+    text.trimStart().startsWith(word)
+      ? tokenizer.encode(word).length - 1
+      : tokenizer.encode(`a ${word}`).length - tokenizer.encode("a").length;
+  const odd = met.filter((word) =>
+    known
+      ? (word.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [word]).some(
+          (part) => !known.has(part),
+        )
+      : cuts(word) >= MANY,
+  );
+  if (!odd.length) return "";
+  const listed = odd.slice(0, 8).join(", ");
+  return known
+    ? `Never seen in training: ${listed}. Every word can be spelt in ` +
+        "pieces, so the model guesses all the same, and sounds as sure as " +
+        "ever."
+    : `Cut into ${MANY} pieces or more: ${listed}. Words like these are ` +
+        "rare in the training sentences or not there at all, and the model " +
+        "guesses.";
+}
+
+function beamTable(found, { languages }) {
+  return table(
+    "The beam: what the search found, best first",
+    ["rank", "translation", "pieces", "log-probability", "score"],
+    1,
+    found.map(({ text, ids, total, score, ended }, rank) => [
+      String(rank + 1),
+      ended ? text : `${text} … (cut off)`,
+      String(ids.length),
+      total.toFixed(3),
+      score.toFixed(3),
+    ]),
+    { lang: languages[1] },
+  );
+}
+
+/** Cross-attention of a translation: pick a word of it. */
+function lookAround() {
+  let maps = null;
+  let word = 0;
+  const layer = choice("layer", [], "", draw);
+  const head = choice("head", [], "", draw);
+  const said = el("p", { class: "live-result", role: "status" });
+  const words = wordPicker(
+    {
+      from: "Pick a word of the translation",
+      to: "Where the decoder looked when it chose that word",
+    },
+    (i) => {
+      word = i;
+      draw();
+    },
+  );
+  const node = el(
+    "div",
+    {},
+    el("div", { class: "live-controls" }, layer.node, head.node),
+    words.node,
+    said,
+  );
+  const counted = (count) =>
+    Array.from({ length: count }, (_, i) => [i + 1, String(i + 1)]);
+
+  function draw() {
+    const { source, target, N, h, weight } = maps;
+    const layers = layer.value === "0" ? [...Array(N).keys()] : [layer.value - 1];
+    const heads = head.value === "0" ? [...Array(h).keys()] : [head.value - 1];
+    const count = layers.length * heads.length;
+    const values = source.map((_, s) => {
+      let sum = 0;
+      for (const l of layers) for (const n of heads) sum += weight(l, n, word, s);
+      return sum / count;
+    });
+    words.show(target, source, word, values, INK.key);
+    said.textContent = `${target[word]} looked at ${heaviest(values, source)}.`;
+  }
+
+  return {
+    node,
+    show(found) {
+      maps = found;
+      word = 0;
+      layer.options([[0, "average"], ...counted(found.N)], layer.value);
+      head.options([[0, "average"], ...counted(found.h)], head.value);
+      node.hidden = false;
+      draw();
+    },
+  };
+}

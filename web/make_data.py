@@ -1,0 +1,504 @@
+"""Make what the live parts read, from the library and its models.
+
+    python web/make_data.py FOLDER
+
+For every model in `runs/` that has weights FOLDER/NAME gets
+
+- `encoder.onnx`, `decoder.onnx`, `tokenizer.json`: the model itself,
+- `attention/`: every head's weights for some sentences, as bytes,
+- `beams/`: beam searches, step by step.
+
+`index.json` names them all. What is replayed here is computed again with
+the library's own `beam_search`, and has to be the same.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import onnx
+import torch
+import yaml
+from torch import Tensor, nn
+
+from transformer_lib import Translator, load_corpus
+from transformer_lib.attention import record_attention
+from transformer_lib.beams import beam_search, length_penalty
+from transformer_lib.embeddings import BOS, EOS, PAD, Embeddings
+from transformer_lib.positions import sinusoids
+
+ROOT = Path(__file__).resolve().parent.parent
+SENTENCES = ROOT / "web" / "sentences.yml"
+LANGUAGES = {
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+}
+CORPORA = {
+    "little_spanish": "little Spanish",
+    "multi30k": "Multi30k",
+    "tatoeba": "Tatoeba",
+}
+LONGEST = 600  # pieces, on either side
+BEAM_SIZES = [2, 4]
+ALPHAS = [0.0, 0.6, 1.0]
+REPLAYED, EXPLORED = 6, 50
+
+
+def models() -> list[Path]:
+    """The folders in `runs` that hold weights and byte pairs."""
+    found = []
+    for weights in sorted(ROOT.glob("runs/*/model.safetensors")):
+        config = json.loads(
+            weights.with_name("config.json").read_text("utf-8")
+        )
+        if config["tokenizer"] == "BPETokenizer":
+            found.append(weights.parent)
+    return found
+
+
+def sentences(info: dict) -> dict[str, list[str]]:
+    """What to explore, to replay and to offer for a model."""
+    source, target = info["languages"]
+    own = yaml.safe_load(SENTENCES.read_text("utf-8"))
+    if info["corpus"] != "little_spanish":
+        listed = own.get(f"{info['corpus']}-{source}", [])
+        return {
+            "attention": listed[:EXPLORED],
+            "beams": listed[:REPLAYED],
+            "examples": listed[:4],
+        }
+    corpus = load_corpus("little_spanish", source, target, "test")
+    listed = [pair[0] for pair in corpus]
+    step = len(listed) // EXPLORED
+    named = own.get(f"little_spanish-{source}", {})
+    return {
+        "attention": listed[::step][:EXPLORED],
+        "beams": named.get("beams", listed[1:7]),
+        "examples": named.get("examples", listed[:4]),
+    }
+
+
+# The model as two graphs
+
+
+def plain_embedding(self, ids: Tensor) -> Tensor:
+    """`Embeddings.forward` without its look at the ids' range."""
+    return nn.functional.embedding(ids, self.weight) * self.factor
+
+
+class EncoderGraph(nn.Module):
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, source_ids: Tensor) -> Tensor:
+        return self.model.encode(source_ids)
+
+
+class DecoderGraph(nn.Module):
+    """What comes after each of some beginnings of one sentence.
+
+    Log-probabilities (rows, vocab_size), and where each position looked
+    in the source, (N, rows, h, target_len, source_len).
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, target_ids: Tensor, memory: Tensor, source_ids: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        with record_attention(self.model) as maps:
+            hidden = self.model.decode(target_ids, memory, source_ids)
+        logits = self.model.project(hidden[:, -1])
+        cross = [
+            maps[f"decoder.layers.{i}.cross_attention"]
+            for i in range(self.model.config.N)
+        ]
+        return logits.log_softmax(-1), torch.stack(cross)
+
+
+def write_graphs(model: nn.Module, folder: Path) -> None:
+    """encoder.onnx and decoder.onnx, for sentences of any length."""
+    if model.config.positions == "sinusoid":
+        table = sinusoids(LONGEST, model.config.d_model)
+        model.positions.table = table
+    source_ids = torch.tensor([[4, 5, 6, EOS]])
+    target_ids = torch.tensor([[BOS, 7, 8]] * 4)
+    source_len = torch.export.Dim("source_len", min=2, max=LONGEST)
+    rows = torch.export.Dim("rows", min=1, max=64)
+    target_len = torch.export.Dim("target_len", min=1, max=LONGEST)
+    source = {"source_ids": {1: source_len}}
+    target = {
+        "target_ids": {0: rows, 1: target_len},
+        "memory": {1: source_len},
+    }
+    with (
+        torch.no_grad(),
+        patch.object(Embeddings, "forward", plain_embedding),
+    ):
+        memory = model.encode(source_ids)
+        for name, graph, inputs, shapes, outputs in [
+            (
+                "encoder",
+                EncoderGraph(model),
+                (source_ids,),
+                source,
+                ["memory"],
+            ),
+            (
+                "decoder",
+                DecoderGraph(model),
+                (target_ids, memory, source_ids),
+                target | source,
+                ["log_probabilities", "cross"],
+            ),
+        ]:
+            program = torch.onnx.export(
+                graph.eval(),
+                inputs,
+                dynamo=True,
+                input_names=list(shapes),
+                output_names=outputs,
+                dynamic_shapes=shapes,
+                verbose=False,
+            )
+            graph = halved(program.model_proto)
+            onnx.save(graph, str(folder / f"{name}.onnx"))
+
+
+def halved(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """Keep weights that are exact in 16 bits in 16 bits.
+
+    Shipped weights are: the file halves, and no number changes, since
+    the graph widens them again before it uses them.
+    """
+    casts = []
+    for tensor in graph.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype != np.float32 or values.size < 1000:
+            continue
+        small = values.astype(np.float16)
+        if not np.array_equal(small.astype(np.float32), values):
+            continue
+        name = tensor.name
+        tensor.CopyFrom(
+            onnx.numpy_helper.from_array(small, f"{name}_half")
+        )
+        casts.append(
+            onnx.helper.make_node(
+                "Cast",
+                [f"{name}_half"],
+                [name],
+                to=onnx.TensorProto.FLOAT,
+            )
+        )
+    nodes = [*casts, *graph.graph.node]
+    del graph.graph.node[:]
+    graph.graph.node.extend(nodes)
+    del graph.graph.value_info[:]
+    return graph
+
+
+# Attention
+
+
+def write_attention(
+    translator: Translator, texts: list[str], folder: Path
+) -> list[dict]:
+    """A file of bytes a sentence: kind, layer, head, query, key.
+
+    The kinds stand in the order encoder, decoder, cross; a byte is a
+    weight times 255.
+    """
+    folder.mkdir()
+    rows, config = [], translator.model.config
+    for number, text in enumerate(texts):
+        found = translator.attention(text)
+        maps = [
+            found.maps[f"{stack}.layers.{i}.{kind}_attention"]
+            for stack, kind in [
+                ("encoder", "self"),
+                ("decoder", "self"),
+                ("decoder", "cross"),
+            ]
+            for i in range(config.N)
+        ]
+        data = b"".join(
+            (255 * one).round().to(torch.uint8).numpy().tobytes()
+            for one in maps
+        )
+        (folder / f"{number}.bin").write_bytes(data)
+        rows.append(
+            {
+                "text": text,
+                "source": found.source,
+                "target": found.target,
+                "predicted": found.predicted,
+            }
+        )
+    write_json(folder / "index.json", rows)
+    return rows
+
+
+# Beam search, replayed
+
+
+@torch.inference_mode()
+def next_pieces(
+    model: nn.Module,
+    memory: Tensor,
+    source_ids: Tensor,
+    beginnings: list[list[int]],
+) -> Tensor:
+    """Log-probabilities (rows, vocab_size) after some beginnings."""
+    rows = len(beginnings)
+    hidden = model.decode(
+        torch.tensor(beginnings),
+        memory.expand(rows, -1, -1),
+        source_ids.expand(rows, -1),
+    )
+    gains = model.project(hidden[:, -1]).log_softmax(-1)
+    gains[:, [PAD, BOS]] = -torch.inf
+    return gains
+
+
+def replay(
+    translator: Translator, text: str, beam_size: int, alpha: float
+) -> dict:
+    """A beam search with everything it looked at.
+
+    Each step lists candidates [parent, piece, log-probability of the
+    piece, of all, fate]; the parent is a place among the candidates of
+    the step before, the fate 0 dropped, 1 kept, 2 ended.
+    """
+    model = translator.model
+    source_ids = torch.tensor(translator.encode([text]))
+    with torch.inference_mode():
+        memory = model.encode(source_ids)
+    limit = source_ids.size(1) - 1 + 50
+    beams = [([BOS], 0.0, 0)]
+    steps, ended, why = [], [], ""
+    while not why:
+        ids = [one[0] for one in beams]
+        gains = next_pieces(model, memory, source_ids, ids)
+        totals = gains + torch.tensor([[one[1]] for one in beams])
+        count = min(2 * beam_size, int(totals.isfinite().sum()))
+        places = totals.flatten().topk(count).indices.tolist()
+        step, following = [], []
+        for rank, place in enumerate(places):
+            row, piece = divmod(place, gains.size(1))
+            begun, _, parent = beams[row]
+            total = totals[row, piece].item()
+            fate = 0
+            if piece == EOS and rank < beam_size:
+                score = total / length_penalty(len(begun), alpha)
+                ended.append((True, score, total, [*begun[1:], EOS]))
+                fate = 2
+            elif piece != EOS and len(following) < beam_size:
+                following.append(([*begun, piece], total, rank))
+                fate = 1
+            gain = gains[row, piece].item()
+            step.append(
+                [
+                    parent,
+                    translator.tokenizer.pieces([piece])[0],
+                    round(gain, 4),
+                    round(total, 4),
+                    fate,
+                ]
+            )
+        steps.append(step)
+        beams = following
+        if len(ended) >= beam_size:
+            why = "enough"
+        elif len(beams[0][0]) - 1 >= limit:
+            why = "limit"
+            for (
+                ids,
+                total,
+                _,
+            ) in beams:  # cut off, so they rank behind
+                score = total / length_penalty(limit, alpha)
+                ended.append((False, score, total, ids[1:]))
+    ended.sort(key=lambda one: one[:2], reverse=True)
+    found = ended[:beam_size]
+    compare(translator, source_ids, beam_size, alpha, found)
+    return {
+        "beam": beam_size,
+        "alpha": alpha,
+        "steps": steps,
+        "why": why,
+        "found": [
+            [
+                translator.tokenizer.decode(ids),
+                len(ids),
+                round(total, 4),
+                round(score, 4),
+            ]
+            for _, score, total, ids in found
+        ],
+    }
+
+
+def compare(translator, source_ids, beam_size, alpha, found) -> None:
+    """The replay has to find what the library's search finds.
+
+    Scores are compared rather than pieces: two hypotheses that are
+    equally good up to rounding may stand in either order.
+    """
+    whole = beam_search(
+        translator.model, source_ids, beam_size, alpha
+    )
+    scores = [score for _, score, _, _ in found]
+    wanted = whole.scores[0]
+    same = len(scores) == len(wanted)
+    if not same or not np.allclose(scores, wanted, atol=1e-3):
+        raise RuntimeError(
+            f"the replay found {found}, beam_search {whole}: "
+            "web/make_data.py no longer does what the library does"
+        )
+
+
+def greedy(translator: Translator, text: str) -> dict:
+    """The greedy search, with the log-probability of each piece."""
+    model = translator.model
+    source_ids = torch.tensor(translator.encode([text]))
+    with torch.inference_mode():
+        memory = model.encode(source_ids)
+    ids, rows, total = [BOS], [], 0.0
+    while ids[-1] != EOS and len(ids) <= source_ids.size(1) + 49:
+        gains = next_pieces(model, memory, source_ids, [ids])[0]
+        piece = int(gains.argmax())
+        gain = gains[piece].item()
+        total += gain
+        ids.append(piece)
+        rows.append(
+            [translator.tokenizer.pieces([piece])[0], round(gain, 4)]
+        )
+    return {
+        "text": translator.tokenizer.decode(ids),
+        "pieces": rows,
+        "total": round(total, 4),
+    }
+
+
+def write_beams(
+    translator: Translator, texts: list[str], folder: Path
+) -> None:
+    folder.mkdir()
+    for number, text in enumerate(texts):
+        ids = translator.encode([text])[0]
+        shown = {
+            "text": text,
+            "source": translator.tokenizer.pieces(ids),
+            "greedy": greedy(translator, text),
+            "searches": [
+                replay(translator, text, size, alpha)
+                for size in BEAM_SIZES
+                for alpha in ALPHAS
+            ],
+        }
+        write_json(folder / f"{number}.json", shown)
+    write_json(folder / "index.json", texts)
+
+
+# All of it
+
+
+def write_json(path: Path, value) -> None:
+    text = json.dumps(
+        value, ensure_ascii=False, separators=(",", ":")
+    )
+    path.write_text(text, "utf-8")
+
+
+def known_words(info: dict) -> list[str] | None:
+    """Every word of the training sentences, where they are ours."""
+    if info["corpus"] != "little_spanish":
+        return None
+    corpus = load_corpus("little_spanish", *info["languages"])
+    words = set()
+    for source, _ in corpus:
+        words |= set(re.findall(r"[^\W_]+", source.lower()))
+    return sorted(words)
+
+
+def make(run: Path, folder: Path) -> dict:
+    """All that the pages read about one model; its line in the index."""
+    torch.set_num_threads(1)  # two models are made at a time
+    translator = Translator.from_pretrained(run, "cpu")
+    note = json.loads((run / "config.json").read_text("utf-8"))
+    config, info = note["model"], note["info"]
+    chosen = sentences(info)
+    folder.mkdir(parents=True)
+    write_beams(translator, chosen["beams"], folder / "beams")
+    write_attention(
+        translator, chosen["attention"], folder / "attention"
+    )
+    write_graphs(translator.model, folder)
+    shutil.copy(run / "tokenizer.json", folder)
+    source, target = (
+        LANGUAGES.get(code, code) for code in info["languages"]
+    )
+    files = ["encoder.onnx", "decoder.onnx", "tokenizer.json"]
+    return {
+        "name": run.name,
+        "title": f"{source} to {target}",
+        "corpus": info["corpus"],
+        "corpus_title": CORPORA.get(info["corpus"], info["corpus"]),
+        "languages": info["languages"],
+        "N": config["N"],
+        "h": config["h"],
+        "max_length": config["max_length"]
+        if config["positions"] == "learned"
+        else LONGEST,
+        "bytes": {
+            name: (folder / name).stat().st_size for name in files
+        },
+        "words": known_words(info),
+        "examples": chosen["examples"],
+    }
+
+
+def used() -> list[str]:
+    """The repository's files that the data was made of."""
+    modules = [
+        Path(module.__file__)
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == "transformer_lib"
+    ]
+    names = "config.json", "model.safetensors", "tokenizer.json"
+    shipped = [run / name for run in models() for name in names]
+    files = [Path(__file__).resolve(), SENTENCES, *modules, *shipped]
+    return [str(path.relative_to(ROOT)) for path in files]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    folders = [folder / run.name for run in models()]
+    with ProcessPoolExecutor(
+        2, mp_context=get_context("spawn")
+    ) as pool:
+        found = list(pool.map(make, models(), folders))
+    write_json(folder / "index.json", {"models": found})
+    write_json(folder / "used.json", used())
+
+
+if __name__ == "__main__":
+    main()
