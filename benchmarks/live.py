@@ -63,9 +63,7 @@ def measure(address: str, rounds: int) -> None:
         )
         for name, text in TEXTS.items():
             page = browser.new_page()
-            page.goto(
-                f"{address}/book/live/translate.html#model={name}"
-            )
+            page.goto(f"{address}/index.html#model={name}")
             page.wait_for_selector(".live-result")
             translate(page, text)  # loads the model
             times = [translate(page, text) for _ in range(rounds)]

@@ -4,8 +4,7 @@
   shows it on hover and focus. The glossary page is the one source.
 - Each page knows a line about itself: its first sentences. They become
   its description, and the line at the links to the next page.
-- The first page shows the figure that the chapter on the model draws,
-  and may speak of pages that not every copy of the book has.
+- The first page shows the figure that the chapter on the model draws.
 - Slips of the tools below us that keep a page from being read aloud
   are mended in the finished page.
 """
@@ -262,22 +261,6 @@ class BookMap(SphinxDirective):
         return [nodes.container("", classes=["book-map"])]
 
 
-class IfPage(SphinxDirective):
-    """Text that stands only where the book has the page it is about."""
-
-    required_arguments = 1
-    has_content = True
-
-    def run(self):
-        if self.arguments[0] not in self.env.found_docs:
-            return []
-        text = nodes.container("")
-        self.state.nested_parse(
-            self.content, self.content_offset, text
-        )
-        return text.children
-
-
 def draw_map(app, doctree, docname):
     for place in doctree.findall(nodes.container):
         if "book-map" not in place.get("classes", []):
@@ -397,7 +380,6 @@ def mend_pages(app):
 
 def setup(app):
     app.add_directive("book-map", BookMap)
-    app.add_directive("if-page", IfPage)
     app.config.templates_path.append(
         str(Path(__file__).parent / "templates")
     )
