@@ -1,0 +1,204 @@
+"""Table 3 again, smaller: one row, one seed, one record.
+
+    python runs/variations.py h-16 --seed 0 --out runs/variation-h-16-0
+
+Multi30k, English to German. As section 6.2 has it: the validation
+set, a beam of four, no averaging. Interrupted, it goes on where it
+was; finished, it leaves config.json, log.jsonl, translations.txt and
+report.json, in which every sentence has its nats, so that rows can be
+compared sentence by sentence.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from transformer_lib.batching import (
+    TokenBatches,
+    collate,
+    encode_pairs,
+)
+from transformer_lib.checkpoints import save_config, write_atomically
+from transformer_lib.cli import _machine
+from transformer_lib.corpora import load_corpus
+from transformer_lib.decoding import evaluating
+from transformer_lib.embeddings import PAD
+from transformer_lib.evaluation import evaluate
+from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.schedule import TrainingConfig
+from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.training import train
+
+BASE = dict(N=3, d_model=128, d_ff=512, h=4, dropout=0.1)
+TRAINING = TrainingConfig(
+    tokens_per_batch=2048,
+    warmup_steps=800,
+    max_steps=2500,
+    precision="bf16",
+    log_every=50,
+    validate_every=500,
+    checkpoint_every=250,
+    keep_checkpoints=1,
+)
+
+
+class Nothing(nn.Module):
+    """In a sub-layer's place: what goes round it is all there is."""
+
+    def keys_values(self, memory):
+        return memory[:, None], memory[:, None]
+
+    def forward(self, x, memory=None, mask=None, cache=None):
+        if cache is not None:  # it counts the positions
+            cache.keys_values(self, memory)
+        return torch.zeros_like(x)
+
+
+def no_feed_forward(model):
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.feed_forward = Nothing()
+
+
+def one_feed_forward(model):
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.feed_forward = model.encoder.layers[0].feed_forward
+
+
+def no_decoder_self_attention(model):
+    for layer in model.decoder.layers:
+        layer.self_attention = Nothing()
+
+
+ROWS = {  # of table 3, and three that it has not
+    "base": {},
+    "h-1": {"h": 1},
+    "h-16": {"h": 16},
+    "d_k-8": {"d_k": 8},
+    "N-1": {"N": 1},
+    "N-6": {"N": 6},
+    "d_model-256": {"d_model": 256},
+    "d_ff-128": {"d_ff": 128},
+    "dropout-0": {"dropout": 0.0},
+    "dropout-0.3": {"dropout": 0.3},
+    "label_smoothing-0": {"label_smoothing": 0.0},
+    "label_smoothing-0.2": {"label_smoothing": 0.2},
+    "positions-learned": {"positions": "learned"},
+    "no-feed-forward": no_feed_forward,
+    "one-feed-forward": one_feed_forward,
+    "no-decoder-self-attention": no_decoder_self_attention,
+}
+
+
+def build(row, vocab_size, training=TRAINING):
+    """The row's model, and how it is trained."""
+    changes = ROWS[row]
+    config = TransformerConfig(vocab_size, **BASE)
+    if callable(changes):
+        model = Transformer(config)
+        changes(model)
+        return model, training
+    own = {k: v for k, v in changes.items() if hasattr(config, k)}
+    rest = {k: v for k, v in changes.items() if k not in own}
+    model = Transformer(replace(config, **own))
+    return model, replace(training, **rest)
+
+
+def sentence_nats(model, pairs):
+    """Each sentence's nats, and its pieces."""
+    nats = []
+    with evaluating(model):
+        for start in range(0, len(pairs), 64):
+            batch = collate(pairs[start : start + 64])
+            labels = batch.labels.to(model.output_weight.device)
+            ids = batch.source_ids, batch.target_ids
+            logits = model(*(x.to(labels.device) for x in ids))
+            log_p = logits.log_softmax(-1).gather(
+                2, labels[..., None]
+            )
+            log_p = log_p[..., 0].masked_fill(labels == PAD, 0)
+            nats += (-log_p.double().sum(1)).tolist()
+    return [round(x, 4) for x in nats], [len(y) for _, y in pairs]
+
+
+def record(
+    folder, command, model, training, history, corpus, tokenizer
+):
+    """What a finished training found, written last."""
+    found = evaluate(model, tokenizer, corpus)
+    lines = found.pop("translations")
+    write_atomically(
+        folder / "translations.txt", "\n".join(lines) + "\n"
+    )
+    pairs = encode_pairs(corpus, tokenizer)
+    nats, pieces = sentence_nats(model, pairs)
+    last = history.lines[-1]
+    weights = sum(w.numel() for w in model.parameters())
+    report = {
+        "name": folder.name,
+        "command": command,
+        "training": asdict(training),
+        "result": {
+            "steps": last["step"],
+            "seconds": last["seconds"],
+            "parameters": weights,
+        },
+        "machine": _machine(),
+        "test": found,
+        "sentences": {"nats": nats, "pieces": pieces},
+    }
+    text = json.dumps(report, ensure_ascii=False)
+    write_atomically(folder / "report.json", text + "\n")
+    print(f"{folder}: {found['nats_per_token']:.4f} nats a piece,")
+    print(f"{found['bleu']:.2f} BLEU")
+
+
+def parser():
+    made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    made.add_argument("row", choices=ROWS)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--out", type=Path, required=True)
+    made.add_argument("--max-steps", type=int, default=2500)
+    made.add_argument("--device", default="cpu")
+    return made
+
+
+def main(words):
+    options = parser().parse_args(words)
+    train_set, held_out = (
+        load_corpus("multi30k", "en", "de", part)
+        for part in ("train", "validation")
+    )
+    texts = train_set.sources + train_set.targets
+    tokenizer = BPETokenizer.train(texts, 4000)
+    torch.manual_seed(options.seed)
+    model, training = build(options.row, len(tokenizer))
+    training = replace(
+        training,
+        seed=options.seed,
+        max_steps=options.max_steps,
+        device=options.device,
+    )
+    folder = options.out
+    if not (folder / "config.json").exists():
+        info = {"corpus": "multi30k", "row": options.row}
+        save_config(folder, model.config, tokenizer, **info)
+    batches, checked = (
+        TokenBatches(
+            encode_pairs(part, tokenizer), 2048, options.seed
+        )
+        for part in (train_set, held_out)
+    )
+    history = train(model, batches, training, checked, folder)
+    command = shlex.join(["python", "runs/variations.py", *words])
+    how = model, training, history, held_out, tokenizer
+    record(folder, command, *how)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,114 @@
+"""The recorded runs: what makes them, and that it still can."""
+
+import json
+import shlex
+import sys
+
+import pytest
+import tangle
+import torch
+
+from transformer_lib import cli
+from transformer_lib.decoding import greedy_decode
+from transformer_lib.embeddings import BOS, EOS
+
+RUNS = tangle.ROOT / "runs"
+sys.path.append(str(RUNS))
+import variations  # noqa: E402
+
+RECORDS = sorted(RUNS.glob("*/report.json"))
+OLDER = {  # of the first version, whose options are not all of today
+    "little-spanish",
+    "multi30k-de-en-cpu",
+    "multi30k-en-de-cpu",
+    "tatoeba-en-de-cpu",
+}
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.parent.name)
+def test_a_records_command_is_one_of_today(path):
+    name = path.parent.name
+    python, *words = shlex.split(
+        json.loads(path.read_text())["command"]
+    )
+    assert python == "python"
+    if name in OLDER:
+        with pytest.raises(ValueError, match="unrecognized"):
+            cli._parser().parse_args(words[2:])
+    elif words[0] == "runs/variations.py":
+        options = variations.parser().parse_args(words[1:])
+        assert options.out.name == name
+    else:
+        options = cli._parser().parse_args(words[2:])
+        assert options.out.endswith(name)
+
+
+@pytest.mark.parametrize("row", variations.ROWS)
+def test_a_row_is_built_and_its_cache_tells_the_same(row):
+    torch.manual_seed(0)
+    model, training = variations.build(row, 40)
+    base, usual = variations.build("base", 40)
+    changed = model.config != base.config or training != usual
+    parts = [name for name, _ in model.named_parameters()]
+    usual_parts = [name for name, _ in base.named_parameters()]
+    assert row == "base" or changed or parts != usual_parts
+
+    model.eval()
+    source = torch.randint(4, 40, (2, 9))
+    source[:, -1] = EOS
+    found = greedy_decode(model, source, max_extra=5)
+    for i in range(2):
+        ids = found.ids[i][0]
+        given = torch.tensor([[BOS, *ids[:-1]]])
+        logits = model(source[i : i + 1], given)[0]
+        log_p = logits.log_softmax(-1)[range(len(ids)), ids].sum()
+        told = found.log_probabilities[i][0]
+        torch.testing.assert_close(
+            log_p.item(), told, atol=1e-3, rtol=0
+        )
+
+
+def test_what_the_three_rows_beyond_the_table_leave_out():
+    size = {
+        row: sum(
+            w.numel()
+            for w in variations.build(row, 40)[0].parameters()
+        )
+        for row in variations.ROWS
+    }
+    d, d_ff, layers = 128, 512, 6
+    network = 2 * d * d_ff + d + d_ff
+    assert size["base"] - size["no-feed-forward"] == layers * network
+    shared = size["base"] - size["one-feed-forward"]
+    assert shared == (layers - 1) * network
+    gone = size["base"] - size["no-decoder-self-attention"]
+    assert gone == 3 * 4 * d * d
+
+
+def test_without_decoder_self_attention_no_piece_sees_another():
+    torch.manual_seed(0)
+    model, _ = variations.build("no-decoder-self-attention", 40)
+    model.eval()
+    source, target = torch.randint(4, 40, (2, 1, 7))
+    other = target.clone()
+    other[0, 2] = 4 + (other[0, 2] - 3) % 36
+    moved = (
+        (model(source, target) - model(source, other)).abs().amax(-1)
+    )
+    assert moved[0, 2] > 1e-3
+    moved[0, 2] = 0
+    assert moved.max() < 1e-5
+
+
+def test_nats_of_each_sentence():
+    torch.manual_seed(0)
+    model, _ = variations.build("base", 40)
+    pairs = [([5, 6, EOS], [7, 8, 9, EOS]), ([5, EOS], [9, EOS])]
+    nats, pieces = variations.sentence_nats(model, pairs)
+    assert pieces == [4, 2]
+    for (source, labels), told in zip(pairs, nats, strict=True):
+        target = torch.tensor([[BOS, *labels[:-1]]])
+        with torch.no_grad():
+            logits = model.eval()(torch.tensor([source]), target)
+        log_p = logits[0].log_softmax(-1)[range(len(labels)), labels]
+        assert told == pytest.approx(-log_p.sum().item(), abs=1e-3)
