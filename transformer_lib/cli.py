@@ -208,6 +208,8 @@ def _judge(corpus: Any, tokenizer: Any, with_bleu: bool) -> Callable:
             found["validation_bleu"] = score.value
         told = (f"{name} {x:.2f}" for name, x in found.items())
         _say(f"step {step}: {', '.join(told)}")
+        if with_bleu:
+            found["samples"] = texts[:3]
         return found
 
     return judge
