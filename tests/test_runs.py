@@ -14,6 +14,7 @@ from transformer_lib.embeddings import BOS, EOS
 
 RUNS = tangle.ROOT / "runs"
 sys.path.append(str(RUNS))
+import decoding  # noqa: E402
 import variations  # noqa: E402
 
 RECORDS = sorted(RUNS.glob("*/report.json"))
@@ -112,3 +113,18 @@ def test_nats_of_each_sentence():
             logits = model.eval()(torch.tensor([source]), target)
         log_p = logits[0].log_softmax(-1)[range(len(labels)), labels]
         assert told == pytest.approx(-log_p.sum().item(), abs=1e-3)
+
+
+def test_ways_to_decode_are_compared_pair_by_pair():
+    targets = [
+        f"Ein Hund Nummer {i} rennt im Gras ." for i in range(60)
+    ]
+    worse = [line.replace("rennt im", "sitzt am") for line in targets]
+    said = {"as in 6.1": targets, "worse": worse, "same": targets}
+    found = decoding.compare(said, targets, "de")
+    right, wrong, same = found["rows"]
+    assert right["bleu"] > 99 and right["p_value"] is None
+    assert wrong["bleu"] < 60 and wrong["p_value"] < 0.01
+    assert wrong["changed_sentences"] == 60
+    assert same["changed_sentences"] == 0
+    assert "seed:12345" in found["signature"]
