@@ -43,7 +43,7 @@ bite: tangle
 portable: tangle
 	$(BIN)/python tools/portable.py $(ONLY)
 
-# Beside PyTorch, Hugging Face and CTranslate2, which it installs.
+# Beside PyTorch, CTranslate2 and Hugging Face's model, which it installs.
 # BENCH takes options: make bench BENCH="--only greedy --threads 1"
 bench: .venv/bench
 	$(BIN)/python benchmarks/run.py $(BENCH)

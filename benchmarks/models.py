@@ -7,11 +7,11 @@ the benchmark knows that they do the same work.
 from pathlib import Path
 
 import torch
-from ctranslate2.converters.transformers import BartLoader
 from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
-from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.embeddings import BOS, EOS, PAD, UNK
+from transformer_lib.export import ctranslate2_spec
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import sinusoids
 
@@ -126,21 +126,9 @@ def copy_attention(ours: nn.Module, theirs: nn.Module) -> None:
         getattr(theirs, name).load_state_dict(state)
 
 
-def convert(theirs: MarianMTModel, folder: Path) -> None:
-    """Write Hugging Face's model the way CTranslate2 reads it.
-
-    Its converter for Marian models wants a tokenizer and drops the pad
-    embedding. The one for BART, which Marian models are but for their
-    norms, does without.
-    """
-    theirs.config.normalize_before = False
-    theirs.config.normalize_embedding = False
-    loader = BartLoader()
-    spec = loader.get_model_spec(theirs)
-    tokens = [str(i) for i in range(theirs.config.vocab_size)]
-    loader.set_vocabulary(spec, tokens)
-    names = {"bos": BOS, "decoder_start": BOS, "eos": EOS, "unk": 1}
-    for name, number in names.items():
-        setattr(spec.config, f"{name}_token", str(number))
-    spec.validate()
+def convert(model: Transformer, folder: Path) -> None:
+    """Write ours the way CTranslate2 reads it, ids for pieces."""
+    tokens = [str(i) for i in range(model.config.vocab_size)]
+    spec = ctranslate2_spec(model, tokens)
+    spec.config.unk_token = str(UNK)
     spec.save(str(folder))

@@ -96,13 +96,13 @@ class CTranslate2Search:
 
     def __init__(
         self,
-        theirs: MarianMTModel,
+        ours: Transformer,
         source_ids: Tensor,
         beam_size: int,
         folder: Path,
         threads: int,
     ):
-        convert(theirs, folder)
+        convert(ours, folder)
         job = {
             "folder": str(folder),
             "threads": threads,
@@ -163,7 +163,7 @@ def searches(
             theirs, source_ids, beam_size
         )
     found["CTranslate2"] = CTranslate2Search(
-        theirs, source_ids, beam_size, folder, threads
+        ours, source_ids, beam_size, folder, threads
     )
     expected = found["ours"]()
     assert {len(row) for row in expected} == {NEW_PIECES}

@@ -42,7 +42,7 @@ TRAINING = TrainingConfig(
     max_steps=2500,
     precision="bf16",
     log_every=50,
-    validate_every=500,
+    validate_every=250,
     checkpoint_every=250,
     keep_checkpoints=1,
 )

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_book.exercises import check
 from transformer_lib.attention import (
     MultiHeadAttention,
     attention,
@@ -329,74 +328,3 @@ def test_two_heads_fetch_what_one_must_average():
             optimizer.step()
         losses[h] = loss.item()
     assert losses[2] < 0.1 < 0.3 < losses[1]
-
-
-def written_out(
-    query, key, value, mask=None, scale=0.25, dim=-1, late=False
-):
-    """Equation 1 for d_k = 16, or one of its mistakes."""
-    scores = query @ key.mT * scale
-    if mask is not None and not late:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    weights = scores.softmax(dim)
-    if mask is not None and late:
-        weights = weights * mask
-    return weights @ value, weights
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (dict(), "right"),
-        (dict(scale=1), "root of d_k"),
-        (dict(dim=-2), "over the queries"),
-        (dict(late=True), "before the softmax"),
-    ],
-)
-def test_exercise_attention(wrong, said, capsys):
-    def answer(*args):
-        return written_out(*args, **wrong)
-
-    assert check("attention.attention", answer) == (not wrong)
-    assert said in capsys.readouterr().out
-
-
-def test_exercise_attention_turned_mask(capsys):
-    def answer(query, key, value, mask=None):
-        mask = None if mask is None else ~mask
-        return written_out(query, key, value, mask)
-
-    assert not check("attention.attention", answer)
-    assert "True in the mask" in capsys.readouterr().out
-
-
-def heads_of(x, memory, w_q, w_k, w_v, w_o, h, cut=None, swap=True):
-    cut = cut or (lambda t: t.unflatten(-1, (h, -1)).transpose(1, 2))
-    q, k, v = map(cut, (x @ w_q, memory @ w_k, memory @ w_v))
-    heads = attention(q, k, v)[0]
-    heads = heads.transpose(1, 2) if swap else heads
-    return heads.reshape(x.shape) @ w_o
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (heads_of, "right"),
-        (
-            lambda *a: heads_of(
-                *a, cut=lambda t: t.view(len(t), a[-1], -1, 4)
-            ),
-            "cut along the words",
-        ),
-        (lambda *a: heads_of(*a, swap=False), "move their axis back"),
-        (lambda *a: heads_of(*a[:-1], 1), "a single head"),
-        (lambda x, _, *a: heads_of(x, x, *a), "come from memory"),
-        (
-            lambda *a: heads_of(*a[:5], torch.eye(8), a[-1]),
-            "with w_o, is missing",
-        ),
-    ],
-)
-def test_exercise_multi_head(answer, said, capsys):
-    assert check("attention.multi_head", answer) == (said == "right")
-    assert said in capsys.readouterr().out

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from transformer_lib.checkpoints import (
     average_checkpoints,
@@ -156,17 +156,74 @@ def test_missing_damaged_and_foreign_models(tmp_path):
         refused("config.json is damaged")
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda w: w.to(torch.int8),
+        lambda w: w.index_fill(0, torch.tensor([1]), float("nan")),
+        lambda w: w.index_fill(0, torch.tensor([1]), float("-inf")),
+    ],
+)
+def test_weights_that_are_no_numbers_are_named(tmp_path, spoil):
+    save_model(tmp_path, small())
+    path = tmp_path / "model.safetensors"
+    held = load_file(path)
+    name = "decoder.layers.0.self_attention.w_k.weight"
+    save_file(held | {name: spoil(held[name])}, path)
+    with pytest.raises(ValueError, match=rf"{name}.*finite float"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("d_k", 10**9),
+        ("d_v", 10**9),
+        ("d_ff", 10**9),
+        ("max_length", 10**9),
+    ],
+)
+def test_sizes_are_refused_before_they_cost_memory(
+    tmp_path, field, value
+):
+    save_model(tmp_path, small(positions="learned"))
+    path = tmp_path / "config.json"
+    held = json.loads(path.read_text())
+    held["model"][field] = value
+    path.write_text(json.dumps(held))
+    with pytest.raises(ValueError, match="it is too small"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"languages": 5},
+        {"languages": "en"},
+        {"languages": ["en"]},
+        {"languages": ["en", 5]},
+        {"languages": None},
+        {"corpus": 5},
+    ],
+)
+def test_info_of_another_type(tmp_path, info):
+    save_model(tmp_path, small(), **info)
+    with pytest.raises(ValueError, match="languages and corpus: "):
+        load_model(tmp_path)
+
+
 def test_checkpoint_round_trip(tmp_path):
     model, optimizer = trained()
     state = {
+        "step": 7,
         "epoch": 3,
         "settings": {"seed": 1, "betas": [0.9, 0.98]},
     }
-    path = save_checkpoint(tmp_path, 7, model, optimizer, state)
+    path = save_checkpoint(tmp_path, model, optimizer, state)
     other = small(seed=5)
     moments = adam(other)
     read = load_checkpoint(path, other, moments)
-    assert read == {"step": 7, **state} and equal(model, other)
+    assert read == state and equal(model, other)
     for a, b in zip(
         model.parameters(), other.parameters(), strict=True
     ):
@@ -191,7 +248,8 @@ def test_only_the_last_checkpoints_are_kept(tmp_path):
         (tmp_path / f"{name}.pt").touch()
     assert checkpoint_files(tmp_path) == []
     for step in (5, 10, 15, 100_000, 20):
-        save_checkpoint(tmp_path, step, model, optimizer, {}, keep=3)
+        state = {"step": step}
+        save_checkpoint(tmp_path, model, optimizer, state, keep=3)
     steps = [int(x.stem[-8:]) for x in checkpoint_files(tmp_path)]
     assert steps == [15, 20, 100_000]
     assert len(list(tmp_path.iterdir())) == 6  # strangers are let be
@@ -201,12 +259,14 @@ def test_nothing_is_lost_to_a_full_disk_or_to_nan(
     tmp_path, monkeypatch
 ):
     model, optimizer = trained()
-    for step in (1, 2):
-        save_checkpoint(tmp_path, step, model, optimizer, {}, keep=2)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
 
     def save(step):
-        save_checkpoint(tmp_path, step, model, optimizer, {}, keep=2)
+        state = {"step": step}
+        save_checkpoint(tmp_path, model, optimizer, state, keep=2)
+
+    save(1)
+    save(2)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
 
     def fails(whole, part):
         part.write_bytes(b"half")
@@ -226,7 +286,7 @@ def test_nothing_is_lost_to_a_full_disk_or_to_nan(
 
 def test_damaged_and_foreign_checkpoints(tmp_path):
     model, optimizer = trained()
-    path = save_checkpoint(tmp_path, 1, model, optimizer, {})
+    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
     for changes in ({"d_model": 32}, {"N": 2}, {"norm": "pre"}):
         with pytest.raises(
             ValueError, match="00000001.*another model"
@@ -244,7 +304,7 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
 def test_average_is_the_mean(tmp_path):
     runs = [trained(seed) for seed in range(5)]
     paths = [
-        save_checkpoint(tmp_path, step, *run, {})
+        save_checkpoint(tmp_path, *run, {"step": step})
         for step, run in enumerate(runs)
     ]
     mean = average_checkpoints(paths)
@@ -261,6 +321,7 @@ def test_average_is_the_mean(tmp_path):
     with pytest.raises(ValueError, match="at least one"):
         average_checkpoints([])
     wide = small(d_ff=64)
-    other = save_checkpoint(tmp_path / "b", 1, wide, adam(wide), {})
-    with pytest.raises(ValueError, match="unlike"):
+    state = {"step": 1}
+    other = save_checkpoint(tmp_path / "b", wide, adam(wide), state)
+    with pytest.raises(RuntimeError, match="equal size"):
         average_checkpoints([paths[0], other])

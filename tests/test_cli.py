@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -89,11 +90,10 @@ def test_a_finished_training_is_left_alone(trained, capsys):
     for path in checkpoint_files(trained):  # deleted for room
         path.rename(path.with_suffix(".moved"))
     try:
-        assert main(training(trained, "--max-steps", 8)) == 0
-        assert "is finished" in capsys.readouterr().err
-        assert len(log(trained)) == 8
-        assert main(training(trained, "--max-steps", 9)) == 2
-        assert "checkpoints are gone" in capsys.readouterr().err
+        for steps in (8, 9):
+            assert main(training(trained, "--max-steps", steps)) == 0
+            assert "is finished" in capsys.readouterr().err
+            assert len(log(trained)) == 8
     finally:
         for path in trained.glob("*.moved"):
             path.rename(path.with_suffix(".pt"))
@@ -188,8 +188,13 @@ def test_a_folder_of_ones_own(tmp_path, capsys):
             path = tmp_path / f"{part}.{language}"
             path.write_text(text * times)
     out = tmp_path / "own"
-    words = training(out, "--max-steps", 3, "--corpus", tmp_path)
-    assert main(words) == 0
+    words = training(out, "--max-steps", 6, "--corpus", tmp_path)
+    assert main([*words, "--checkpoint-every", "1"]) == 0
+    result = json.loads((out / "report.json").read_text())["result"]
+    assert result["averaged_checkpoints"] == 5  # by default
+    said = capsys.readouterr().out
+    rate = result["target_tokens_per_second"]
+    assert f"second: {round(rate, 4)}\n" in said
     assert "validation_perplexity" in log(out)[-1]
     assert main(["evaluate", "--model", str(out)]) == 0
     assert "sentences: 2" in capsys.readouterr().out
@@ -223,6 +228,8 @@ def test_a_folder_of_ones_own(tmp_path, capsys):
         ("evaluate --model nope", "nope"),
         ("evaluate --model little-spanish --split nope", "nope"),
         ("average --model nope --out x", "nope"),
+        ("export --model nope --out x", "nope"),
+        ("export --model little-spanish --out x --to nope", "nope"),
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_no_folder(
@@ -258,6 +265,59 @@ def test_help_has_a_text_for_every_option(capsys):
         cli._parser()._actions[-1].choices["train"]._actions
     ):
         assert option.help
+
+
+def test_the_last_five_are_averaged_by_default():
+    seen = []
+
+    def recipe(preset, size, average, changes):
+        seen.append(average)
+        raise ValueError("far enough")
+
+    few = "train --out x --limit 9 --vocab-size 300 --preset".split()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "_recipe", recipe)
+        for more in "tiny", "base", "big", "big --average 7":
+            assert main([*few, *more.split()]) == 2
+    assert seen == [5, 5, 20, 7]
+    for average, kept in ((5, 5), (20, 20), (1, 5)):
+        c = cli._recipe("base", 300, average, {})[1]
+        assert c.keep_checkpoints == kept
+
+
+def test_presets_take_the_papers_steps():
+    def steps(preset, **changes):
+        return cli._recipe(preset, 300, 5, changes)[1].max_steps
+
+    assert steps("tiny") == 5000
+    assert steps("base") == 100_000
+    assert steps("big") == 300_000
+    assert steps("big", max_steps=7) == 7
+
+
+def test_stopped_while_torch_is_loaded(tmp_path):
+    """An import that is interrupted, in the place of torch's."""
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "transformer_lib", "data"],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
+def test_exports(trained, tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(cli, "export", lambda *all: made.append(all))
+    words = ["export", "--model", str(trained), "--to", "onnx"]
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    translator, *others = made[0]
+    assert isinstance(translator, Translator)
+    assert others == [str(tmp_path), "onnx", False]
+    assert (
+        main(["export", "--model", str(trained), "--out", "x"]) == 0
+    )
+    assert made[1][1:] == ("x", "ctranslate2", False)
 
 
 def test_two_workers(tmp_path):

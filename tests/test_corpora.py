@@ -274,6 +274,9 @@ def test_a_folder(tmp_path):
         (b"one\ntwo\n", "2 and 3 lines"),
         (b"one\ngr\xfcn\nthree\n", "line 2: 'utf-8'"),
         ("one\ntwo\nthree\n".encode("utf-16"), "line 1: 'utf-8'"),
+        ("one\ntwo\nthree\n".encode("utf-16-le"), "line 1: a NUL"),
+        ("one\ntwo\nthree\n".encode("utf-16-be"), "line 1: a NUL"),
+        (b"one\ntwo\0\nthree\n", "line 2: a NUL"),
     ],
 )
 def test_bad_own_files(tmp_path, content, said):
@@ -283,6 +286,17 @@ def test_bad_own_files(tmp_path, content, said):
     with pytest.raises(ValueError, match=said) as told:
         read_parallel(left, right)
     assert str(left) in str(told.value)
+
+
+def test_lines_that_end_as_on_old_macs(tmp_path):
+    left, right = tmp_path / "left", tmp_path / "right"
+    left.write_bytes(b"one\rtwo\rthree\r")
+    right.write_bytes(b"eins\r\nzwei\r\ndr\rei\r\n")
+    assert read_parallel(left, right) == [
+        ("one", "eins"),
+        ("two", "zwei"),
+        ("three", "dr\rei"),
+    ]
 
 
 @pytest.mark.parametrize("whole", [False, True])

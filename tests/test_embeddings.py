@@ -1,11 +1,9 @@
-"""Embeddings: lookup, factor, size, tying, ids out of range, the stub."""
+"""Embeddings: lookup, factor, size, tying, ids out of range."""
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-from transformer_book.exercises import check
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK, Embeddings
 from transformer_lib.model import Transformer, TransformerConfig
 
@@ -59,45 +57,3 @@ def test_a_linear_map_and_a_softmax_give_probabilities():
     hidden = torch.randn(2, 3, 8)
     by_hand = hidden @ model.target_embedding.weight.T
     assert torch.allclose(model.project(hidden), by_hand, atol=1e-6)
-
-
-class Tied(nn.Module):
-    """The exercise; `wrong` is the mistake it makes."""
-
-    wrong = ""
-
-    def __init__(self, vocab_size, d_model):
-        super().__init__()
-        size = 1 if self.wrong == "size" else d_model**-0.5
-        table = torch.randn(vocab_size, d_model) * size
-        self.weight = nn.Parameter(table)
-        if self.wrong == "two":
-            self.output = nn.Parameter(table.clone())
-
-    def embed(self, ids):
-        factors = {"factor": 1, "square": 64}
-        return self.weight[ids] * factors.get(self.wrong, 8)
-
-    def project(self, hidden):
-        scores = hidden @ self.weight.T
-        if self.wrong == "softmax":
-            return scores.softmax(-1)
-        return scores * (8 if self.wrong == "both" else 1)
-
-
-@pytest.mark.parametrize(
-    "wrong, words",
-    [
-        ("", "right"),
-        ("two", "one matrix"),
-        ("size", "d_model^-0.5"),
-        ("factor", "factor is missing"),
-        ("square", "not d_model"),
-        ("both", "embedding layers alone"),
-        ("softmax", "before the softmax"),
-    ],
-)
-def test_exercise_tied(wrong, words, monkeypatch, capsys):
-    monkeypatch.setattr(Tied, "wrong", wrong)
-    assert check("embeddings.tied", Tied) == (not wrong)
-    assert words in capsys.readouterr().out

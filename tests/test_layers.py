@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_book.exercises import check
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import (
@@ -323,94 +322,3 @@ def test_everything_is_d_model_wide():
     model(ids, ids)
     assert len(widths) == len(parts) > 20
     assert set(widths.values()) == {D_MODEL}
-
-
-def encoder_layer(x, mask, attend, network, norm_1, norm_2):
-    x = norm_1(x + attend(x, x, mask))
-    return norm_2(x + network(x))
-
-
-def pre_norm(x, mask, attend, network, norm_1, norm_2):
-    normed = norm_1(x)
-    x = x + attend(normed, normed, mask)
-    return x + network(norm_2(x))
-
-
-def no_path(x, mask, attend, network, norm_1, norm_2):
-    return norm_2(network(norm_1(attend(x, x, mask))))
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (encoder_layer, "right"),
-        (pre_norm, "this is pre-norm"),
-        (no_path, "path is missing"),
-        (
-            lambda x, mask, *parts: encoder_layer(x, None, *parts),
-            "mask is not used",
-        ),
-        (
-            lambda *a: encoder_layer(*a[:-1], a[-2]),
-            "norm_1 is used twice",
-        ),
-    ],
-)
-def test_exercise_encoder_layer(answer, said, capsys):
-    right = said == "right"
-    assert check("layers.encoder_layer", answer) == right
-    assert said.lower() in capsys.readouterr().out.lower()
-
-
-def decoder_layer(
-    y, memory, target, source, own, cross, network, norms
-):
-    y = norms[0](y + own(y, y, target))
-    y = norms[1](y + cross(y, memory, source))
-    return norms[2](y + network(y))
-
-
-def decoder_pre_norm(
-    y, memory, target, source, own, cross, network, norms
-):
-    normed = norms[0](y)
-    y = y + own(normed, normed, target)
-    y = y + cross(norms[1](y), memory, source)
-    return y + network(norms[2](y))
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (decoder_layer, "right"),
-        (decoder_pre_norm, "this is pre-norm"),
-        (
-            lambda y, m, t, s, *rest: decoder_layer(
-                y, m, None, s, *rest
-            ),
-            "a mask is not used",
-        ),
-        (
-            lambda y, m, t, s, *rest: decoder_layer(
-                y, m, t, None, *rest
-            ),
-            "a mask is not used",
-        ),
-        (
-            lambda y, m, t, s, a, b, *rest: decoder_layer(
-                y, m, t, s, b, a, *rest
-            ),
-            "are swapped",
-        ),
-        (
-            lambda y, m, t, s, a, b, network, norms: encoder_layer(
-                y, t, a, network, norms[0], norms[2]
-            ),
-            "never attended to",
-        ),
-    ],
-)
-def test_exercise_decoder_layer(answer, said, capsys):
-    right = said == "right"
-    assert check("layers.decoder_layer", answer) == right
-    assert said in capsys.readouterr().out.lower()

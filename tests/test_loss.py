@@ -1,4 +1,4 @@
-"""The loss of section 5.4: against PyTorch, in chunks, the stub."""
+"""The loss of section 5.4: against PyTorch, in chunks."""
 
 import math
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_book.exercises import check
 from transformer_lib.batching import TokenBatches
 from transformer_lib.loss import (
     _ProjectedLosses,
@@ -158,39 +157,3 @@ def test_validation_loss_is_the_plain_mean_without_dropout():
         for source, target in pairs
     ]
     assert math.isclose(found, sum(losses) / 6, rel_tol=1e-5)
-
-
-def wrong_loss(kind):
-    def loss(logits, labels, share):
-        log_p = logits.log_softmax(-1)
-        right = log_p.gather(-1, labels[..., None])[..., 0]
-        spread = log_p.sum(-1) if kind == "sum" else log_p.mean(-1)
-        keep = 1 if kind == "keeps" else 1 - share
-        found = -keep * right - share * spread
-        if kind == "padding":
-            return found.mean()
-        found = found[labels != 0]
-        if kind == "every token":
-            return found
-        if kind == "negative":
-            return -found.mean()
-        return found.sum() if kind == "total" else found.mean()
-
-    return loss
-
-
-@pytest.mark.parametrize(
-    "kind, words",
-    [
-        ("", "right"),
-        ("padding", "adding is counted"),
-        ("total", "his is the sum"),
-        ("negative", "he sign is wrong"),
-        ("sum", "as a sum over the pieces"),
-        ("keeps", "keeps all of its 1"),
-        ("every token", "one number"),
-    ],
-)
-def test_exercise_smoothed(kind, words, capsys):
-    assert check("loss.smoothed", wrong_loss(kind)) == (not kind)
-    assert words in capsys.readouterr().out

@@ -1,9 +1,7 @@
-"""Masks: shapes, who sees whom, what padding can reach, the stub."""
+"""Masks: shapes, who sees whom, what padding can reach."""
 
-import pytest
 import torch
 
-from transformer_book.exercises import check
 from transformer_lib.masks import (
     causal_mask,
     decoder_mask,
@@ -59,43 +57,3 @@ def test_a_decoder_sees_nothing_to_the_right():
         other[0, at] = 9
         moved = (model(IDS, other) - plain)[0].abs().sum(-1)
         assert (moved[:at] == 0).all() and (moved[at:] > 1e-4).all()
-
-
-def wrong_masks(kind):
-    def masks(source_ids, target_ids):
-        source = (source_ids != 0)[:, None, None, :]
-        keys = (target_ids != 0)[:, None, None, :]
-        size = target_ids.size(1)
-        square = torch.ones(size, size)
-        triangle = square.tril(-(kind == "diagonal")).bool()
-        target = triangle & keys
-        if kind == "open future":
-            target = keys & square.bool()
-        if kind == "padding":
-            target = triangle[None, None].expand(2, 1, size, size)
-        if kind == "turned":
-            target = target.mT
-        if kind == "opposite":
-            source = ~source
-        if kind == "float":
-            source = source.float()
-        return source, target
-
-    return masks
-
-
-@pytest.mark.parametrize(
-    "kind, words",
-    [
-        ("", "right"),
-        ("opposite", "True means may attend"),
-        ("open future", "leaves the future open"),
-        ("diagonal", "look at itself"),
-        ("padding", "leaves padding open"),
-        ("turned", "changed places"),
-        ("float", "a mask is boolean"),
-    ],
-)
-def test_exercise_masks(kind, words, capsys):
-    assert check("masks.masks", wrong_masks(kind)) == (not kind)
-    assert words in capsys.readouterr().out

@@ -1,11 +1,10 @@
-"""Positional encodings: formula, offsets, limits, order, the stub."""
+"""Positional encodings: formula, offsets, limits, order."""
 
 import math
 
 import pytest
 import torch
 
-from transformer_book.exercises import check
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import (
     LearnedPositions,
@@ -117,39 +116,3 @@ def test_encodings_are_added_below_both_stacks(side):
     words = getattr(model, f"{side}_embedding")(ids)
     wanted = words + sinusoids(4, 16)
     assert torch.allclose(seen[0], wanted, atol=1e-5)
-
-
-def wrong_table(kind):
-    def table(length, d_model):
-        pos = torch.arange(length)[:, None] + (kind == "from 1")
-        i = torch.arange(0, d_model, 2)
-        angle = pos / 10_000 ** (i / d_model / (1 + (kind == "i")))
-        pair = [angle.sin(), angle.cos()]
-        if kind == "swapped":
-            pair = pair[::-1]
-        if kind == "halves":
-            return torch.cat(pair, dim=1)
-        if kind == "single":
-            i = i + 1
-            pair[1] = (pos / 10_000 ** (i / d_model)).cos()
-        return torch.stack(pair, dim=-1).flatten(1)
-
-    return table
-
-
-@pytest.mark.parametrize(
-    "kind, words",
-    [
-        ("", "right"),
-        ("from 1", "count from 0"),
-        ("swapped", "ven dimensions are sines"),
-        ("halves", "beside its sine"),
-        ("single", "share the angle"),
-        ("i", "yours is i / d_model"),
-    ],
-)
-def test_exercise_sinusoids(kind, words, capsys):
-    assert check("positions.sinusoids", wrong_table(kind)) == (
-        not kind
-    )
-    assert words in capsys.readouterr().out

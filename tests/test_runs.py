@@ -15,6 +15,7 @@ from transformer_lib.embeddings import BOS, EOS
 RUNS = tangle.ROOT / "runs"
 sys.path.append(str(RUNS))
 import decoding  # noqa: E402
+import rivals  # noqa: E402
 import variations  # noqa: E402
 
 RECORDS = sorted(RUNS.glob("*/report.json"))
@@ -36,12 +37,16 @@ def test_a_records_command_is_one_of_today(path):
     if name in OLDER:
         with pytest.raises(ValueError, match="unrecognized"):
             cli._parser().parse_args(words[2:])
-    elif words[0] == "runs/variations.py":
-        options = variations.parser().parse_args(words[1:])
-        assert options.out.name == name
-    else:
+    elif words[0] == "-m":
         options = cli._parser().parse_args(words[2:])
         assert options.out.endswith(name)
+    else:
+        script = {
+            "runs/variations.py": variations,
+            "runs/rivals.py": rivals,
+        }
+        options = script[words[0]].parser().parse_args(words[1:])
+        assert options.out.name == name
 
 
 @pytest.mark.parametrize("row", variations.ROWS)

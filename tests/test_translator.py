@@ -48,6 +48,15 @@ def test_odd_sentences_are_named(translator):
         translator.translate([TEXTS[0], 7])
 
 
+def test_bytes_that_are_no_utf8_are_named(translator):
+    latin = "gr\u00fcn".encode("latin-1")
+    odd = latin.decode("utf-8", "surrogateescape")  # as stdin reads
+    with pytest.raises(ValueError, match="sentence 2 is not UTF-8"):
+        translator.translate([TEXTS[0], odd])
+    fine = "gr\u00fcn \U0001f600 \ud7ff\ue000"  # to either side
+    assert translator.encode([fine])
+
+
 def test_attention_axes_fit_the_maps(translator):
     translator.model.train()
     seen = translator.attention(TEXTS[0], TEXTS[2])

@@ -3,9 +3,10 @@
     python tools/bite.py                  every row that names a test
     python tools/bite.py masks-causal     these rows
 
-A row's `breaks` is [old text, new text]. The change is made in a copy of
-the package, in the module of the row's `symbol`, and the row's test must
-fail there; on the unchanged copy it must pass. `make bite` runs this.
+A row's `breaks` is [old text, new text]. The change is made in a copy,
+in the module of the row's `symbol`, or without one in the page that is
+its test, and the row's test must fail there; on the unchanged copy it
+must pass. `make bite` runs this.
 """
 
 import os
@@ -26,44 +27,51 @@ import yaml
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ["transformer_lib", "transformer_book"]
+COPIED = ["transformer_lib", "transformer_book", "book"]
 CHAPTER = "tests/book/test_chapters.py::test_chapter_ran["
 OPTIONS = "-q -x -p no:cacheprovider -p no:xdist".split()
 
 
 def in_copy(row: dict, change: Callable[[str], str]) -> int:
-    """The exit code of a row's test on a changed copy of the package."""
+    """The exit code of a row's test on a changed copy."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in PACKAGES:
+        for name in COPIED:
             shutil.copytree(ROOT / name, Path(folder, name))
         os.symlink(ROOT / "runs", Path(folder, "runs"))
-        module = module_of(row, Path(folder))
-        module.write_text(change(module.read_text("utf-8")), "utf-8")
+        source = Path(folder, source_of(row))
+        source.write_text(change(source.read_text("utf-8")), "utf-8")
         sys.path.insert(0, folder)
         os.environ |= {"PYTHONPATH": folder, "PYTHONSAFEPATH": "1"}
         os.chdir(ROOT)
-        if row["test"].startswith(CHAPTER):
-            return execute(row["test"].removeprefix(CHAPTER)[:-1])
+        if page := page_of(row):
+            return execute(Path(folder, page), (ROOT / page).parent)
         with open(os.devnull, "w") as nowhere:
             for stream in sys.stdout, sys.stderr:
                 os.dup2(nowhere.fileno(), stream.fileno())
             return int(pytest.main([*OPTIONS, row["test"]]))
 
 
-def module_of(row: dict, folder: Path) -> Path:
-    parts = row["symbol"].split(".")[:2]
-    return folder.joinpath(*parts).with_suffix(".py")
+def page_of(row: dict) -> str:
+    """The page whose cells are a row's test, or nothing."""
+    if not row["test"].startswith(CHAPTER):
+        return ""
+    return row["test"].removeprefix(CHAPTER)[:-1] + ".md"
 
 
-def execute(docname: str) -> int:
-    """1 if a cell of a page fails, 0 if none does."""
-    path = ROOT / f"{docname}.md"
-    place = {"metadata": {"path": str(path.parent)}}
+def source_of(row: dict) -> str:
+    """The module or the page in which a row's change is made."""
+    if not row["symbol"]:
+        return page_of(row)
+    return "/".join(row["symbol"].split(".")[:2]) + ".py"
+
+
+def execute(page: Path, folder: Path) -> int:
+    """1 if a cell of a page, run in a folder, fails; 0 if none does."""
     client = NotebookClient(
-        jupytext.read(path),
+        jupytext.read(page),
         timeout=600,
         kernel_name="python3",
-        resources=place,
+        resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
     try:
@@ -85,9 +93,9 @@ def complaint(row: dict) -> str:
     """What keeps a row from being tried, or nothing."""
     if "breaks" not in row:
         return "names no change under which its test fails"
-    module = module_of(row, ROOT)
-    if row["breaks"][0] not in module.read_text("utf-8"):
-        return f"{module.name} has no text {row['breaks'][0]!r}"
+    source = source_of(row)
+    if row["breaks"][0] not in (ROOT / source).read_text("utf-8"):
+        return f"{source} has no text {row['breaks'][0]!r}"
     return ""
 
 

@@ -32,10 +32,9 @@ SSE = {
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
 }
 SETTINGS = {
-    "plain": {},
+    "threads1": {"OMP_NUM_THREADS": "1"},  # the processor as it is
     "avx2": AVX2,
     "sse": SSE,
-    "threads1": {"OMP_NUM_THREADS": "1"},
     "threads2": {"OMP_NUM_THREADS": "2"},
     "seed+1": {},
     "seed+23": {},

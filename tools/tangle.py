@@ -36,22 +36,23 @@ HEADER = """\
 INIT = '''\
 """The Executable Transformer: the library that the book writes.
 
-Every module is collected from the chapter of the same name. A name is
-imported when it is first used, so that `import transformer_lib` is quick
-and loads no torch.
+Every module is collected from the chapter of the same name. The public
+names stand in __init__.pyi. Each is imported when it is first used, so
+that `import transformer_lib` is quick and loads no torch.
 """
 
+import ast
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 
-_HOME = {{}}  # name: its module
-for line in """
-{table}
-""".strip().splitlines():
-    module, *names = line.split()
-    _HOME |= dict.fromkeys(names, module)
+_HOME = {}  # name: its module
+stub = Path(__file__).with_suffix(".pyi").read_text("utf-8")
+for line in ast.parse(stub).body:
+    module = line.module.removeprefix(f"{__name__}.")
+    _HOME |= {alias.name: module for alias in line.names}
 __all__ = sorted(_HOME)
 
 
@@ -62,11 +63,11 @@ class _Package(ModuleType):
         if name == "__version__":
             return version("executable-transformer")
         if name in _HOME:
-            module = import_module(f"{{__name__}}.{{_HOME[name]}}")
+            module = import_module(f"{__name__}.{_HOME[name]}")
             return getattr(module, name)
         if name in _HOME.values():
-            return import_module(f"{{__name__}}.{{name}}")
-        raise AttributeError(f"{{__name__}} has no {{name!r}}", name=name)
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"{__name__} has no {name!r}", name=name)
 
     def __setattr__(self, name, value):
         # Importing a module sets its name here: not over a function's.
@@ -74,7 +75,7 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self):
-        return sorted({{*super().__dir__(), *_HOME, *_HOME.values()}})
+        return sorted({*super().__dir__(), *_HOME, *_HOME.values()})
 
 
 sys.modules[__name__].__class__ = _Package
@@ -82,9 +83,11 @@ sys.modules[__name__].__class__ = _Package
 MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
 
-from transformer_lib.cli import main
-
 if __name__ == "__main__":
+    try:
+        from transformer_lib.cli import main
+    except KeyboardInterrupt:  # while torch is being loaded
+        raise SystemExit(130) from None
     raise SystemExit(main())
 '''
 
@@ -251,9 +254,12 @@ def formatted(
 
 
 def package(chapters: list[Chapter]) -> dict[str, str]:
-    """The files that no chapter writes: an index and the command."""
+    """The files that no chapter writes: an index and the command.
+
+    Editors read the index of names too, and so check and complete.
+    """
     home: dict[str, str] = {}
-    table, stubs = [], []
+    stubs = []
     for chapter in chapters:
         for name in chapter.public():
             if name in home:
@@ -261,14 +267,13 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
                 chapter.complain(1, message)
             home[name] = chapter.name
         if names := chapter.public():
-            table.append(" ".join([chapter.name, *names]))
             same = ", ".join(f"{name} as {name}" for name in names)
             stubs.append(
                 f"from {LIBRARY}.{chapter.name} import {same}"
             )
     return {
-        "__init__.py": HEADER + INIT.format(table="\n".join(table)),
-        "__init__.pyi": HEADER + "\n".join(stubs),  # for editors
+        "__init__.py": HEADER + INIT,
+        "__init__.pyi": HEADER + "\n".join(stubs),
         "__main__.py": HEADER + MAIN,
     }
 

@@ -3,40 +3,23 @@
 
 """The Executable Transformer: the library that the book writes.
 
-Every module is collected from the chapter of the same name. A name is
-imported when it is first used, so that `import transformer_lib` is quick
-and loads no torch.
+Every module is collected from the chapter of the same name. The public
+names stand in __init__.pyi. Each is imported when it is first used, so
+that `import transformer_lib` is quick and loads no torch.
 """
 
+import ast
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 
 _HOME = {}  # name: its module
-for line in """
-embeddings BOS EOS Embeddings PAD UNK
-positions LearnedPositions SinusoidalPositions sinusoids
-attention MultiHeadAttention attention record_attention
-masks causal_mask decoder_mask padding_mask
-layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
-model Transformer TransformerConfig
-layer_types ConvolutionalLayer RecurrentLayer SelfAttentionLayer neighbourhood_mask restricted_attention
-corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
-tokenization BPETokenizer SPECIAL
-batching Batch TokenBatches collate encode_pairs
-loss perplexity projected_losses smoothed_loss smoothing_share validation_loss
-schedule TrainingConfig adam learning_rate
-checkpoints average_checkpoints checkpoint_files load_checkpoint load_config load_model save_checkpoint save_config save_model write_atomically
-training History check_settings fixed_settings pick_device train worker
-decoding DecoderCache Hypotheses evaluating greedy_decode length_limits next_logs
-beams beam_search decode_all length_penalty
-evaluation Score bleu chrf evaluate published_bleu
-translator AttentionMaps Translator bundled_models
-cli main
-""".strip().splitlines():
-    module, *names = line.split()
-    _HOME |= dict.fromkeys(names, module)
+stub = Path(__file__).with_suffix(".pyi").read_text("utf-8")
+for line in ast.parse(stub).body:
+    module = line.module.removeprefix(f"{__name__}.")
+    _HOME |= {alias.name: module for alias in line.names}
 __all__ = sorted(_HOME)
 
 

@@ -59,21 +59,10 @@ from transformer_lib.evaluation import evaluate as evaluate
 from transformer_lib.evaluation import (
     published_bleu as published_bleu,
 )
-from transformer_lib.layer_types import (
-    ConvolutionalLayer as ConvolutionalLayer,
+from transformer_lib.export import (
+    ctranslate2_spec as ctranslate2_spec,
 )
-from transformer_lib.layer_types import (
-    RecurrentLayer as RecurrentLayer,
-)
-from transformer_lib.layer_types import (
-    SelfAttentionLayer as SelfAttentionLayer,
-)
-from transformer_lib.layer_types import (
-    neighbourhood_mask as neighbourhood_mask,
-)
-from transformer_lib.layer_types import (
-    restricted_attention as restricted_attention,
-)
+from transformer_lib.export import export as export
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer
 from transformer_lib.layers import Encoder as Encoder
@@ -99,6 +88,15 @@ from transformer_lib.positions import (
     SinusoidalPositions as SinusoidalPositions,
 )
 from transformer_lib.positions import sinusoids as sinusoids
+from transformer_lib.rivals import (
+    AdditiveAttention as AdditiveAttention,
+)
+from transformer_lib.rivals import (
+    ConvolutionalTranslator as ConvolutionalTranslator,
+)
+from transformer_lib.rivals import (
+    RecurrentTranslator as RecurrentTranslator,
+)
 from transformer_lib.schedule import TrainingConfig as TrainingConfig
 from transformer_lib.schedule import adam as adam
 from transformer_lib.schedule import learning_rate as learning_rate

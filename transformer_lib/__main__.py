@@ -3,7 +3,9 @@
 
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
 
-from transformer_lib.cli import main
-
 if __name__ == "__main__":
+    try:
+        from transformer_lib.cli import main
+    except KeyboardInterrupt:  # while torch is being loaded
+        raise SystemExit(130) from None
     raise SystemExit(main())

@@ -112,7 +112,7 @@ class MultiHeadAttention(nn.Module):
             key, value = self.keys_values(memory)
         else:
             key, value = cache.keys_values(self, memory)
-            # Rows with the same keys are so many queries for them.
+            # A beam's rows share the keys of their source.
             query = query.view(len(key), -1, query.size(-1))
         query = self.split(query)  # (batch, h, query_len, d_k)
         dropout = self.dropout if self.training else 0.0

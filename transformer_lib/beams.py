@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.decoding import (
@@ -85,11 +84,7 @@ class _Beam:
 
 
 def beam_search(
-    model: Transformer,
-    source_ids: Tensor,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
-    max_extra: int = 50,
+    model, source_ids, beam_size=4, length_penalty=0.6, max_extra=50
 ) -> Hypotheses:
     """Keep the `beam_size` best beginnings a step, section 6.1.
 
@@ -106,42 +101,41 @@ def beam_search(
         Those cut off at the limit rank behind all that ended.
 
     Raises:
-        ValueError: for a beam below 1, an alpha that is not a number
-            from 0 up, and as `length_limits`.
+        ValueError: for a beam that is not 1 to 1000, an alpha that is
+            not a number from 0 up, and as `length_limits`.
 
     Chapter: beams-search
     """
-    if beam_size < 1 or not 0 <= length_penalty < math.inf:
+    good = 1 <= beam_size <= 1000 and 0 <= length_penalty < math.inf
+    if not good:
         raise ValueError(
-            "beam_size must be 1 or more and length_penalty 0 or "
+            "beam_size must be 1 to 1000 and length_penalty 0 or "
             f"more, got {beam_size=}, {length_penalty=}"
         )
     limits = length_limits(model, source_ids, max_extra)
     beams = [_Beam(beam_size, length_penalty, n) for n in limits]
-    device, vocab_size = source_ids.device, model.config.vocab_size
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
         going = beams
         while going:
             every = [one for beam in going for one in beam.open]
             width = len(every) // len(going)
-            totals = torch.tensor([total for total, _ in every])
-            last = torch.tensor([ids[-1] for _, ids in every])
-            last = last.to(device)
+            totals, ids = zip(*every, strict=True)
+            last = source_ids.new_tensor([i[-1] for i in ids])
             logs = next_logs(model, last, source_ids, cache)
-            logs += totals.to(device)[:, None]
-            logs = logs.view(len(going), width * vocab_size)
-            sums, at = logs.topk(min(2 * beam_size, logs.size(1)))
+            logs += logs.new_tensor(totals)[:, None]
+            sums = logs.view(len(going), -1)
+            best, at = sums.topk(min(2 * beam_size, sums.size(1)))
             # One transfer; float32 holds places and ids exactly.
-            at = [sums, at // vocab_size, at % vocab_size]
-            found = torch.stack(at, dim=-1).tolist()
+            found = [best, at // logs.size(1), at % logs.size(1)]
+            found = torch.stack(found, dim=-1).tolist()
             rows = [
                 i * width + parent
                 for i, beam in enumerate(going)
                 for parent in beam.extend(found[i])
             ]
             going = [beam for beam in going if beam.open]
-            chosen = torch.tensor(rows, device=device).long()
+            chosen = source_ids.new_tensor(rows)
             cache.select(chosen, source=len(rows) != len(every))
             source_ids = source_ids[chosen]
     best = [beam.best() for beam in beams]

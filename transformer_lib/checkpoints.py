@@ -9,14 +9,17 @@ Chapter: book/training/checkpoints
 import copy
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from torch import Tensor, nn
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import load_model as read_safetensors
+from safetensors.torch import save_model as write_safetensors
+from torch import Tensor
 
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
@@ -47,26 +50,22 @@ def write_atomically(
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
-    except (OSError, RuntimeError, safetensors.SafetensorError) as e:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise OSError(
-            f"{path} was not written ({e}): see that there is room "
-            "and that you may write there, then start again"
-        ) from e
+            f"{path} was not written ({error}): see that there is "
+            "room and that you may write there, then start again"
+        ) from error
     finally:
         part.unlink(missing_ok=True)
 
 
 def save_checkpoint(
-    folder: str | Path,
-    step: int,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    state: dict[str, Any],
-    keep: int = 5,
+    folder, model, optimizer, state: dict[str, Any], keep=5
 ) -> Path:
     """Write all that a training needs to go on; keep the last `keep`.
 
-    `state` is numbers, texts, lists and dicts. Section 6.1.
+    `state` is numbers, texts, lists and dicts; the "step" is one.
+    Section 6.1.
 
     Raises:
         FloatingPointError: if a weight is not finite; the earlier
@@ -74,15 +73,14 @@ def save_checkpoint(
 
     Chapter: checkpoints-resume
     """
-    weights = model.state_dict()
-    for name, weight in weights.items():
-        if not weight.isfinite().all():
-            raise FloatingPointError(
-                f"{name} holds NaN or infinity after step {step}: "
-                "nothing was saved; lower learning_rate_scale"
-            )
+    weights, step = model.state_dict(), state["step"]
+    if not all(w.isfinite().all() for w in weights.values()):
+        raise FloatingPointError(
+            f"after step {step} some weight is NaN or infinite: not "
+            "saved; lower learning_rate_scale"
+        )
     whole = {"model": weights, "optimizer": optimizer.state_dict()}
-    whole["state"] = {"step": step, **state}
+    whole["state"] = state
     path = Path(folder) / f"checkpoint-{step:08d}.pt"
     write_atomically(path, lambda part: torch.save(whole, part))
     for old in checkpoint_files(folder)[:-keep]:
@@ -115,11 +113,7 @@ def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
         ) from None
 
 
-def load_checkpoint(
-    path: str | Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer | None = None,
-) -> dict[str, Any]:
+def load_checkpoint(path, model, optimizer=None) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
     Raises:
@@ -140,38 +134,29 @@ def load_checkpoint(
     return held["state"]
 
 
-def average_checkpoints(
-    paths: Iterable[str | Path],
-) -> dict[str, Tensor]:
+def average_checkpoints(paths) -> dict[str, Tensor]:
     """The mean weights of some checkpoints, section 6.1.
 
-    Returns a state_dict in the weights' own type; the sum is taken in
-    float64.
+    Returns a state_dict in the weights' own type; the mean is taken
+    in float64.
 
     Raises:
-        ValueError: without paths, or for models of unlike shape.
+        ValueError: without paths.
+        RuntimeError: for models of unlike shape.
 
     Chapter: checkpoints-average
     """
     held = [_read(path, mmap=True)["model"] for path in paths]
     if not held:
         raise ValueError("nothing to average: give at least one path")
-    shapes = [{k: t.shape for k, t in one.items()} for one in held]
-    if any(other != shapes[0] for other in shapes):
-        raise ValueError("these checkpoints are of unlike models")
     mean = {}
     for name, weight in held[0].items():
-        total = sum(one[name].double() for one in held)
-        mean[name] = (total / len(held)).to(weight.dtype)
+        all_of_it = torch.stack([one[name].double() for one in held])
+        mean[name] = all_of_it.mean(dim=0).to(weight.dtype)
     return mean
 
 
-def save_config(
-    folder: str | Path,
-    config: TransformerConfig,
-    tokenizer: BPETokenizer | None = None,
-    **info: Any,
-) -> None:
+def save_config(folder, config, tokenizer=None, **info) -> None:
     """Write config.json and, if there is one, tokenizer.json.
 
     `info` is what JSON can hold, such as languages=["en", "es"].
@@ -187,11 +172,7 @@ def save_config(
 
 
 def save_model(
-    folder: str | Path,
-    model: Transformer,
-    tokenizer: BPETokenizer | None = None,
-    half: bool = False,
-    **info: Any,
+    folder, model, tokenizer=None, half: bool = False, **info
 ) -> None:
     """Write a model so that `load_model` finds all it needs.
 
@@ -203,7 +184,7 @@ def save_model(
     shipped = copy.deepcopy(model).half() if half else model
 
     def write(part: Path) -> None:
-        safetensors.torch.save_model(shipped, str(part))
+        write_safetensors(shipped, str(part))
         part.chmod(0o644)  # it comes out readable by its owner alone
 
     write_atomically(Path(folder) / "model.safetensors", write)
@@ -223,14 +204,17 @@ def load_config(
     """
     path = Path(folder) / "config.json"
     if not path.is_file():
-        raise FileNotFoundError(
-            f"no model in {folder}: there is no config.json"
-        )
+        raise FileNotFoundError(f"there is no model: no {path}")
     try:
         held = json.loads(path.read_text("utf-8"))
         sizes, info = dict(held["model"]), dict(held.get("info", {}))
         sizes.pop("pad_id", None)  # older ones named it; it is 0
         config = TransformerConfig(**sizes)
+        match info.get("languages", ["", ""]), info.get("corpus", ""):
+            case [str(), str()], str():
+                pass
+            case wrong:
+                raise ValueError(f"languages and corpus: {wrong}")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error!r})") from None
     path = path.with_name("tokenizer.json")
@@ -250,7 +234,8 @@ def load_model(
 
     Raises:
         FileNotFoundError: if there is no model, or none yet.
-        ValueError: if a file is damaged or does not fit.
+        ValueError: if a file is damaged or does not fit, or a weight
+            is NaN, infinite or a whole number.
 
     Chapter: checkpoints-models
     """
@@ -261,20 +246,23 @@ def load_model(
             f"there is no {path}: a training that has not ended, "
             "whose command would go on with it, or a lost file"
         )
-    c = config  # the least that it holds, in bytes, if in float16
-    least = 2 * c.d_model * (c.vocab_size + 4 * c.N * c.d_ff)
+    c = config  # the least that it can hold, in float16
+    own = c.d_model // c.h
+    width = 4 * c.d_ff + 6 * c.h * ((c.d_k or own) + (c.d_v or own))
+    rows = c.vocab_size + c.max_length * (c.positions == "learned")
+    least = 2 * c.d_model * (rows + c.N * width)  # bytes
     try:
         if least > path.stat().st_size:  # before it fills the memory
             raise ValueError("it is too small")
+        for name, held in load_file(path).items():
+            good = held.is_floating_point() and held.isfinite().all()
+            if not good:
+                raise ValueError(f"{name} holds no finite floats")
         model = Transformer(config)
-        safetensors.torch.load_model(model, path)
-    except (
-        safetensors.SafetensorError,
-        RuntimeError,
-        ValueError,
-    ) as error:
+        read_safetensors(model, path)
+    except (SafetensorError, RuntimeError, ValueError) as error:
         raise ValueError(
-            f"{path} is cut short or another model's "
+            f"{path} is cut short, damaged or another model's "
             f"({error!s:.200}): copy it again with its config.json"
         ) from None
     return model.eval(), tokenizer, info

@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -41,6 +40,7 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.corpora import data_folder, load_corpus
 from transformer_lib.evaluation import bleu, evaluate, published_bleu
+from transformer_lib.export import export
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -62,7 +62,7 @@ def _train(
     preset: str = "tiny",
     vocab_size: int = 8000,
     limit: int | None = None,
-    average: int = 5,
+    average: int | None = None,
     validation_bleu: bool = False,
     test: str | None = None,
     half: bool = False,
@@ -77,10 +77,11 @@ def _train(
             train.en, train.es, validation.en and so on
         languages: source and target
         preset: sizes to start from: tiny, base or big; tiny takes
-            5000 steps of 4096 tokens, with a warm-up of 1000
+            5000 steps of 4096 tokens, with a warm-up of 1000; big
+            takes 300000 steps
         vocab_size: pieces in the vocabulary
         limit: only the first so many pairs of each part
-        average: checkpoints in the mean
+        average: checkpoints in the mean; 5, and 20 for big
         validation_bleu: log BLEU of greedy translations
         test: part to evaluate at the end, such as test
         half: save the model in half precision
@@ -92,55 +93,68 @@ def _train(
         part and load_corpus(corpus, *languages, part)[:limit]
         for part in ("train", "validation", test)
     )
-    begun = (folder / "config.json").is_file()
+    then, tokenizer = _begun(folder)
     both = texts.sources + texts.targets
-    found = load_config(folder)[1] if begun else None
-    tokenizer = found or BPETokenizer.train(both, vocab_size)
+    tokenizer = tokenizer or BPETokenizer.train(both, vocab_size)
+    average = average or (20 if preset == "big" else 5)
     config, c = _recipe(preset, len(tokenizer), average, changes)
     info = _describe(texts, vocab_size) | fixed_settings(c)
-    if begun and _is_over(folder, config, info, c.max_steps):
+    if then:
+        check_settings(then, info | asdict(config), folder)
+    if (folder / "report.json").is_file():
         return _say(f"{folder} is finished: see its report.json")
     pairs = encode_pairs(texts, tokenizer, config.max_length)
-    how = c.tokens_per_batch, c.seed, True, rank, workers
-    batches = TokenBatches(pairs, *how)
+    batches = TokenBatches(  # True: shuffled
+        pairs, c.tokens_per_batch, c.seed, True, rank, workers
+    )
     judge = _judge(held_out, tokenizer, validation_bleu)
-    pick_device(c.device)  # a wrong one is refused here
     torch.manual_seed(c.seed)
-    model = Transformer(config)
+    model = Transformer(config).to(pick_device(c.device))
     with nullcontext() if rank else FileLock(folder / ".lock", 0):
-        if rank == 0 and not begun:
+        if rank == 0 and not then:
             save_config(folder, config, tokenizer, **info)
         _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
         history = train(model, batches, c, judge, folder)
         if rank == 0:
-            result = _finish(folder, model, history, average)
-            result |= judge(model, c.max_steps)
+            result = _finish(folder, model, history, average, judge)
             save_model(folder, model, tokenizer, half, **info)
-            report = {"training": asdict(c), "result": result}
-            _report(folder, command, report, tests)
+            _report(folder, command, asdict(c), result, tests)
 
 
-def _recipe(
-    preset: str, vocab_size: int, average: int, changes: dict
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """A preset's two configurations, with changes of their fields.
+def _begun(folder: Path) -> tuple[dict, BPETokenizer | None]:
+    """Settings and tokenizer of the training that a folder holds.
+
+    Chapter: cli-train
+    """
+    if not (folder / "config.json").is_file():
+        return {}, None
+    sizes, tokenizer, info = load_config(folder)
+    if "corpus" not in info:
+        raise ValueError(f"{folder} holds a model: name a new folder")
+    return info | asdict(sizes), tokenizer
+
+
+def _recipe(preset, vocab_size, average, changes):
+    """Both configurations: a preset, with changes of their fields.
 
     Chapter: cli-train
     """
     if preset not in ("tiny", "base", "big"):
         raise ValueError(f"{preset=}: give tiny, base or big")
     sizes = getattr(TransformerConfig, preset)(vocab_size)
-    usual: dict[str, Any] = {"keep_checkpoints": max(average, 5)}
+    usual = {"keep_checkpoints": max(average, 5)}
     if preset == "tiny":
         usual |= {"tokens_per_batch": 4096, "warmup_steps": 1000}
         usual |= {"max_steps": 5000, "checkpoint_every": 100}
         usual |= {"log_every": 50, "validate_every": 500}
+    elif preset == "big":
+        usual["max_steps"] = 300_000  # section 5.2
     own = {k: v for k, v in changes.items() if hasattr(sizes, k)}
     usual |= {k: v for k, v in changes.items() if k not in own}
     return replace(sizes, **own), TrainingConfig(**usual)
 
 
-def _describe(corpus: Any, vocab_size: int) -> dict[str, Any]:
+def _describe(corpus, vocab_size) -> dict[str, Any]:
     """What a training's config.json says of its text.
 
     Chapter: cli-train
@@ -156,30 +170,6 @@ def _describe(corpus: Any, vocab_size: int) -> dict[str, Any]:
     }
 
 
-def _is_over(
-    folder: Path, sizes: Any, text: dict[str, Any], steps: int
-) -> bool:
-    """Whether a folder's training is over; another's is refused.
-
-    Chapter: cli-train
-    """
-    begun, _, info = load_config(folder)
-    if "corpus" not in info:
-        raise ValueError(f"{folder} holds a model: name a new folder")
-    now = asdict(sizes) | text
-    check_settings(info | asdict(begun), now, folder)
-    path = folder / "report.json"
-    if not path.is_file():
-        return False
-    taken = json.loads(path.read_text("utf-8"))["result"]["steps"]
-    if taken < steps and not checkpoint_files(folder):
-        raise ValueError(
-            f"{folder} is finished and its checkpoints are gone, so "
-            "it takes no more steps: name another folder"
-        )
-    return taken >= steps
-
-
 def _say(text: str) -> None:
     """A line to the person at the terminal, from one worker alone.
 
@@ -189,7 +179,7 @@ def _say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
-def _judge(corpus: Any, tokenizer: Any, with_bleu: bool) -> Callable:
+def _judge(corpus, tokenizer, with_bleu: bool) -> Callable:
     """What `train` calls to validate: judge(model, step).
 
     Chapter: cli-train
@@ -197,7 +187,7 @@ def _judge(corpus: Any, tokenizer: Any, with_bleu: bool) -> Callable:
     pairs = encode_pairs(corpus, tokenizer)
     batches = TokenBatches(pairs, 4096, shuffle=False)
 
-    def judge(model: Transformer, step: int) -> dict[str, float]:
+    def judge(model: Transformer, step: int) -> dict[str, Any]:
         loss = validation_loss(model, batches)
         found = {"validation_loss": loss}
         found["validation_perplexity"] = perplexity(loss)
@@ -215,10 +205,8 @@ def _judge(corpus: Any, tokenizer: Any, with_bleu: bool) -> Callable:
     return judge
 
 
-def _finish(
-    folder: Path, model: Transformer, history: Any, number: int
-) -> dict[str, Any]:
-    """Average the last checkpoints; what the training has taken.
+def _finish(folder, model, history, number, judge) -> dict[str, Any]:
+    """Average the last checkpoints; what has come of the training.
 
     Chapter: cli-train
     """
@@ -231,45 +219,55 @@ def _finish(
         "target_tokens_per_second": last["tokens"] / last["seconds"],
         "parameters": sum(w.numel() for w in model.parameters()),
         "averaged_checkpoints": len(paths),
+        **judge(model, last["step"]),
     }
 
 
-def _report(
-    folder: Path, command: str, report: dict[str, Any], test: Any
-) -> None:
+def _report(folder, command, training, result, test) -> None:
     """Test the saved model; write the report, the translations.
 
     Chapter: cli-train
     """
-    report = {"name": folder.name, "command": command, **report}
-    report["machine"] = _machine()
+    report = {
+        "name": folder.name,
+        "command": command,
+        "training": training,
+        "result": result,
+        "machine": _machine(),
+    }
+    _show(result)
     if test:
         _say(f"translating {len(test):,} sentences")
-        device = pick_device(report["training"]["device"])
+        device = pick_device(training["device"])
         found = Translator.from_pretrained(folder, device)
-        scores = evaluate(found.model, found.tokenizer, test)
-        lines = scores.pop("translations")
-        if test.name == "multi30k":  # as papers print it
-            score = published_bleu(lines, test.targets, test.target)
-            scores["bleu_published"] = score.value
-        report["test"] = scores
-        _write(folder / "translations.txt", lines)
-    text = json.dumps(report, indent=1, ensure_ascii=False)
-    _write(folder / "report.json", [text])
-    _show(report["result"])
-    _show(report.get("test", {}))
+        report["test"] = _score(
+            found, test, folder / "translations.txt"
+        )
+        _show(report["test"])
+    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(folder / "report.json", text)
 
 
-def _write(path: str | Path, lines: list[str]) -> None:
-    """Write lines of text, all of them or none.
+def _score(translator, texts, to, *search) -> dict[str, Any]:
+    """Scores of a test set, its translations written to a file.
 
     Chapter: cli-train
     """
-    write_atomically(path, "\n".join(lines) + "\n")
+    model, tokenizer = translator.model, translator.tokenizer
+    scores = evaluate(model, tokenizer, texts, *search)
+    lines = scores.pop("translations")
+    if texts.name == "multi30k":  # as papers print it
+        score = published_bleu(lines, texts.targets, texts.target)
+        scores["bleu_published"] = score.value
+    if to:
+        write_atomically(to, "\n".join(lines) + "\n")
+    return scores
 
 
 def _show(values: dict[str, Any]) -> None:
     for name, value in values.items():
+        if isinstance(value, float):
+            value = round(value, 4)
         print(f"{name.replace('_', ' ')}: {value}")
 
 
@@ -357,16 +355,11 @@ def _evaluate(
     Chapter: cli-translate
     """
     found = Translator.from_pretrained(model, pick_device(device))
-    place = Path(model)
-    place = place if place.is_dir() else bundled_models()[model]
-    corpus = corpus or load_config(place)[2].get("corpus", "")
+    if not Path(model).is_dir():
+        model = bundled_models()[model]
+    corpus = corpus or load_config(model)[2].get("corpus", "")
     texts = load_corpus(corpus, *found.languages, split)[:limit]
-    given = found.model, found.tokenizer, texts
-    report = evaluate(*given, beam_size, length_penalty)
-    lines = report.pop("translations")
-    if to:
-        _write(to, lines)
-    _show(report)
+    _show(_score(found, texts, to, beam_size, length_penalty))
 
 
 def _average(model: str, out: str, last: int = 5) -> None:
@@ -387,6 +380,22 @@ def _average(model: str, out: str, last: int = 5) -> None:
     mean.load_state_dict(average_checkpoints(paths))
     save_model(out, mean, tokenizer, **info)
     print(f"mean of {', '.join(path.stem for path in paths)}")
+
+
+def _export(
+    model: str, out: str, to: str = "ctranslate2", int8: bool = False
+) -> None:
+    """Write a model for another engine.
+
+    Args:
+        model: a folder, or a bundled name
+        out: a new folder
+        to: ctranslate2 or onnx
+        int8: weights as whole numbers, for ctranslate2
+
+    Chapter: cli-translate
+    """
+    export(Translator.from_pretrained(model, "cpu"), out, to, int8)
 
 
 def _data(
@@ -426,25 +435,24 @@ def _add_options(parser: Any, of: Callable, skip: Any = ()) -> None:
     Chapter: cli-main
     """
     documented = r"^    (\w+): (.+(?:\n {8}.+)*)"
-    texts = re.findall(documented, inspect.getdoc(of), re.M)
-    parameters = inspect.signature(of).parameters
-    for name, text in texts:
-        if name not in parameters or name in skip:
+    texts = dict(re.findall(documented, inspect.getdoc(of), re.M))
+    for name, parameter in inspect.signature(of).parameters.items():
+        if name not in texts or name in skip:
             continue
-        default = parameters[name].default
-        kind = parameters[name].annotation
+        kind, default = parameter.annotation, parameter.default
         kinds = get_args(kind) or (kind,)
-        whole = kinds[0] is int and inspect.isfunction(of)
-        how: dict[str, Any] = {"type": _count if whole else kinds[0]}
+        how: dict[str, Any] = {"type": kinds[0]}
         if kind is bool:
             how = {"action": argparse.BooleanOptionalAction}
-        if get_origin(kind) is tuple:
+        elif kinds[0] is int and inspect.isfunction(of):
+            how = {"type": _count}  # a class checks its own fields
+        elif get_origin(kind) is tuple:
             how["nargs"] = len(kinds)
-        if default is inspect.Parameter.empty:
+        how["help"] = " ".join(texts[name].split())
+        if default is parameter.empty:
             how["required"] = True
         elif default not in (None, False):
-            text = f"{text} ({default})"
-        how |= {"help": " ".join(text.split())}
+            how["help"] += f" ({default})"
         option = "--" + name.replace("_", "-")
         parser.add_argument(option, default=argparse.SUPPRESS, **how)
 
@@ -459,6 +467,10 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"{message}; see {self.prog} --help")
 
 
+_COMMANDS = _train, _translate, _evaluate, _average, _export, _data
+_EXPECTED = ValueError, OSError, ArithmeticError, ImportError
+
+
 def _parser() -> _Parser:
     """The parser of all commands.
 
@@ -468,17 +480,17 @@ def _parser() -> _Parser:
     of = version("executable-transformer")
     parser.add_argument("--version", action="version", version=of)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for run in (_train, _translate, _evaluate, _average, _data):
+    for run in _COMMANDS:
+        name = run.__name__.removeprefix("_")
         line = inspect.getdoc(run).splitlines()[0]
-        name, how = run.__name__[1:], {"allow_abbrev": False}
-        made = commands.add_parser(name, help=line, **how)
+        made = commands.add_parser(
+            name, help=line, allow_abbrev=False
+        )
         made.set_defaults(run=run)
         made.add_argument("--threads", type=_count, help="of the CPU")
         _add_options(made, run)
         if run is _translate:
-            made.add_argument(
-                "sentences", nargs="*", help="in quotes"
-            )
+            made.add_argument("sentences", nargs="*", help="quoted")
         if run is _train:
             own = inspect.signature(run).parameters
             for config in (TransformerConfig, TrainingConfig):
@@ -495,8 +507,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Chapter: cli-main
     """
-    if argv is None:  # a process of its own, which kill may stop
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         words = sys.argv[1:] if argv is None else list(argv)
         options = vars(_parser().parse_args(words))
@@ -516,9 +526,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except UnicodeError as error:
         line, code = f"this text is not UTF-8 ({error})", 2
-    except torch.OutOfMemoryError:
-        line, code = "memory is full: lower --tokens-per-batch", 2
-    except (ValueError, OSError, ArithmeticError) as error:
+    except RuntimeError as error:
+        if not re.search("memory|overflow", str(error), re.I):
+            raise
+        line = "memory is full: lower --tokens-per-batch or the sizes"
+        code = 2
+    except _EXPECTED as error:
         line, code = " ".join(str(error).split()), 2
     except KeyboardInterrupt:
         line, code = "stopped; the same command goes on", 130

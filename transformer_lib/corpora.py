@@ -61,7 +61,7 @@ def read_parallel(source_file, target_file) -> list[tuple[str, str]]:
 
     Raises:
         ValueError: if the files differ in length, or one is cut
-            short, is no UTF-8, or has an empty line.
+            short, is no UTF-8, or has a NUL or an empty line.
 
     Chapter: corpora-own
     """
@@ -82,8 +82,12 @@ def _lines(path: str | Path) -> list[str]:
     """
     lines: list[str] = []
     try:
-        for row in _content(Path(path)).rstrip().split(b"\n"):
+        content = _content(Path(path))
+        end = b"\n" if b"\n" in content else b"\r"  # of old Macs
+        for row in content.rstrip().split(end):
             line = row.decode("utf-8-sig").strip()
+            if "\0" in line:
+                raise ValueError("a NUL: save it as UTF-8, not -16")
             if not line:
                 raise ValueError("no sentence stands here")
             lines.append(line)
@@ -155,8 +159,7 @@ def fetch(file: str) -> Path:
     pooch.get_logger().setLevel("WARNING")
     known = json.loads((_DATA / "downloads.json").read_text("utf-8"))
     url, sha = known[file]
-    agent = {"User-Agent": "transformer_lib"}
-    web = pooch.HTTPDownloader(headers=agent)
+    web = pooch.HTTPDownloader(headers={"User-Agent": "transformer"})
     try:
         pooch.retrieve(url, sha, file, data_folder(), downloader=web)
     except (OSError, ValueError) as error:

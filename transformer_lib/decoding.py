@@ -132,9 +132,10 @@ def length_limits(
     limits = pieces.sum(1) + max_extra
     if model.config.positions == "learned":
         limits = limits.clamp(max=model.config.max_length)
-    if (limits < 1).any():
+    found = limits.tolist()
+    if min(found, default=1) < 1:
         raise ValueError(f"{max_extra=} leaves no room for a piece")
-    return limits.tolist()
+    return found
 
 
 def next_logs(model, last, source_ids, cache) -> Tensor:
@@ -195,5 +196,5 @@ def greedy_decode(
                 chosen = torch.tensor(kept, device=last.device).long()
                 last, source_ids = last[chosen], source_ids[chosen]
                 cache.select(chosen)
-    best = [[total] for total in totals]
-    return Hypotheses([[one] for one in ids], best, best)
+    both = ([[total] for total in totals] for _ in range(2))
+    return Hypotheses([[one] for one in ids], *both)

@@ -8,14 +8,12 @@ Chapter: book/translating/evaluation
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import decode_all
 from transformer_lib.loss import validation_loss
-from transformer_lib.model import Transformer
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,7 @@ def _score(metric, hypotheses, references, samples=0) -> Score:
 
 
 def bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    lowercase: bool = False,
-    tokenize: str = "13a",
-    samples: int = 0,
+    hypotheses, references, lowercase=False, tokenize="13a", samples=0
 ) -> Score:
     """BLEU of a test set by sacreBLEU, one reference a sentence.
 
@@ -80,9 +74,7 @@ def bleu(
     return _score(metric, hypotheses, references, samples)
 
 
-def chrf(
-    hypotheses: Sequence[str], references: Sequence[str]
-) -> Score:
+def chrf(hypotheses, references) -> Score:
     """chrF2 of a test set by sacreBLEU: like BLEU, but in characters.
 
     Raises:
@@ -110,11 +102,7 @@ def _published_form(sentences, language) -> list[str]:
     ]
 
 
-def published_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    language: str,
-) -> Score:
+def published_bleu(hypotheses, references, language: str) -> Score:
     """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
     The form of Multi30k's own tokenized files. Higher than `bleu` on
@@ -130,11 +118,7 @@ def published_bleu(
 
 
 def evaluate(
-    model: Transformer,
-    tokenizer: Any,
-    corpus: Any,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
+    model, tokenizer, corpus, beam_size=4, length_penalty=0.6
 ) -> dict[str, Any]:
     """Translate a ParallelCorpus and report how good the result is.
 

@@ -49,8 +49,8 @@ class TransformerConfig:
         d_k: width of a head's keys; d_model / h if not given
         d_v: width of a head's values; d_model / h if not given
         dropout: on sub-layers and embedding sums
-        attention_dropout: on attention weights
-        relu_dropout: inside the feed-forward network
+        attention_dropout: on attention weights; the paper has none
+        relu_dropout: in feed-forward networks; the paper has none
         bias: whether attention's projections add one
         norm: post, after a sum, or pre, before a sub-layer
         positions: sinusoid, learned or none

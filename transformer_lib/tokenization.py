@@ -38,13 +38,13 @@ class BPETokenizer:
 
         Raises:
             ValueError: if there is no text, one has more than 10,000
-                characters, or `vocab_size` is under 260.
+                characters, or `vocab_size` is not 260 to a million.
         """
         texts = [] if isinstance(texts, str) else list(texts)
         if not texts:
             raise ValueError("there are no texts to learn from")
-        if vocab_size < 256 + len(SPECIAL):
-            raise ValueError(f"{vocab_size=}: give 260 or more")
+        if not 256 + len(SPECIAL) <= vocab_size <= 10**6:
+            raise ValueError(f"{vocab_size=}: give 260 to 1000000")
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()

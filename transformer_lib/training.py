@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,12 @@ from transformer_lib.schedule import (
 
 @dataclass
 class History:
-    """What a training logged, a dict a line; `finished` if it is.
+    """What a training logged, a dict a line.
 
     Chapter: training-record
     """
 
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    finished: bool = False
+    lines: list[dict[str, Any]]
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
@@ -90,8 +89,6 @@ def _judge(model: nn.Module, evaluate: Any, step: int) -> dict:
 
     Chapter: training-record
     """
-    if evaluate is None:
-        return {}
     if not callable(evaluate):
         return {"validation_loss": validation_loss(model, evaluate)}
     model.eval()
@@ -101,9 +98,7 @@ def _judge(model: nn.Module, evaluate: Any, step: int) -> dict:
     return found
 
 
-def _stream(
-    batches: TokenBatches, epoch: int, position: int
-) -> Iterator[tuple[Batch, dict[str, int]]]:
+def _stream(batches, epoch, position) -> Iterator[tuple[Batch, dict]]:
     """Batches without end from a place on, and the place behind.
 
     Chapter: training-resume
@@ -130,9 +125,7 @@ def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
     return {k: v for k, v in settings.items() if k not in _FREE}
 
 
-def check_settings(
-    begun: dict[str, Any], now: dict[str, Any], where: str | Path
-) -> None:
+def check_settings(begun: dict, now: dict, where) -> None:
     """Refuse to go on with other settings than a training began with.
 
     One that `begun` lacks is newer, and had its default then.
@@ -193,8 +186,7 @@ def pick_device(name: str | None = None) -> torch.device:
         number.item()  # "meta" has none
     except (RuntimeError, AssertionError):  # no name, or no card
         raise ValueError(
-            f"no device {name!r} here: give cpu, or cuda or mps on a "
-            "machine that has it"
+            f"no device {name!r} here: give another, such as cpu"
         ) from None
     if worker()[1] > 1 and number.is_cuda:
         return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -368,19 +360,22 @@ def train(
             _add_up(found.tolist(), since, step)
             since["time"] += time.perf_counter() - mark
 
-            judges = validate and rank == 0
+            judges = validate and evaluate and rank == 0
             judged = _judge(model, evaluate, step) if judges else {}
             state["seconds"] = time.perf_counter() - began
             if log or validate:
-                line = {"step": step, "epoch": state["epoch"]}
-                for name in "loss", "nll":
-                    line[name] = since[name] / since["tokens"]
-                line["learning_rate"] = rate
-                line |= judged
-                speed = since["tokens"] / since["time"]
-                line["tokens"] = state["tokens"]
-                line["tokens_per_second"] = round(speed)
-                line["seconds"] = round(state["seconds"], 2)
+                counted, seconds = since["tokens"], since["time"]
+                line = {
+                    "step": step,
+                    "epoch": state["epoch"],
+                    "loss": since["loss"] / counted,
+                    "nll": since["nll"] / counted,
+                    "learning_rate": rate,
+                    **judged,
+                    "tokens": state["tokens"],
+                    "tokens_per_second": round(counted / seconds),
+                    "seconds": round(state["seconds"], 2),
+                }
                 history.lines.append(line)
                 text = json.dumps(line) + "\n"
                 state["log"] += text
@@ -390,14 +385,11 @@ def train(
                     with open(folder / "log.jsonl", "a") as file:
                         file.write(text)
             if writes and (save or stop):
-                save_checkpoint(
-                    folder, step, model, optimizer, state, keep
-                )
+                save_checkpoint(folder, model, optimizer, state, keep)
             if stop:
                 raise KeyboardInterrupt
             mark = time.perf_counter()
     if workers > 1:
         distributed.barrier()  # until all that is due is written
     model.eval()
-    history.finished = state["step"] >= end
     return history

@@ -119,12 +119,17 @@ class Translator:
 
         Raises:
             TypeError: if one of them is no string.
-            ValueError: if one has more than `max_pieces` pieces.
+            ValueError: if one has more than `max_pieces` pieces, or
+                was read from bytes that are no UTF-8.
         """
         found = []
         for number, sentence in enumerate(sentences, 1):
             if not isinstance(sentence, str):
                 raise TypeError(f"sentence {number} is no string")
+            if any("\ud800" <= sign < "\ue000" for sign in sentence):
+                raise ValueError(
+                    f"sentence {number} is not UTF-8: convert it"
+                )
             ids = self.tokenizer.encode(sentence.strip())
             if len(ids) > self.max_pieces:
                 raise ValueError(

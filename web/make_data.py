@@ -15,12 +15,10 @@ the library's own `beam_search`, and has to be the same.
 import argparse
 import json
 import re
-import shutil
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -29,10 +27,9 @@ import yaml
 from torch import Tensor, nn
 
 from transformer_lib import Translator, load_corpus
-from transformer_lib.attention import record_attention
 from transformer_lib.beams import beam_search, length_penalty
-from transformer_lib.embeddings import BOS, EOS, PAD, Embeddings
-from transformer_lib.positions import sinusoids
+from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.export import export
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCES = ROOT / "web" / "sentences.yml"
@@ -47,7 +44,6 @@ CORPORA = {
     "multi30k": "Multi30k",
     "tatoeba": "Tatoeba",
 }
-LONGEST = 600  # pieces, on either side
 BEAM_SIZES = [2, 4]
 ALPHAS = [0.0, 0.6, 1.0]
 REPLAYED, EXPLORED = 6, 50
@@ -87,94 +83,14 @@ def sentences(info: dict) -> dict[str, list[str]]:
     }
 
 
-# The model as two graphs
+# The model's two graphs
 
 
-def plain_embedding(self, ids: Tensor) -> Tensor:
-    """`Embeddings.forward` without its look at the ids' range."""
-    return nn.functional.embedding(ids, self.weight) * self.factor
-
-
-class EncoderGraph(nn.Module):
-    def __init__(self, model: nn.Module):
-        super().__init__()
-        self.model = model
-
-    def forward(self, source_ids: Tensor) -> Tensor:
-        return self.model.encode(source_ids)
-
-
-class DecoderGraph(nn.Module):
-    """What comes after each of some beginnings of one sentence.
-
-    Log-probabilities (rows, vocab_size), and where each position looked
-    in the source, (N, rows, h, target_len, source_len).
-    """
-
-    def __init__(self, model: nn.Module):
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, target_ids: Tensor, memory: Tensor, source_ids: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        with record_attention(self.model) as maps:
-            hidden = self.model.decode(target_ids, memory, source_ids)
-        logits = self.model.project(hidden[:, -1])
-        cross = [
-            maps[f"decoder.layers.{i}.cross_attention"]
-            for i in range(self.model.config.N)
-        ]
-        return logits.log_softmax(-1), torch.stack(cross)
-
-
-def write_graphs(model: nn.Module, folder: Path) -> None:
-    """encoder.onnx and decoder.onnx, for sentences of any length."""
-    if model.config.positions == "sinusoid":
-        table = sinusoids(LONGEST, model.config.d_model)
-        model.positions.table = table
-    source_ids = torch.tensor([[4, 5, 6, EOS]])
-    target_ids = torch.tensor([[BOS, 7, 8]] * 4)
-    source_len = torch.export.Dim("source_len", min=2, max=LONGEST)
-    rows = torch.export.Dim("rows", min=1, max=64)
-    target_len = torch.export.Dim("target_len", min=1, max=LONGEST)
-    source = {"source_ids": {1: source_len}}
-    target = {
-        "target_ids": {0: rows, 1: target_len},
-        "memory": {1: source_len},
-    }
-    with (
-        torch.no_grad(),
-        patch.object(Embeddings, "forward", plain_embedding),
-    ):
-        memory = model.encode(source_ids)
-        for name, graph, inputs, shapes, outputs in [
-            (
-                "encoder",
-                EncoderGraph(model),
-                (source_ids,),
-                source,
-                ["memory"],
-            ),
-            (
-                "decoder",
-                DecoderGraph(model),
-                (target_ids, memory, source_ids),
-                target | source,
-                ["log_probabilities", "cross"],
-            ),
-        ]:
-            program = torch.onnx.export(
-                graph.eval(),
-                inputs,
-                dynamo=True,
-                input_names=list(shapes),
-                output_names=outputs,
-                dynamic_shapes=shapes,
-                verbose=False,
-            )
-            graph = halved(program.model_proto)
-            onnx.save(graph, str(folder / f"{name}.onnx"))
+def write_graphs(translator: Translator, folder: Path) -> None:
+    """What `export` writes, with its weights halved."""
+    export(translator, folder, to="onnx")
+    for path in folder.glob("*.onnx"):
+        onnx.save(halved(onnx.load(path)), path)
 
 
 def halved(graph: onnx.ModelProto) -> onnx.ModelProto:
@@ -441,13 +357,11 @@ def make(run: Path, folder: Path) -> dict:
     note = json.loads((run / "config.json").read_text("utf-8"))
     config, info = note["model"], note["info"]
     chosen = sentences(info)
-    folder.mkdir(parents=True)
+    write_graphs(translator, folder)
     write_beams(translator, chosen["beams"], folder / "beams")
     write_attention(
         translator, chosen["attention"], folder / "attention"
     )
-    write_graphs(translator.model, folder)
-    shutil.copy(run / "tokenizer.json", folder)
     source, target = (
         LANGUAGES.get(code, code) for code in info["languages"]
     )
@@ -460,9 +374,7 @@ def make(run: Path, folder: Path) -> dict:
         "languages": info["languages"],
         "N": config["N"],
         "h": config["h"],
-        "max_length": config["max_length"]
-        if config["positions"] == "learned"
-        else LONGEST,
+        "max_length": config["max_length"],
         "bytes": {
             name: (folder / name).stat().st_size for name in files
         },

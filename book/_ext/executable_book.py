@@ -5,6 +5,7 @@ Each chapter is offered as a notebook, and the launch buttons lead to it.
 The files beside this one do the rest.
 """
 
+import html
 import importlib.metadata
 import json
 import os
@@ -22,6 +23,7 @@ BESIDE = [
     "run_chapters",
     "reading",
     "folding",
+    "first_reading",
     "finding",
     "ledger",
     "icons",
@@ -50,15 +52,21 @@ def copy_mathjax(app):
         )
 
 
+TEXT = {"labelFontSize": 12, "titleFontSize": 12}
+LOOK = {
+    "background": None,
+    "view": {"stroke": None},
+    **dict.fromkeys(("axis", "header", "legend"), TEXT),
+}
 CHARTS = """(function () {
-  var module, exports, define;
+  var look = %s, module, exports, define;
   %s
   var embed = window.vegaEmbed;
   window.vegaEmbed = function (element, spec, options) {
     return embed(element, spec, Object.assign({}, options, {
       renderer: "svg",
       actions: false,
-      config: {background: null, view: {stroke: null}},
+      config: look,
     }));
   };
   window.VEGA_DEBUG = %s;
@@ -73,7 +81,8 @@ def write_charts(app):
     loader finds all it needs and asks no other host.
     """
     target = Path(app.outdir, "_static", "charts.js")
-    if target.exists():
+    look = json.dumps(LOOK)
+    if target.exists() and look in target.read_text("utf-8"):
         return
     import altair
     import vl_convert
@@ -86,7 +95,7 @@ def write_charts(app):
     bundle = vl_convert.javascript_bundle()
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(
-        CHARTS % (bundle, json.dumps(versions)), "utf-8"
+        CHARTS % (look, bundle, json.dumps(versions)), "utf-8"
     )
 
 
@@ -96,9 +105,28 @@ def prepare(app):
         write_charts(app)
 
 
+CHART = re.compile(
+    r'\}\)\((\{.*\}), \{"mode": "vega-lite"\}\);\s*</script>'
+)
+
+
+def stand_still(match) -> str:
+    """A chart and, for a page without scripts, how it begins."""
+    import vl_convert
+
+    spec = json.loads(match[1])
+    words = html.escape(spec.get("description", "A chart"))
+    picture = vl_convert.vegalite_to_svg(spec, config=LOOK)
+    return (
+        f'{match[0]}<noscript><div class="vega-embed" role="img" '
+        f'aria-label="{words}">{picture}</div></noscript>'
+    )
+
+
 def choose_scripts(app, pagename, templatename, context, doctree):
     """Charts where a page has one; no Thebe, which asks another host."""
     if "altair-viz-" in context.get("body", ""):
+        context["body"] = CHART.sub(stand_still, context["body"])
         app.add_js_file("charts.js", priority=100)
     kept = {}
     for script in context.get("script_files", []):

@@ -5,9 +5,7 @@ for addresses that lead nowhere, and the record of how each page ran.
 """
 
 import html
-import importlib.metadata
 import os
-import platform
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -274,16 +272,6 @@ def offer(site: Path) -> None:
 # The record of how each page ran
 
 
-def machine() -> dict[str, str]:
-    """What the build ran on."""
-    return {
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores",
-        "torch": importlib.metadata.version("torch"),
-    }
-
-
 class Record(SphinxDirective):
     """A table of the pages that the build executed."""
 
@@ -295,62 +283,30 @@ def fill_record(app, doctree, docname):
     for place in doctree.findall(nodes.container):
         if "run-record" not in place.get("classes", []):
             continue
-        env, rows, parts = app.env, [], []
-        for caption, names in in_order(env):
-            total = 0.0
+        rows = []
+        for caption, names in in_order(app.env):
             for name in names:
-                if not (run := execution(env, name)):
+                if not (run := execution(app.env, name)):
                     continue
                 when = datetime.fromtimestamp(run["mtime"], UTC)
-                total += run["runtime"] or 0
                 address = app.builder.get_relative_uri(docname, name)
+                title = html.escape(title_of(app.env, name))
                 rows.append(
-                    f'<tr><td><a href="{address}">'
-                    f"{html.escape(title_of(env, name))}</a></td>"
+                    f'<tr><td><a href="{address}">{title}</a></td>'
                     f"<td>{html.escape(caption)}</td>"
-                    f'<td class="number">{run["runtime"] or 0:.1f}</td>'
-                    f"<td>{when:%Y-%m-%d %H:%M}</td><td>"
-                    f"{'yes' if run['succeeded'] else '<b>no</b>'}"
-                    "</td></tr>"
+                    f'<td class="number">{run["runtime"]:.1f}</td>'
+                    f"<td>{when:%Y-%m-%d %H:%M}</td></tr>"
                 )
-            if total:
-                parts.append(
-                    f"<tr><td>{html.escape(caption or 'First page')}"
-                    f'</td><td class="number">{total:.0f}</td></tr>'
-                )
-        facts = "".join(
-            f"<tr><td>{name}</td><td>{html.escape(what)}</td></tr>"
-            for name, what in machine().items()
+        head = "".join(
+            f'<th scope="col">{name}</th>'
+            for name in ("page", "part", "seconds", "executed (UTC)")
         )
         place += nodes.raw(
             "",
-            table("What it ran on", ["what", "here"], facts)
-            + table(
-                "Seconds of each part",
-                ["part", "seconds"],
-                "".join(parts),
-            )
-            + table(
-                "Each page",
-                [
-                    "page",
-                    "part",
-                    "seconds",
-                    "executed (UTC)",
-                    "passed",
-                ],
-                "".join(rows),
-            ),
+            f'<table class="table"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table>",
             format="html",
         )
-
-
-def table(caption: str, head: list[str], rows: str) -> str:
-    names = "".join(f'<th scope="col">{name}</th>' for name in head)
-    return (
-        f'<table class="table"><caption>{caption}</caption><thead><tr>'
-        f"{names}</tr></thead><tbody>{rows}</tbody></table>"
-    )
 
 
 def rewrite_record(app, env):

@@ -82,7 +82,8 @@ def entry(row: dict) -> list[str]:
         file, _, name = test.removeprefix("tests/").partition("::")
         held = f"`{name}` in `{file}`"
         if name.startswith("test_chapter_ran"):
-            held = "the check cells of the chapter"
+            tested = name.rpartition("/")[2][:-1]
+            held = f"the check cells of {{ref}}`{tested} <{tested}>`"
         places.append(f"held by: {held}")
     first = f"- {badge} {' '.join(row['says'].split())} \\"
     return [first, *(f"  · {place}" for place in places)]

@@ -44,8 +44,9 @@ def slug(name: str) -> str:
 FREEZE = """([name, names, site, xml]) => {
   const article = document.querySelector("article.bd-article");
   article.querySelectorAll(
-    "script, style, button, fieldset, form, .headerlink, .viewcode-link," +
-    ".live, .vega-bindings, .vega-actions").forEach(e => e.remove());
+    "script, noscript, style, button, fieldset, form, .headerlink," +
+    ".viewcode-link, .live, .vega-bindings, .vega-actions")
+    .forEach(e => e.remove());
   article.querySelectorAll("details").forEach(e => {
     const box = document.createElement("div");
     const head = e.querySelector("summary");

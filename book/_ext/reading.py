@@ -4,6 +4,7 @@
   shows it on hover and focus. The glossary page is the one source.
 - Each page knows a line about itself: its first sentences. They become
   its description, and the line at the links to the next page.
+- An entry of the reference links the section that explains it.
 - The first page shows the figure that the chapter on the model draws.
 - Slips of the tools below us that keep a page from being read aloud
   are mended in the finished page.
@@ -251,6 +252,16 @@ def rewrite_all(app, env):
     return list(env.found_docs) if changed else []
 
 
+def link_chapter(app, what, name, item, options, lines):
+    """Make a link of the label that ends a docstring."""
+    for pattern, link in [
+        (r"(book/\S+)", r":doc:`/\1`"),
+        (r"([\w-]+)", r":ref:`\1 <\1>`"),  # some have no title
+    ]:
+        pattern, link = f"^Chapter: {pattern}$", f"Chapter: {link}"
+        lines[:] = [re.sub(pattern, link, line) for line in lines]
+
+
 # The map on the first page
 
 
@@ -385,6 +396,7 @@ def setup(app):
     )
     app.add_js_file("book.js")
     app.connect("builder-inited", mend_pages)
+    app.connect("autodoc-process-docstring", link_chapter)
     app.connect("doctree-read", note_line)
     app.connect("env-updated", rewrite_all)
     app.connect("doctree-resolved", draw_map)

@@ -7,9 +7,11 @@
   var KEY = "book-shows";
   var CHOICES = [
     ["all", "everything"],
+    ["first", "a first reading"],
     ["paper", "the paper only"],
     ["code", "the code only"],
   ];
+  var FOLDED = "details, .dropdown";
 
   function remembered() {
     try {
@@ -50,6 +52,7 @@
       button.name = "shows";
       button.value = choice[0];
       button.disabled =
+        (choice[0] === "first" && !article.querySelector(FOLDED)) ||
         (choice[0] === "paper" && !article.querySelector(".paper")) ||
         (choice[0] === "code" && !article.querySelector("div.cell"));
       button.addEventListener("change", function () {
@@ -80,9 +83,11 @@
       fold.open = true;
       fold = fold.parentElement.closest("details");
     }
+    var gone = !(root.dataset.shows === "first" ? section : target)
+      .getClientRects().length;
     if (
-      root.dataset.shows !== "all" &&
-      (!target.getClientRects().length || target.tagName === "SPAN")
+      gone ||
+      (target.tagName === "SPAN" && /paper|code/.test(root.dataset.shows))
     )
       show("all");
     target.scrollIntoView();

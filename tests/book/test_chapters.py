@@ -19,7 +19,7 @@ CHAPTERS = {
     for page in PAGES
     if is_notebook(page)
 }
-LONG = {"one_sitting", "first_translation"}
+LONG = {"one_sitting", "first_translation", "course"}
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

@@ -54,7 +54,8 @@ def test_a_module_is_collected(tmp_path, monkeypatch):
     assert (
         '    """Say.\n\n    Chapter: one\n    """' in files["one.py"]
     )
-    assert "\none HALF LIMIT f\n" in files["__init__.py"]
+    for name in "HALF", "LIMIT", "f":
+        assert f"import {name} as {name}\n" in files["__init__.pyi"]
     assert files == write(tmp_path, monkeypatch, one=cells)[0]
 
 

@@ -194,7 +194,6 @@ def test_where():
     page = "book/architecture/masks.html#masks"
     assert where("masks") == where(lib.masks) == page
     assert where("PAD").startswith("book/architecture/embeddings")
-    assert "_" not in where("RecurrentLayer").partition("#")[2]
     for unknown in [print, 3, "no_such_name"]:
         with pytest.raises(LookupError):
             where(unknown)

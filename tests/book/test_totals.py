@@ -39,8 +39,11 @@ def code_lines(path: Path) -> set[int]:
 
 
 def test_the_library_is_small():
+    """`rivals` and `export` came later, with 300 lines of their own."""
     lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
-    assert sum(lengths.values()) <= 2100, lengths  # 2000 is wanted
+    assert sum(lengths.values()) <= 2300, lengths
+    later = lengths.get("rivals", 0) + lengths.get("export", 0)
+    assert sum(lengths.values()) - later <= 2000, lengths
     assert len(transformer_lib.__all__) <= 80
 
 
@@ -58,7 +61,15 @@ def test_what_the_pages_share_is_small():
     assert sum(len(code_lines(path)) for path in BOOK) <= 1300
 
 
+LATER = "export", "rivals", "open_questions", "course"
+
+
 def test_the_book_is_short():
     pages = [ROOT / "index.md", *(ROOT / "book").rglob("*.md")]
-    words = [len(page.read_text("utf-8").split()) for page in pages]
-    assert sum(words) <= 90_000
+    words = {
+        page.stem: len(page.read_text("utf-8").split())
+        for page in pages
+    }
+    later = sum(words[name] for name in LATER)
+    assert sum(words.values()) - later <= 90_000
+    assert sum(words.values()) <= 105_000

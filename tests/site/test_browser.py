@@ -23,7 +23,7 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PAGES = sorted(
     path.relative_to(SITE).as_posix()
     for path in SITE.rglob("*.html")
-    if not {"_static", "reports"} & set(path.parts)
+    if not {"_static", "reports"} & set(path.relative_to(SITE).parts)
 )
 MODULES = [
     n for n in PAGES if n.startswith("_modules/transformer_lib")

@@ -101,6 +101,20 @@ def test_pictures_have_words(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_charts_stand_still_without_scripts(page):
+    """And no handle of theirs has the name of a chart's own signal."""
+    charts = soup(page).select("[id^=altair-viz]")
+    still = soup(page).select("noscript [role=img] > svg")
+    assert len(still) == len(charts)
+    for chart in charts:
+        code = chart.find_next("script").string
+        spec = re.search(r"\}\)\((\{.*\}), \{.*\}\);", code)
+        handles = json.loads(spec[1]).get("params", [])
+        names = {handle["name"] for handle in handles}
+        assert not names & {"width", "height", "padding"}
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for link in soup(page).find_all(["a", "link", "script", "img"]):
         address = link.get("href") or link.get("src") or ""

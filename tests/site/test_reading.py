@@ -1,9 +1,17 @@
 """Some pages of the built site, as a reader uses them."""
 
+import importlib
+import sys
+
 import pytest
 import tangle
 
+sys.path.insert(0, str(tangle.ROOT / "book" / "_ext"))
+counting = importlib.import_module("first_reading")
+sys.path.pop(0)
+
 CHAPTER = "book/architecture/attention.html"
+LAYERS = "book/architecture/layers.html"
 DRAWN = (
     "(!window.MathJax || !MathJax.startup || !MathJax.startup.promise"
     " || MathJax.startup.promise.then(() => true))"
@@ -60,6 +68,7 @@ def test_switch_is_remembered(page, address):
     assert box.is_visible() and code.first.is_visible()
     page.locator(".shows input:checked").focus()
     page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
     assert box.is_visible() and not code.first.is_visible()
     open_page(page, f"{address}/book/architecture/layers.html")
     assert page.locator(".paper").first.is_visible()
@@ -69,6 +78,115 @@ def test_switch_is_remembered(page, address):
     assert not page.locator(".paper").first.is_visible()
     open_page(page, f"{address}/book/appendix/glossary.html")
     assert page.locator("dl.glossary").is_visible()
+
+
+FOLDED = "details, .dropdown"
+INSIDE = {"details.in-depth": "> p", "details.check": "pre"}
+# Words that are seen, but for code, outputs, live parts and controls.
+SEEN = """(leftOut) => {
+  let count = 0;
+  const article = document.querySelector("article");
+  const walk = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const place = walk.currentNode.parentElement;
+    if (!place.checkVisibility() || place.closest(leftOut + ", .math"))
+      continue;
+    count += walk.currentNode.data.split(/\\s+/)
+      .filter(word => /[\\p{L}\\p{N}]/u.test(word)).length;
+  }
+  const shown = [...article.querySelectorAll(".math")].filter(
+    e => e.checkVisibility() && !e.closest(leftOut));
+  return [count, shown.length];
+}"""
+
+
+def test_a_new_visitor_sees_folds(page, address):
+    """Checks, solutions and "In depth" are there, and closed."""
+    open_page(page, f"{address}/{CHAPTER}")
+    assert page.locator(".shows input:checked").input_value() == "all"
+    for fold, inside in [*INSIDE.items(), (".solution", "pre")]:
+        first = page.locator(fold).first
+        assert first.is_visible()
+        assert not first.locator(inside).first.is_visible()
+    words = page.locator("details.in-depth summary").first
+    words.focus()
+    page.keyboard.press("Enter")
+    inside = page.locator("details.in-depth > p").first
+    assert inside.is_visible()
+
+
+@pytest.mark.parametrize("name", [CHAPTER, LAYERS])
+def test_a_first_reading(page, address, name):
+    """What is folded is gone; all else is shown, word by word."""
+    open_page(page, f"{address}/{name}")
+    page.locator(".shows input:checked").focus()
+    page.keyboard.press("ArrowDown")
+    first = page.get_by_role("radio", name="a first reading")
+    assert first.is_checked()
+    folded = page.locator(f"article :is({FOLDED})")
+    assert folded.count() > 10
+    assert not [e for e in folded.all() if e.is_visible()]
+    for part in [
+        ".paper",
+        ".tag_export",
+        ".cell_output",
+        ".exercise",
+    ]:
+        assert page.locator(part).first.is_visible(), part
+    out = f"{counting.LEFT_OUT}, .shows"
+    seen, formulas = page.evaluate(SEEN, out)
+    html = (tangle.ROOT / "_build/html" / name).read_text("utf-8")
+    assert formulas > 3
+    assert abs(seen + formulas - counting.words(html)) <= 3
+
+
+def test_a_first_reading_is_remembered(page, address):
+    open_page(page, f"{address}/{CHAPTER}")
+    page.locator(".shows input[value=first]").check()
+    open_page(page, f"{address}/{LAYERS}")
+    folds = page.locator("details.in-depth, details.check")
+    assert folds.count() and not folds.first.is_visible()
+    assert page.locator(".shows input:checked").input_value() == (
+        "first"
+    )
+    label = page.locator("section > span[id]").nth(1)
+    page.evaluate(f"location.hash = {label.get_attribute('id')!r}")
+    page.wait_for_timeout(200)
+    assert (
+        not folds.first.is_visible()
+    )  # nothing hidden was asked for
+    page.evaluate(
+        "location.hash = document.querySelector("
+        "'section:has(> details.in-depth)').id"
+    )
+    inside = page.locator("details.in-depth > p").first
+    inside.wait_for()
+    open_page(page, f"{address}/{CHAPTER}")
+    assert not page.locator("details.in-depth").first.is_visible()
+
+
+def test_without_scripts(browser, address):
+    """All is folded that the scripts fold; a chart stands still."""
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{address}/{CHAPTER}")
+    for fold, inside in INSIDE.items():
+        first = page.locator(fold).first
+        assert first.locator("> summary").is_visible()
+        assert not first.locator(inside).first.is_visible()
+    chart = page.locator("noscript [role=img] svg").first
+    assert chart.bounding_box()["width"] > 300
+    assert not page.locator(".shows").count()
+    page.goto(f"{address}/book/architecture/positions.html")
+    assert page.locator(".tag_still svg").is_visible()
+    context.close()
+
+
+def test_a_still_picture_gives_way(page, address):
+    """Where a live part has come, it stands for its picture."""
+    open_page(page, f"{address}/book/architecture/positions.html")
+    page.locator(".live canvas").first.wait_for()
+    page.locator(".tag_still").wait_for(state="detached")
 
 
 def test_a_link_shows_what_is_hidden(page, address):

@@ -23,7 +23,7 @@ import torch
 
 import transformer_lib
 
-__all__ = ["check", "exercise"]
+__all__ = ["check", "close", "exercise"]
 
 _CHECKS: dict[str, Callable[[Any], None]] = {}
 _OURS = (  # where a line of the learner's never stands
@@ -45,6 +45,14 @@ def exercise(name: str) -> Callable:
         return function
 
     return register
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have one shape and, nearly, one content."""
+    a, b = torch.as_tensor(a), torch.as_tensor(b)
+    return a.shape == b.shape and torch.allclose(
+        a.double(), b.double(), rtol=1e-4, atol=1e-5
+    )
 
 
 def check(name: str, answer: Any) -> bool:
@@ -94,6 +102,8 @@ def _explain(error: Exception, function: Callable) -> str:
     said = f"{type(error).__name__}: {error}".removesuffix(": ")
     if line:
         return f"Your answer raised {said}\n  at {line}"
+    if "NoneType" in said:
+        return "Your answer returns None where a value is asked for"
     if isinstance(error, AssertionError):
         text = str(error) or "a property that must hold does not"
         return text[0].upper() + text[1:]

@@ -44,9 +44,11 @@ def tied(answer: Any) -> None:
     assert not torch.allclose(scores, wanted * 8, atol=1e-4), (
         "the factor is for the embedding layers alone, not for the scores"
     )
-    assert not torch.allclose(scores.sum(-1), torch.ones(2, 5)), (
-        "these are probabilities: project stops before the softmax"
-    )
+    for total in scores.sum(-1), scores.exp().sum(-1):
+        assert not torch.allclose(total, torch.ones(2, 5)), (
+            "these are probabilities, or their logarithms: project "
+            "stops before the softmax"
+        )
     assert torch.allclose(scores, wanted, atol=1e-4), (
         "a score is the product of the state with the token's row"
     )

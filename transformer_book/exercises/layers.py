@@ -10,9 +10,19 @@ from transformer_lib.layers import (
     FeedForward,
 )
 
-from . import exercise
+from . import close, exercise
 
 D = 8
+_PRE = "this is pre-norm; the paper norms the sum"
+_INNER = (
+    "the norm is taken of what the sub-layer gives; the paper adds "
+    "first: norm(x + sublayer(x))"
+)
+_PATH = "the path is missing: add x to what the sub-layer gives"
+_OLD = (
+    "each path begins at what the sub-layer before it gave, not at "
+    "the layer's input"
+)
 
 
 def _parts(attentions):
@@ -24,15 +34,21 @@ def _parts(attentions):
     return attend, FeedForward(D, 16), norms
 
 
-def _close(a, b):
-    return a.shape == b.shape and torch.allclose(a, b, atol=1e-5)
-
-
 def _layer(kind, attend, network, norms, norm="post"):
     layer = kind(*attend, network, D, 0.0, norm)
     for residual, own in zip(layer.residuals, norms, strict=True):
         residual.norm = own
     return layer
+
+
+def _wrong_paths(x, sublayers, norms):
+    """What comes out if norm and sum are not where they belong."""
+    inner = bare = old = x
+    for sublayer, norm in zip(sublayers, norms, strict=True):
+        inner = inner + norm(sublayer(inner))
+        bare = norm(sublayer(bare))
+        old = norm(x + sublayer(old))
+    return {_INNER: inner, _PATH: bare, _OLD: old}
 
 
 @exercise("layers.encoder_layer")
@@ -47,18 +63,15 @@ def _encoder_layer(answer):
     def layer(norm="post", norms=norms):
         return _layer(EncoderLayer, [attend], network, norms, norm)
 
-    assert not _close(got, layer("pre")(x, mask)), (
-        "this is pre-norm; the paper norms the sum"
-    )
-    assert not _close(got, layer()(x, None)), "the mask is not used"
-    assert not _close(got, layer(norms=norms[:1] * 2)(x, mask)), (
+    assert not close(got, layer("pre")(x, mask)), _PRE
+    assert not close(got, layer()(x, None)), "the mask is not used"
+    assert not close(got, layer(norms=norms[:1] * 2)(x, mask)), (
         "norm_1 is used twice: each sub-layer has a norm of its own"
     )
-    bare = norms[0](attend(x, x, mask))
-    assert not _close(got, norms[1](network(bare))), (
-        "the path is missing: add x to what the sub-layer gives"
-    )
-    assert _close(got, layer()(x, mask)), (
+    steps = [lambda x: attend(x, x, mask), network]
+    for message, wrong in _wrong_paths(x, steps, norms).items():
+        assert not close(got, wrong), message
+    assert close(got, layer()(x, mask)), (
         "wrong: attention first, then the network, each as "
         "norm(x + sublayer(x))"
     )
@@ -69,33 +82,50 @@ def _encoder_layer(answer):
 def _decoder_layer(answer):
     """The paper's decoder layer from its parts."""
     attend, network, norms = _parts(2)
-    y, memory = torch.randn(2, 5, D), torch.randn(2, 6, D)
+    y, memory = torch.randn(2, 2, 5, D)  # as long as each other
     masks = (
         torch.ones(5, 5).tril().bool(),
-        (torch.arange(6) < 4).expand(2, 1, 1, 6),
+        (torch.arange(5) < 4).expand(2, 1, 1, 5),
     )
-    got = answer(y, memory, *masks, *attend, network, norms)
+    got = answer(y, memory, masks[::-1], attend, network, norms)
 
-    def layer(norm="post", order=(0, 1), masks=masks):
+    def layer(norm="post", order=(0, 1), masks=masks, memory=memory):
         chosen = [attend[i] for i in order]
         parts = _layer(DecoderLayer, chosen, network, norms, norm)
         return parts(y, memory, *masks)
 
-    assert not _close(got, layer("pre")), (
-        "this is pre-norm; the paper norms the sum"
+    assert not close(got, layer("pre")), _PRE
+    assert not close(got, layer(masks=masks[::-1])), (
+        "the masks are swapped: the first is the source's"
     )
     for missing in ((None, masks[1]), (masks[0], None), (None, None)):
-        assert not _close(got, layer(masks=missing)), (
-            "a mask is not used: target_mask belongs to "
-            "self-attention, source_mask to the memory's keys"
+        assert not close(got, layer(masks=missing)), (
+            "a mask is not used: the target's belongs to "
+            "self-attention, the source's to the memory's keys"
         )
-    assert not _close(got, layer(order=(1, 0))), (
-        "attend_self and attend_memory are swapped"
+    assert not close(got, layer(order=(1, 0))), (
+        "the attentions are swapped: the first looks at y itself"
     )
-    x = norms[0](y + attend[0](y, y, masks[0]))
-    skipped = norms[2](x + network(x))
-    assert not _close(got, skipped), "the memory is never attended to"
-    assert _close(got, layer()), (
+    steps = [
+        lambda y: attend[0](y, y, masks[0]),
+        lambda y: attend[1](y, memory, masks[1]),
+        network,
+    ]
+    for message, wrong in _wrong_paths(y, steps, norms).items():
+        assert not close(got, wrong), message
+    x = norms[0](y + steps[0](y))
+    itself = norms[1](x + attend[1](x, x, masks[1]))
+    for never in x, itself:
+        skipped = norms[2](never + network(never))
+        assert not close(got, skipped), (
+            "the memory is never attended to: it gives the second "
+            "attention its keys and values"
+        )
+    turned = norms[1](x + attend[1](memory, x, masks[1]))
+    assert not close(got, norms[2](turned + network(turned))), (
+        "queries come from y, keys and values from memory"
+    )
+    assert close(got, layer()), (
         "wrong: self-attention, attention over the memory, then the "
         "network, each as norm(y + sublayer(y))"
     )

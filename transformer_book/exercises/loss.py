@@ -15,10 +15,10 @@ def smoothed(answer: Any) -> None:
     labels = torch.tensor([[4, 9, 3, 0], [7, 3, 0, 0], [5, 6, 8, 3]])
     share, real = 0.2, labels != 0
 
-    def loss(share: float, skip: int = 0, how: str = "mean") -> float:
+    def loss(share, skip=0, how="mean", rows=slice(None)) -> float:
         return cross_entropy(
-            logits.flatten(0, 1),
-            labels.flatten(),
+            logits[rows].flatten(0, 1),
+            labels[rows].flatten(),
             label_smoothing=share,
             ignore_index=skip,
             reduction=how,
@@ -43,6 +43,16 @@ def smoothed(answer: Any) -> None:
         "nothing is smoothed": loss(0.0),
         "the share is spread as a sum over the pieces, not as a mean": (
             -((1 - share) * right + share * 11 * spread).mean().item()
+        ),
+        "the share goes to the wrong pieces alone: uniform smoothing "
+        "gives the right one its part too": (
+            ((1.1 * share - 1) * right - 1.1 * share * spread)
+            .mean()
+            .item()
+        ),
+        "every sentence weighs the same: add up all tokens, and divide "
+        "once by their number": sum(
+            loss(share, rows=slice(i, i + 1)) / 3 for i in range(3)
         ),
         "the right piece keeps all of its 1: it gives away the share": (
             -(right + share * spread).mean().item()

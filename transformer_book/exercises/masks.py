@@ -5,7 +5,11 @@ from typing import Any
 import torch
 
 from transformer_book.exercises import exercise
-from transformer_lib.masks import decoder_mask, padding_mask
+from transformer_lib.masks import (
+    causal_mask,
+    decoder_mask,
+    padding_mask,
+)
 
 
 @exercise("masks.masks")
@@ -44,10 +48,12 @@ def masks(answer: Any) -> None:
             assert not torch.equal(mine[0], right[1]), (
                 "the decoder's mask leaves padding open"
             )
-            assert not torch.equal(mine, right.mT), (
-                "queries and keys have changed places: each row must "
-                "be open up to its own column"
-            )
+            keys = padding_mask(target)
+            for turned in right.mT, causal_mask(4).mT & keys:
+                assert not torch.equal(mine, turned), (
+                    "queries and keys have changed places: each row "
+                    "must be open up to its own column"
+                )
         assert torch.equal(mine, right), (
             f"a row of the first {name} mask is wrong; right would be\n"
             f"{right[0, 0].int().tolist()}"

@@ -20,17 +20,28 @@ def _trained(loop, batches) -> torch.Tensor:
     )
 
 
-def _loop(keep=False, late=False, again=False, shown=False):
+def _loop(
+    keep=False,
+    late=False,
+    again=False,
+    shown=False,
+    total=False,
+    plain=False,
+):
     """A training loop, right but for what the arguments say."""
 
     def loop(model, batches, steps, warmup_steps):
-        optimizer, width = adam(model), model.config.d_model
+        width = model.config.d_model
+        optimizer = adam(model)
+        if plain:
+            optimizer = torch.optim.Adam(model.parameters())
         for step in range(1, steps + 1):
             epoch, place = divmod(step - 1, len(batches))
             batch = next(batches.epoch(0 if again else epoch, place))
             ids = batch.labels if shown else batch.target_ids
             logits = model(batch.source_ids, ids)
-            loss = smoothed_loss(logits, batch.labels) / batch.tokens
+            loss = smoothed_loss(logits, batch.labels)
+            loss = loss if total else loss / batch.tokens
             if not keep:
                 optimizer.zero_grad()
             loss.backward()
@@ -51,6 +62,12 @@ _MISTAKES = {
     "the rate comes a step late: count from 1": _loop(late=True),
     "the first epoch comes again: epoch(0), epoch(1)": _loop(
         again=True
+    ),
+    "the loss is a sum: divide it by `batch.tokens`": _loop(
+        total=True
+    ),
+    "these are PyTorch's settings of Adam: take `adam(model)`": _loop(
+        plain=True
     ),
     "the decoder sees the labels: give it target_ids": _loop(
         shown=True

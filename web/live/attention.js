@@ -2,15 +2,13 @@
 
 import {
   INK,
-  choice,
   el,
   ink,
-  load,
-  newest,
   paint,
   radios,
   readState,
   scroller,
+  sentences,
   wash,
   writeState,
 } from "./common.js";
@@ -48,15 +46,19 @@ export function cut(bytes, { N, h }, { source, target }) {
 }
 
 export async function start(place) {
-  const { models } = await load("index.json");
   const state = readState();
-  const model = choice(
-    "model",
-    models.map(({ name, title }) => [name, title]),
-    state.model,
-    () => chooseModel(0),
+  let shown = null; // what is drawn: {about, row, maps}
+  const texts = await sentences(
+    "attention",
+    "bin",
+    "arrayBuffer",
+    state,
+    (bytes, row, about) => {
+      const maps = cut(new Uint8Array(bytes), about, row);
+      shown = { about, row, maps };
+      draw();
+    },
   );
-  const sentence = choice("sentence", [], "", () => chooseSentence());
   const kind = radios(
     "Which attention?",
     KINDS,
@@ -83,7 +85,7 @@ export async function start(place) {
   const whole = scroller("All weights of the chosen head");
   const axis = (text) => el("p", { class: "live-axis" }, text);
   place.replaceChildren(
-    el("div", { class: "live-controls" }, model.node, sentence.node),
+    texts.node,
     kind.node,
     axis("Choose a head: a row for each layer, the average at its end"),
     heads,
@@ -96,45 +98,12 @@ export async function start(place) {
       whole,
     ),
   );
-  model.node.hidden = models.length < 2;
   const chosen = {
     layer: state.layer,
     head: state.head,
     word: Number(state.word ?? 0),
   };
-  let rows = []; // the sentences of the model that is chosen
-  let shown = null; // what is drawn: {about, row, maps}
-  const last = newest();
-  await chooseModel(state.sentence);
-
-  async function chooseModel(number) {
-    let found = null;
-    await last(
-      () => load(`${model.value}/attention/index.json`),
-      (texts) => (found = texts),
-    );
-    if (!found) return;
-    rows = found;
-    sentence.options(
-      rows.map(({ text }, i) => [i, text]),
-      number,
-    );
-    await chooseSentence();
-  }
-
-  async function chooseSentence() {
-    const file = `${model.value}/attention/${sentence.value}.bin`;
-    const about = models.find(({ name }) => name === model.value);
-    const row = rows[sentence.value];
-    await last(
-      () => load(file, "arrayBuffer"),
-      (bytes) => {
-        const maps = cut(new Uint8Array(bytes), about, row);
-        shown = { about, row, maps };
-        draw();
-      },
-    );
-  }
+  await texts.open(state.sentence);
 
   /** The chosen layer and head, where this model has them. */
   function settle() {
@@ -170,8 +139,7 @@ export async function start(place) {
     drawWords(from, to);
     drawWhole(from, to);
     writeState({
-      model: shown.about.name,
-      sentence: sentence.value,
+      ...texts.state,
       kind: kind.value,
       layer: chosen.layer,
       head: chosen.head,

@@ -2,13 +2,11 @@
 
 import {
   INK,
-  choice,
   el,
-  load,
-  newest,
   radios,
   readState,
   scroller,
+  sentences,
   slider,
   svg,
   table,
@@ -27,15 +25,14 @@ const WHY = {
 const words = (pieces) => pieces.join("").replaceAll("▁", " ").trim();
 
 export async function start(place) {
-  const { models } = await load("index.json");
   const state = readState();
-  const model = choice(
-    "model",
-    models.map(({ name, title }) => [name, title]),
-    state.model,
-    () => chooseModel(0),
-  );
-  const sentence = choice("sentence", [], "", () => chooseSentence());
+  let shown = null;
+  let first = Number(state.step ?? 0); // where the first search begins
+  const texts = await sentences("beams", "json", "json", state, (found) => {
+    shown = found;
+    restart(first);
+    first = 0;
+  });
   const beam = radios(
     "Beam size",
     [
@@ -72,7 +69,7 @@ export async function start(place) {
   const candidates = scroller("This step");
   const results = scroller("What has been found");
   place.replaceChildren(
-    el("div", { class: "live-controls" }, model.node, sentence.node),
+    texts.node,
     beam.node,
     alpha.node,
     el("div", { class: "live-controls" }, step.node),
@@ -82,35 +79,7 @@ export async function start(place) {
     candidates,
     results,
   );
-  model.node.hidden = models.length < 2;
-  let shown = null;
-  const last = newest();
-  await chooseModel(Number(state.sentence ?? 0), Number(state.step ?? 0));
-
-  async function chooseModel(number, at = 0) {
-    let texts = null;
-    await last(
-      () => load(`${model.value}/beams/index.json`),
-      (found) => (texts = found),
-    );
-    if (!texts) return;
-    sentence.options(
-      texts.map((text, i) => [i, text]),
-      number,
-    );
-    await chooseSentence(at);
-  }
-
-  async function chooseSentence(at = 0) {
-    const file = `${model.value}/beams/${sentence.value}.json`;
-    await last(
-      () => load(file),
-      (found) => {
-        shown = found;
-        restart(at);
-      },
-    );
-  }
+  await texts.open(Number(state.sentence ?? 0));
 
   function restart(at = 0) {
     step.value = 0;
@@ -149,8 +118,7 @@ export async function start(place) {
       resultTable(found, now, over, spoken, shown.greedy),
     );
     writeState({
-      model: model.value,
-      sentence: sentence.value,
+      ...texts.state,
       beam: beam.value,
       alpha: alpha.value,
       step: now,

@@ -183,7 +183,7 @@ export function newest() {
   return async (load, use) => {
     const mine = ++turn;
     const found = await load();
-    if (mine === turn) use(found);
+    if (mine === turn) await use(found);
   };
 }
 
@@ -260,6 +260,53 @@ export async function load(name, kind = "json") {
   if (!answer.ok)
     throw new Error(`${name} is missing from this copy of the site.`);
   return answer[kind]();
+}
+
+/** Choose a model and one of its sentences, of one kind of data.
+ *
+ * use(found, row, about): the sentence's file, its row in the list, and
+ * what is known of its model. `open` loads a sentence to begin with.
+ */
+export async function sentences(kind, ending, as, state, use) {
+  const { models } = await load("index.json");
+  const last = newest();
+  let rows = [];
+  const model = choice(
+    "model",
+    models.map(({ name, title }) => [name, title]),
+    state.model,
+    () => open(0),
+  );
+  const sentence = choice("sentence", [], "", read);
+  const file = (name) => `${model.value}/${kind}/${name}`;
+  const open = (number) =>
+    last(
+      () => load(file("index.json")),
+      (found) => {
+        rows = found;
+        sentence.options(
+          rows.map((row, i) => [i, row.text ?? row]),
+          number,
+        );
+        return read();
+      },
+    );
+  function read() {
+    const about = models.find(({ name }) => name === model.value);
+    const row = rows[sentence.value];
+    return last(
+      () => load(file(`${sentence.value}.${ending}`), as),
+      (found) => use(found, row, about),
+    );
+  }
+  model.node.hidden = models.length < 2;
+  return {
+    node: el("div", { class: "live-controls" }, model.node, sentence.node),
+    open,
+    get state() {
+      return { model: model.value, sentence: sentence.value };
+    },
+  };
 }
 
 /** The state of a page, kept in the address after the #. */

@@ -10,6 +10,8 @@ for (const place of document.querySelectorAll("[data-live]"))
   try {
     const page = await import(`./${place.dataset.live}.js`);
     await page.start(place);
+    const around = place.closest("section"); // its picture for paper
+    around.querySelector(":scope > .tag_still")?.remove();
   } catch (error) {
     const note = document.createElement("p");
     note.className = "live-missing";

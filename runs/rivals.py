@@ -1,0 +1,323 @@
+"""Table 2 again, smaller: three translators in equal minutes.
+
+    python runs/rivals.py seconds --out runs/rivals-seconds.json
+    python runs/rivals.py race recurrent --out runs/rival-recurrent-0
+    python runs/rivals.py copying recurrent 50 --out runs/copying-50
+
+`seconds` times a step of each model, the three in turn on the same
+batches. `race` trains one on Multi30k, English to German: for a fifth
+of the minutes at each of a few learning rates, then for all of them at
+the rate with the lowest validation loss. It leaves the record of a
+run, on the test set, with the nats of every validation sentence and
+BLEU by length. `copying` learns to copy rows of random symbols and
+leaves copying.json. Interrupted, each goes on where it was.
+"""
+
+import argparse
+import json
+import random
+import shlex
+import statistics
+import sys
+import time
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import torch
+from variations import BASE, sentence_nats
+
+from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.beams import decode_all
+from transformer_lib.checkpoints import save_config, write_atomically
+from transformer_lib.cli import _machine
+from transformer_lib.corpora import load_corpus
+from transformer_lib.embeddings import EOS
+from transformer_lib.evaluation import bleu, evaluate
+from transformer_lib.loss import projected_losses
+from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.rivals import (
+    ConvolutionalTranslator,
+    RecurrentTranslator,
+)
+from transformer_lib.schedule import TrainingConfig, adam
+from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.training import train
+
+MODELS = {  # 1.9 million weights each, with 4,000 pieces
+    "transformer": (Transformer, {}),
+    "recurrent": (RecurrentTranslator, {"N": 2, "d_ff": 192}),
+    "convolutional": (
+        ConvolutionalTranslator,
+        {"N": 5, "positions": "learned", "max_length": 256},
+    ),
+}
+RATES = [0.25, 0.5, 1.0, 2.0]  # times equation 3
+LENGTHS = [20, 50, 100, 200]
+SYMBOLS = 32
+WORDS = [(1, 9), (10, 12), (13, 16), (17, 99)]
+TOKENS, CLIP = 2048, 1.0
+SECONDS = Path(__file__).with_name("rivals-seconds.json")
+
+
+def build(name, vocab_size, seed):
+    """One of the three, with fresh weights."""
+    torch.manual_seed(seed)
+    kind, changes = MODELS[name]
+    return kind(TransformerConfig(vocab_size, **(BASE | changes)))
+
+
+def multi30k():
+    """The three splits, and a tokenizer of 4,000 pieces."""
+    splits = [
+        load_corpus("multi30k", "en", "de", part)
+        for part in ("train", "validation", "test")
+    ]
+    texts = splits[0].sources + splits[0].targets
+    return *splits, BPETokenizer.train(texts, 4000)
+
+
+def rows_to_copy(length, count, seed):
+    """Rows of random symbols, of half the length to the whole."""
+    chance = random.Random(f"{length} {seed}")
+    symbols = range(EOS + 1, EOS + 1 + SYMBOLS)
+    rows = (
+        chance.choices(symbols, k=chance.randint(length // 2, length))
+        for _ in range(count)
+    )
+    return [([*row, EOS], [*row, EOS]) for row in rows]
+
+
+def settings(options, steps, rate, trial=False):
+    """How all three are trained; only the rate is their own.
+
+    Recurrent and convolutional models want their gradients clipped.
+    The rate rises for a sixth of the steps, and a trial takes a
+    fifth: its highest rate is that of the whole training.
+    """
+    warmup_steps = max(1, steps // 6)
+    steps = max(1, steps // 5) if trial else steps
+    return TrainingConfig(
+        tokens_per_batch=TOKENS,
+        warmup_steps=warmup_steps,
+        max_steps=steps,
+        learning_rate_scale=rate,
+        clip_norm=CLIP,
+        seed=options.seed,
+        device="cpu",
+        log_every=max(1, steps // 100),
+        validate_every=max(1, steps // 8),
+        checkpoint_every=max(1, steps // 40),
+        keep_checkpoints=1,
+    )
+
+
+def time_steps(options):
+    """Processor seconds of a training step, the models in turn."""
+    corpus, _, _, tokenizer = multi30k()
+    tasks = {"multi30k": encode_pairs(corpus, tokenizer)}
+    for length in LENGTHS:
+        tasks[f"copying-{length}"] = rows_to_copy(length, 2000, 0)
+    seconds = {}
+    for task, pairs in tasks.items():
+        size = len(tokenizer)
+        if task != "multi30k":
+            size = EOS + 1 + SYMBOLS
+        models = {name: build(name, size, 0) for name in MODELS}
+        optimizers = {n: adam(m) for n, m in models.items()}
+        times = {name: [] for name in models}
+        batches = TokenBatches(pairs, TOKENS).epoch(0)
+        batches = islice(batches, options.rounds + 1)
+        for turn, batch in enumerate(batches):
+            for name, model in models.items():
+                began = time.process_time()
+                step(model, optimizers[name], batch)
+                if turn:  # the first one warms up
+                    times[name].append(time.process_time() - began)
+        seconds[task] = {
+            name: round(statistics.median(found), 4)
+            for name, found in times.items()
+        }
+        print(task, seconds[task], flush=True)
+    found = {"rounds": options.rounds, "clock": "processor time"}
+    found |= {"seconds": seconds, "machine": _machine()}
+    text = json.dumps(found, indent=1)
+    write_atomically(options.out, text + "\n")
+
+
+def step(model, optimizer, batch):
+    """A training step, as `train` takes it."""
+    memory = model.encode(batch.source_ids)
+    hidden = model.decode(batch.target_ids, memory, batch.source_ids)
+    weight, labels = model.output_weight, batch.labels
+    loss, _ = projected_losses(hidden, weight, labels)
+    (loss / batch.tokens).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def steps_in(options, task):
+    """How many steps fit in the minutes, and a step's seconds."""
+    measured = json.loads(SECONDS.read_text("utf-8"))["seconds"]
+    each = measured[task][options.model]
+    return options.steps or round(60 * options.minutes / each), each
+
+
+def best_rate(options, size, batches, held_out):
+    """The rate with the lowest loss after a fifth of the steps."""
+    steps, _ = steps_in(options, options.task)
+    found = {}
+    for rate in options.rates:
+        model = build(options.model, size, options.seed)
+        c = settings(options, steps, rate, trial=True)
+        folder = options.out / f"rate-{rate:g}"
+        try:
+            lines = train(model, batches, c, held_out, folder).lines
+            found[rate] = lines[-1]["validation_loss"]
+        except FloatingPointError as error:
+            print(f"rate {rate:g}: {error}")
+    return min(found, key=found.get), found
+
+
+def race(options):
+    """Train one model on Multi30k and leave its record."""
+    options.task, folder = "multi30k", options.out
+    corpus, validation, test, tokenizer = multi30k()
+    corpus = corpus[: options.limit]
+    validation, test = (
+        x[: options.limit] for x in (validation, test)
+    )
+    pairs = encode_pairs(corpus, tokenizer)
+    batches = TokenBatches(pairs, TOKENS, options.seed)
+    checked = encode_pairs(validation, tokenizer)
+    held_out = TokenBatches(checked, TOKENS, shuffle=False)
+    size = len(tokenizer)
+    rate, rates = best_rate(options, size, batches, held_out)
+    model = build(options.model, size, options.seed)
+    if not (folder / "config.json").exists():
+        info = {"corpus": "multi30k", "kind": options.model}
+        save_config(folder, model.config, tokenizer, **info)
+    steps, each = steps_in(options, "multi30k")
+    c = settings(options, steps, rate)
+    history = train(model, batches, c, held_out, folder)
+    found = evaluate(model, tokenizer, test)
+    said = "\n".join(found.pop("translations"))
+    write_atomically(folder / "translations.txt", said + "\n")
+    nats, pieces = sentence_nats(model, checked)
+    last = history.lines[-1]
+    report = {
+        "name": folder.name,
+        "command": options.command,
+        "training": asdict(c),
+        "result": {
+            "steps": last["step"],
+            "seconds": last["seconds"],
+            "seconds_a_step": each,
+            "minutes": steps * each / 60,
+            "parameters": sum(w.numel() for w in model.parameters()),
+        },
+        "machine": _machine(),
+        "test": found,
+        "rates": {f"{k:g}": loss for k, loss in rates.items()},
+        "by_length": by_length(model, tokenizer, test),
+        "sentences": {"nats": nats, "pieces": pieces},
+    }
+    finish(folder / "report.json", report)
+    print(f"{folder}: {found['bleu']:.2f} BLEU, rate {rate:g}")
+
+
+def finish(path, report):
+    """Write what was found, last; the trials' weights may go."""
+    text = json.dumps(report, ensure_ascii=False)
+    write_atomically(path, text + "\n")
+    for trial in path.parent.glob("rate-*/checkpoint-*.pt"):
+        trial.unlink()
+
+
+def by_length(model, tokenizer, corpus):
+    """BLEU of greedy translations, by the words of the source."""
+    ids = [tokenizer.encode(x) + [EOS] for x in corpus.sources]
+    said = [tokenizer.decode(x) for x in decode_all(model, ids, 1)]
+    rows = []
+    for low, high in WORDS:
+        chosen = [
+            (text, target)
+            for text, (source, target) in zip(
+                said, corpus, strict=True
+            )
+            if low <= len(source.split()) <= high
+        ]
+        if chosen:
+            score = bleu(*zip(*chosen, strict=True), samples=1000)
+            row = {"words": f"{low} to {high}", "bleu": score.value}
+            row["interval"] = score.interval
+            rows.append(row | {"sentences": len(chosen)})
+    return rows
+
+
+def copying(options):
+    """Learn to copy; how many new rows come out without a slip."""
+    options.task, folder = f"copying-{options.length}", options.out
+    size = EOS + 1 + SYMBOLS
+    learnt = rows_to_copy(options.length, 20_000, options.seed)
+    batches = TokenBatches(learnt, TOKENS, options.seed)
+    new = rows_to_copy(options.length, 200, "new")
+    held_out = TokenBatches(new, TOKENS, shuffle=False)
+    rate, rates = best_rate(options, size, batches, held_out)
+    steps, each = steps_in(options, options.task)
+    model = build(options.model, size, options.seed)
+    c = settings(options, steps, rate)
+    history = train(model, batches, c, held_out, folder)
+    said = decode_all(model, [row for row, _ in new], 1, max_extra=5)
+    whole = [a == b for a, (b, _) in zip(said, new, strict=True)]
+    found = {
+        "model": options.model,
+        "length": options.length,
+        "seed": options.seed,
+        "command": options.command,
+        "steps": steps,
+        "minutes": steps * each / 60,
+        "rates": {f"{k:g}": loss for k, loss in rates.items()},
+        "nats": history.lines[-1]["validation_loss"],
+        "whole": sum(whole) / len(whole),
+        "machine": _machine(),
+    }
+    finish(folder / "copying.json", found)
+    print(f"{folder}: {found['whole']:.1%} whole, rate {rate:g}")
+
+
+def parser():
+    text = __doc__.split("\n")[0]
+    made = argparse.ArgumentParser(description=text)
+    what = made.add_subparsers(required=True)
+    timed = what.add_parser("seconds")
+    timed.add_argument("--rounds", type=int, default=15)
+    timed.add_argument("--out", type=Path, default=SECONDS)
+    timed.set_defaults(run=time_steps)
+    for run, minutes in ((race, 20), (copying, 6)):
+        one = what.add_parser(run.__name__)
+        one.add_argument("model", choices=MODELS)
+        if run is copying:
+            one.add_argument("length", type=int, choices=LENGTHS)
+        else:
+            one.add_argument("--limit", type=int, help="pairs")
+        one.add_argument("--minutes", type=float, default=minutes)
+        one.add_argument("--steps", type=int, help="not minutes")
+        one.add_argument(
+            "--rates", type=float, nargs="+", default=RATES
+        )
+        one.add_argument("--seed", type=int, default=0)
+        one.add_argument("--out", type=Path, required=True)
+        one.set_defaults(run=run)
+    return made
+
+
+def main(words):
+    options = parser().parse_args(words)
+    options.command = shlex.join(["python", "runs/rivals.py", *words])
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

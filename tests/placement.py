@@ -1,0 +1,188 @@
+"""The library on a device that does not exist.
+
+    python tests/placement.py [fault]
+
+Fake tensors know their shape and device and have no values: a tensor
+left on another device is an error, and so is every look at a value,
+for which the host would wait on a card. The looks that a search and a
+validation cannot do without are answered here, and counted.
+`test_placement` runs this in a process of its own, as it is and with
+each fault.
+"""
+
+import sys
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import backend_registration
+
+from transformer_lib import beams, decoding, masks, model, training
+from transformer_lib.batching import Batch, TokenBatches, collate
+from transformer_lib.embeddings import EOS
+from transformer_lib.loss import validation_loss
+from transformer_lib.schedule import TrainingConfig, adam
+
+DEVICE = "made_up"
+PAIRS = [([7, 8, 9, EOS], [5, 6, EOS]), ([9, EOS], [8, 7, 6, EOS])]
+LOOKS = {"lists": 0, "numbers": 0}
+CAST = set()
+
+
+def mask_left_behind():
+    real = masks.causal_mask
+    masks.causal_mask = lambda length, device: real(length)
+
+
+def hidden_wait():
+    real = model.padding_mask
+
+    def waits(ids):
+        mask = real(ids)
+        return mask if mask.all() else ~mask
+
+    model.padding_mask = waits
+
+
+def labels_left_behind():
+    real = Batch.to
+
+    def forgets(batch, device):
+        moved = real(batch, device)
+        moved.labels = batch.labels
+        return moved
+
+    Batch.to = forgets
+
+
+def second_transfer():
+    real = decoding.next_logs
+
+    def looks(*given):
+        logs = real(*given)
+        logs.tolist()
+        return logs
+
+    decoding.next_logs = beams.next_logs = looks
+
+
+FAULTS = {
+    fault.__name__: fault
+    for fault in (
+        mask_left_behind,
+        hidden_wait,
+        labels_left_behind,
+        second_transfer,
+    )
+}
+
+
+def answer_list(tensor):
+    """Limits of 3; a greedy row ends at once, all else goes on."""
+    LOOKS["lists"] += 1
+    if tensor.dim() == 1:
+        return [3] * len(tensor)
+    if tensor.dim() == 2:  # greedy: gain, piece
+        return [
+            [-1.0, 6.0 if row else EOS] for row in range(len(tensor))
+        ]
+    width = tensor.size(1)  # beams: sum, place, piece
+    return [
+        [
+            [-1.0 - i, 0.0, EOS if row + i == 0 else 6.0 + i]
+            for i in range(width)
+        ]
+        for row in range(len(tensor))
+    ]
+
+
+REAL = torch.tensor
+
+
+def new_tensor(data, *, device="cpu", **options):
+    """`torch.tensor` without values, so that none is looked at."""
+    made = REAL(data, **options)
+    return torch.empty(made.shape, dtype=made.dtype, device=device)
+
+
+def new_like(tensor, data):
+    return new_tensor(data, dtype=tensor.dtype, device=tensor.device)
+
+
+def answer_number(tensor):
+    LOOKS["numbers"] += 1
+    return 1.0
+
+
+def training_steps(transformer, batch):
+    losses = training._Losses(transformer, TrainingConfig())
+    optimizer = adam(transformer)
+    for half in False, True:
+        with torch.autocast(DEVICE, torch.bfloat16, half):
+            smoothed, nll = losses(batch.to(DEVICE))
+        (smoothed / batch.tokens).backward()
+        assert smoothed.device.type == nll.device.type == DEVICE
+        for weight in transformer.parameters():
+            assert weight.grad.device.type == DEVICE
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def set_up():
+    """The device, and an autocast that casts products as others do."""
+    register = backend_registration
+    register._setup_privateuseone_for_python_backend(DEVICE)
+    module = getattr(torch, DEVICE)
+    module.get_amp_supported_dtype = lambda: [torch.bfloat16]
+    key = "AutocastPrivateUse1"
+    rest = torch.library.Library("_", "IMPL", key)
+    rest.fallback(torch.library.fallthrough_kernel)
+    products = torch.library.Library("aten", "IMPL", key)
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+    def cast(name):
+        def product(*given):
+            CAST.add(name)
+            half = [x if x is None else x.bfloat16() for x in given]
+            with torch._C._ExcludeDispatchKeyGuard(keys):
+                return getattr(torch.ops.aten, name)(*half)
+
+        products.impl(name, product)
+
+    cast("linear")
+    cast("matmul")
+    return rest, products  # they work as long as they are kept
+
+
+def main(fault=None):
+    kept = set_up()
+    if fault:
+        FAULTS[fault]()
+    FakeTensor.tolist = answer_list
+    FakeTensor.item = answer_number
+    torch.tensor, FakeTensor.new_tensor = new_tensor, new_like
+    with FakeTensorMode():
+        with torch.device(DEVICE):
+            sizes = model.TransformerConfig.tiny(50, dropout=0.1)
+            transformer = model.Transformer(sizes)
+        training_steps(transformer, collate(PAIRS))
+        assert CAST == {"linear", "matmul"}, f"in bf16: {CAST}"
+        assert not any(LOOKS.values()), f"training looks: {LOOKS}"
+
+        validation_loss(transformer, TokenBatches(PAIRS, 8))
+        assert LOOKS == {"lists": 0, "numbers": 1}, (
+            f"of 1 batch: {LOOKS}"
+        )
+
+        source_ids = collate(PAIRS).source_ids.to(DEVICE)
+        decoding.greedy_decode(transformer, source_ids)
+        assert LOOKS["lists"] == 1 + 2, f"limits, 2 steps: {LOOKS}"
+        beams.beam_search(transformer, source_ids, beam_size=2)
+        assert LOOKS["lists"] == 3 + 1 + 3, (
+            f"limits, 3 steps: {LOOKS}"
+        )
+    del kept
+    print("everything is where it belongs")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,265 @@
+"""Other engines say what the library says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from transformer_lib.beams import decode_all
+from transformer_lib.corpora import load_corpus
+from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.evaluation import bleu
+from transformer_lib.export import export
+from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.translator import Translator
+
+SMALL = dict(N=2, d_model=16, d_ff=32, h=2, max_length=100)
+
+
+def ctranslate2_greedy(folder, tokenizer, sources):
+    """Ids of CTranslate2's outputs, eos included, on one thread."""
+    engine = ctranslate2.Translator(str(folder), intra_threads=1)
+    names = tokenizer.tokenizer
+    found = engine.translate_batch(
+        [[names.id_to_token(i) for i in ids] for ids in sources],
+        beam_size=1,
+        max_batch_size=64,
+        min_decoding_length=0,
+        max_decoding_length=80,
+        return_end_token=True,
+    )
+    best = [one.hypotheses[0] for one in found]
+    return [[names.token_to_id(t) for t in row] for row in best]
+
+
+class Graphs:
+    """The two graphs of a folder, and the plain loop over them."""
+
+    def __init__(self, folder):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.encoder, self.decoder = (
+            onnxruntime.InferenceSession(folder / name, options)
+            for name in ("encoder.onnx", "decoder.onnx")
+        )
+
+    def step(self, source, rows):
+        feeds = {"source_ids": np.array([source])}
+        feeds["memory"] = self.encoder.run(["memory"], feeds)[0]
+        feeds["target_ids"] = np.array(rows)
+        names = ["log_probabilities", "cross"]
+        return self.decoder.run(names, feeds)
+
+    def greedy(self, source, max_extra=50):
+        ids = [BOS]
+        while ids[-1] != EOS and len(ids) < len(source) + max_extra:
+            ids.append(int(self.step(source, [ids])[0].argmax()))
+        return ids[1:]
+
+
+@torch.inference_mode()
+def differences(model, sources, ours, theirs):
+    """How much better we find our piece where two outputs part."""
+    gaps = []
+    for source, one, other in zip(sources, ours, theirs, strict=True):
+        # One that we cut off at our limit may go on elsewhere.
+        other = other if one[-1] == EOS else other[: len(one)]
+        if one != other:
+            pairs = zip(one, other, strict=False)
+            at = [a == b for a, b in pairs].index(False)
+            ids = torch.tensor([[BOS, *one[:at]]])
+            logits = model(torch.tensor([source]), ids)[0, -1]
+            gaps.append((logits[one[at]] - logits[other[at]]).item())
+    return gaps
+
+
+def shipped(name, corpus, *languages):
+    """A model, and 200 sentences of its test set."""
+    translator = Translator.from_pretrained(name, "cpu")
+    try:
+        texts = load_corpus(corpus, *languages, "test")[:200]
+    except (OSError, ValueError) as error:
+        pytest.skip(f"{corpus} is not here: {error}")
+    return translator, texts, translator.encode(texts.sources)
+
+
+@pytest.fixture(scope="module")
+def spanish():
+    return shipped("little-spanish", "little_spanish", "en", "es")
+
+
+@pytest.fixture(scope="module", params=["little-spanish", "multi30k"])
+def model(request, spanish):
+    if request.param == "little-spanish":
+        return spanish
+    if not os.environ.get("TRANSFORMER_LIB_DATA"):
+        pytest.skip("TRANSFORMER_LIB_DATA names no folder")
+    return shipped("multi30k-de-en-cpu", "multi30k", "de", "en")
+
+
+def test_ctranslate2_says_the_same(model, tmp_path):
+    translator, texts, sources = model
+    tokenizer = translator.tokenizer
+    ours = decode_all(translator.model, sources, beam_size=1)
+    export(translator, tmp_path / "whole")
+    found = ctranslate2_greedy(tmp_path / "whole", tokenizer, sources)
+    gaps = differences(translator.model, sources, ours, found)
+    assert len(gaps) <= 2 and all(gap < 1e-4 for gap in gaps), gaps
+    assert len({tuple(ids) for ids in found}) > 150
+
+    export(translator, tmp_path / "int8", int8=True)
+    weights = [
+        (tmp_path / name / "model.bin").stat().st_size
+        for name in ("whole", "int8")
+    ]
+    assert weights[1] < 0.4 * weights[0]
+    found = ctranslate2_greedy(tmp_path / "int8", tokenizer, sources)
+    scores = [
+        bleu([tokenizer.decode(ids) for ids in said], texts.targets)
+        for said in (ours, found)
+    ]
+    assert abs(scores[0].value - scores[1].value) < 0.5, scores
+
+
+def test_onnx_says_the_same(tmp_path):
+    """Also of a sentence beyond the positions that are ready."""
+    names = "little-spanish", "little_spanish", "en", "es"
+    translator, texts, sources = shipped(*names)
+    export(translator, tmp_path / "onnx", to="onnx")
+    sources = [*sources, [EOS], [5] * 400 + [EOS]]
+    ours = decode_all(translator.model, sources, beam_size=1)
+    graphs = Graphs(tmp_path / "onnx")
+    found = [graphs.greedy(source) for source in sources]
+    gaps = differences(translator.model, sources, ours, found)
+    assert len(gaps) <= 2 and all(gap < 1e-4 for gap in gaps), gaps
+
+    maps = translator.attention(texts[0][0]).maps
+    wanted = [maps[path].numpy() for path in maps if "cross" in path]
+    rows = [[BOS, *ours[0][:-1]]] * 3  # a beam has several
+    logs, cross = graphs.step(sources[0], rows)
+    assert np.abs(cross[:, 2] - wanted).max() < 1e-5
+    assert np.isneginf(logs[:, [PAD, BOS]]).all()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BPETokenizer.train(["I like trees.", "Me gustan."], 270)
+
+
+def drawn(tokenizer, **options):
+    """A model with nothing at its initial 0 or 1, and sources."""
+    torch.manual_seed(1)
+    config = TransformerConfig(len(tokenizer), **(SMALL | options))
+    model = Transformer(config).eval()
+    for weight in model.parameters():
+        if weight.dim() == 1:
+            torch.nn.init.normal_(weight)
+    texts = ["I like trees.", "gustan", "Me, me, me.", "I"]
+    translator = Translator(model, tokenizer)
+    return translator, translator.encode(texts)
+
+
+OPTIONS = [
+    {"norm": "pre"},
+    {"norm": "pre", "bias": True},
+    {"bias": True},
+    {"positions": "learned"},
+    {"positions": "none"},
+    {"tie": "decoder"},
+    {"tie": "none"},
+    {"scale_embeddings": False},
+    {"d_k": 12, "d_v": 12, "bias": True},
+    {"d_k": 4, "d_v": 4},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_ctranslate2_holds_the_option(options, tokenizer, tmp_path):
+    translator, sources = drawn(tokenizer, **options)
+    translator.model.train().double()  # as it may be found
+    export(translator, tmp_path / "x")
+    assert translator.model.training
+    model = translator.model.float().eval()
+    engine = ctranslate2.Translator(str(tmp_path / "x"))
+    names = [
+        [tokenizer.tokenizer.id_to_token(i) for i in ids]
+        for ids in sources
+    ]
+    # Each sentence's log-probability, piece by piece, given the last.
+    found = engine.score_batch(
+        names, [row[:-1] for row in names[::-1]]
+    )
+    for source, target, said in zip(
+        sources, sources[::-1], found, strict=True
+    ):
+        ids = torch.tensor([[BOS, *target[:-1]]])
+        with torch.inference_mode():
+            logits = model(torch.tensor([source]), ids)[0]
+            logits[:, [PAD, BOS]] = -torch.inf
+        logs = logits.log_softmax(-1)[range(len(target)), target]
+        theirs = torch.tensor(said.log_probs)
+        torch.testing.assert_close(theirs, logs, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{"d_k": 4}, {"d_v": 4}], ids=str)
+def test_what_ctranslate2_does_not_hold(options, tokenizer, tmp_path):
+    translator, _ = drawn(tokenizer, **options)
+    with pytest.raises(ValueError, match="d_k=.* and d_v=.*: CTr"):
+        export(translator, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_pad_and_bos_are_never_said(tokenizer, tmp_path):
+    translator, sources = drawn(tokenizer, tie="none", norm="pre")
+    with torch.no_grad():  # bos is what it wants to say
+        translator.model.decoder.norm.bias.copy_(
+            translator.model.output_weight[BOS] * 100
+        )
+    ours = decode_all(translator.model, sources, 1, max_extra=15)
+    export(translator, tmp_path / "x")
+    found = ctranslate2_greedy(tmp_path / "x", tokenizer, sources)
+    gaps = differences(translator.model, sources, ours, found)
+    assert not gaps and not any(BOS in ids for ids in found)
+
+
+def test_bad_requests_are_named(tokenizer, tmp_path):
+    translator, _ = drawn(tokenizer)
+    for wrong in ({"to": "tflite"}, {"to": "onnx", "int8": True}):
+        with pytest.raises(ValueError, match="give ctranslate2, or"):
+            export(translator, tmp_path / "x", **wrong)
+    with pytest.raises(FileExistsError):
+        export(translator, tmp_path)
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_what_is_missing_is_named(to, tmp_path):
+    """And nothing loads an engine before it is asked for."""
+    code = f"""if True:
+        import sys
+        import transformer_lib
+        from transformer_lib import Translator
+        from transformer_lib.export import export
+        engines = ["ctranslate2", "onnx", "onnxscript", "onnxruntime"]
+        assert not set(engines) & set(sys.modules)
+        sys.modules |= dict.fromkeys(engines)
+        translator = Translator.from_pretrained("little-spanish")
+        try:
+            export(translator, {str(tmp_path / "x")!r}, {to!r})
+        except ImportError as error:
+            print(error)
+    """
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert out.startswith(f"{to} needs: pip install {to}")
+    assert not Path(tmp_path, "x").exists()

@@ -1,0 +1,190 @@
+# Collected from the book by tools/tangle.py. Do not edit: change the
+# chapter, then run `make tangle`.
+
+"""Write a model so that another engine can run it.
+
+Chapter: book/translating/export
+"""
+
+import copy
+import logging
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from transformer_lib.attention import record_attention
+from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.model import Transformer
+from transformer_lib.positions import sinusoids
+
+
+def _frozen(model: Transformer) -> Transformer:
+    """A copy to be read: float32, on the CPU, no dropout.
+
+    Chapter: export-copy
+    """
+    model, c = copy.deepcopy(model).cpu().float().eval(), model.config
+    if c.positions == "sinusoid":
+        model.positions.table = sinusoids(c.max_length, c.d_model)
+    return model.requires_grad_(False)
+
+
+def _linear(spec, *parts: nn.Linear) -> None:
+    spec.weight = torch.cat([part.weight for part in parts])
+    if parts[0].bias is not None:
+        spec.bias = torch.cat([part.bias for part in parts])
+
+
+def _norm(spec, norm: nn.LayerNorm) -> None:
+    spec.gamma, spec.beta = norm.weight, norm.bias
+
+
+def _layer(spec, layer: nn.Module) -> None:
+    """Fill in one layer of an encoder or a decoder.
+
+    Chapter: export-ctranslate2
+    """
+    parts, a = [spec.self_attention], layer.self_attention
+    _linear(spec.self_attention.linear[0], a.w_q, a.w_k, a.w_v)
+    _linear(spec.self_attention.linear[1], a.w_o)
+    if hasattr(layer, "cross_attention"):
+        parts, a = [*parts, spec.attention], layer.cross_attention
+        _linear(spec.attention.linear[0], a.w_q)
+        _linear(spec.attention.linear[1], a.w_k, a.w_v)
+        _linear(spec.attention.linear[2], a.w_o)
+    _linear(spec.ffn.linear_0, layer.feed_forward.w_1)
+    _linear(spec.ffn.linear_1, layer.feed_forward.w_2)
+    pairs = zip([*parts, spec.ffn], layer.residuals, strict=True)
+    for part, residual in pairs:
+        _norm(part.layer_norm, residual.norm)
+
+
+def ctranslate2_spec(model: Transformer, tokens: list[str]):
+    """The model as CTranslate2's `TransformerSpec`.
+
+    `tokens` are the names of the pieces, in the order of their ids.
+
+    Raises:
+        ValueError: if d_k is not d_v.
+
+    Chapter: export-ctranslate2
+    """
+    from ctranslate2 import specs
+
+    model, c = _frozen(model), model.config
+    d_k, d_v = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
+    if d_k != d_v:
+        raise ValueError(
+            f"{d_k=} and {d_v=}: CTranslate2 has one width for both; "
+            "train with d_v equal to d_k, or export to onnx"
+        )
+    sizes = {"pre_norm": c.norm == "pre", "head_dim": d_k}
+    encoder = specs.TransformerEncoderSpec(c.N, c.h, **sizes)
+    decoder = specs.TransformerDecoderSpec(c.N, c.h, **sizes)
+    encoder.embeddings[0].weight = model.source_embedding.weight
+    decoder.embeddings.weight = model.target_embedding.weight
+    decoder.projection.weight = model.output_weight
+    decoder.projection.bias = bias = torch.zeros(c.vocab_size)
+    bias[[PAD, BOS]] = -1e9
+    table = torch.zeros(1, c.max_length, c.d_model)
+    if model.positions is not None:
+        table = model.positions(table)
+    stacks = {encoder: model.encoder, decoder: model.decoder}
+    for spec, stack in stacks.items():
+        spec.scale_embeddings = c.scale_embeddings
+        spec.position_encodings.encodings = table[0]
+        if c.norm == "pre":
+            _norm(spec.layer_norm, stack.norm)
+        for part, layer in zip(spec.layer, stack.layers, strict=True):
+            _layer(part, layer)
+    spec = specs.TransformerSpec(encoder, decoder)
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.config.bos_token = tokens[BOS]
+    spec.config.decoder_start_token = tokens[BOS]
+    spec.config.eos_token = tokens[EOS]
+    spec.validate()  # is anything still empty?
+    return spec
+
+
+def _save_graphs(model: Transformer, folder: Path) -> None:
+    """encoder.onnx and decoder.onnx, for sentences of any length.
+
+    Chapter: export-onnx
+    """
+    model = _frozen(model)
+
+    def step(target_ids, memory, source_ids):
+        with record_attention(model) as maps:
+            hidden = model.decode(target_ids, memory, source_ids)
+        logs = model.project(hidden[:, -1]).log_softmax(-1)
+        logs[:, [PAD, BOS]] = -torch.inf  # as `next_logs` does
+        cross = [maps[path] for path in maps if "cross" in path]
+        return logs, torch.stack(cross)
+
+    source = {"source_ids": torch.tensor([[4, 5, 6, EOS]])}
+    target = {"target_ids": torch.tensor([[BOS, 7, 8]] * 2)}
+    target |= {"memory": model.encode(**source)} | source
+    # It remarks on packages that no graph of ours needs.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    for name, forward, inputs, outputs in [
+        ("encoder", model.encode, source, ["memory"]),
+        ("decoder", step, target, ["log_probabilities", "cross"]),
+    ]:
+        model.forward = forward
+        how = {"dynamo": True, "verbose": False, "kwargs": inputs}
+        free = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+        how["dynamic_shapes"] = dict.fromkeys(inputs, free)
+        with warnings.catch_warnings(action="ignore"):
+            graph = torch.onnx.export(
+                model, output_names=outputs, **how
+            )
+        graph.save(folder / f"{name}.onnx")
+
+
+_NEEDS = {"ctranslate2": "ctranslate2", "onnx": "onnx onnxscript"}
+
+
+def export(translator, folder, to="ctranslate2", int8=False) -> None:
+    """Write a translator's model and tokenizer for another engine.
+
+    It takes sentences of up to `max_length` pieces. onnx is two
+    graphs: encoder.onnx, `source_ids` (1, source_len) to `memory`,
+    and decoder.onnx, these and `target_ids` (rows, target_len) to
+    `log_probabilities` (rows, vocab_size) of the next piece, and
+    `cross` attention (N, rows, h, target_len, source_len).
+
+    Args:
+        translator: a `Translator`
+        folder: a new one
+        to: ctranslate2 or onnx
+        int8: weights as whole numbers, for ctranslate2
+
+    Raises:
+        ValueError: for anything else, or an option of the model's
+            that the engine does not have.
+        ImportError: naming what to install.
+        FileExistsError: if the folder is there.
+
+    Chapter: export-function
+    """
+    if to not in _NEEDS or (int8 and to == "onnx"):
+        choice = "ctranslate2, or onnx without int8"
+        raise ValueError(f"{to=}, {int8=}: give {choice}")
+    if not all(find_spec(name) for name in _NEEDS[to].split()):
+        raise ImportError(f"{to} needs: pip install {_NEEDS[to]}")
+    model, tokenizer = translator.model, translator.tokenizer
+    if to == "ctranslate2":
+        ids = range(len(tokenizer))
+        tokens = [*map(tokenizer.tokenizer.id_to_token, ids)]
+        spec = ctranslate2_spec(model, tokens)
+        spec.optimize("int8" if int8 else "float32")
+    Path(folder).mkdir(parents=True)
+    if to == "ctranslate2":
+        spec.save(str(folder))
+    else:
+        _save_graphs(model, Path(folder))
+    tokenizer.save(Path(folder, "tokenizer.json"))
