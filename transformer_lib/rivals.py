@@ -115,8 +115,8 @@ class _RecurrentDecoderLayer(nn.Module):
 class RecurrentTranslator(Transformer):
     """Recurrent, with additive attention, like table 2's GNMT row.
 
-    Of `config` it takes vocab_size, N, d_model, dropout, tie and d_ff,
-    the width of a state. Called and searched as `Transformer` is.
+    Of `config` it takes vocab_size, N, d_model, dropout, tie and
+    d_ff, the width of a state. Called and searched as `Transformer` is.
 
     Chapter: rivals-recurrent
     """

@@ -257,6 +257,7 @@ def test_keyboard_reaches_everything(visit, index, name):
     page = visit(name, "#step=2&text=Trees")
     first = ".live :is(input, select, button)"
     page.locator(f"{first}:visible").first.focus()
+    page.wait_for_function(f"({FOCUSABLE})() > 4")  # all is drawn
     wanted = page.evaluate(FOCUSABLE)
     styles = []
     page.keyboard.press("Shift+Tab")
