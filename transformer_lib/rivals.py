@@ -116,7 +116,8 @@ class RecurrentTranslator(Transformer):
     """Recurrent, with additive attention, like table 2's GNMT row.
 
     Of `config` it takes vocab_size, N, d_model, dropout, tie and
-    d_ff, the width of a state. Called and searched as `Transformer` is.
+    d_ff, the width of a state. It is called and searched as
+    `Transformer` is.
 
     Chapter: rivals-recurrent
     """
