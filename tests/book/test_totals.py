@@ -5,6 +5,7 @@ import io
 import tokenize
 from pathlib import Path
 
+import jupytext
 import pytest
 import tangle
 
@@ -73,3 +74,21 @@ def test_the_book_is_short():
     later = sum(words[name] for name in LATER)
     assert sum(words.values()) - later <= 90_000
     assert sum(words.values()) <= 105_000
+
+
+FOLDED = {"check", "hide-input", "remove-cell"}
+
+
+def test_one_sitting_is_one_sitting():
+    """About 4,500 words with its code, of which some 250 lines open."""
+    page = ROOT / "book/start/one_sitting.md"
+    assert 3_000 < len(page.read_text("utf-8").split()) <= 4_500
+    lines = [
+        line
+        for cell in jupytext.read(page).cells
+        if cell.cell_type == "code"
+        and not FOLDED & set(cell.metadata.get("tags", []))
+        for line in cell.source.splitlines()
+        if line.strip()
+    ]
+    assert 150 < len(lines) <= 300
