@@ -20,20 +20,18 @@ import shlex
 import statistics
 import sys
 import time
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
 import torch
-from variations import BASE, sentence_nats
+from variations import BASE, multi30k, record
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_config, write_atomically
 from transformer_lib.cli import _machine
-from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import EOS
-from transformer_lib.evaluation import bleu, evaluate
+from transformer_lib.evaluation import bleu
 from transformer_lib.loss import projected_losses
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.rivals import (
@@ -41,7 +39,6 @@ from transformer_lib.rivals import (
     RecurrentTranslator,
 )
 from transformer_lib.schedule import TrainingConfig, adam
-from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.training import train
 
 MODELS = {  # 1.9 million weights each, with 4,000 pieces
@@ -65,16 +62,6 @@ def build(name, vocab_size, seed):
     torch.manual_seed(seed)
     kind, changes = MODELS[name]
     return kind(TransformerConfig(vocab_size, **(BASE | changes)))
-
-
-def multi30k():
-    """The three splits, and a tokenizer of 4,000 pieces."""
-    splits = [
-        load_corpus("multi30k", "en", "de", part)
-        for part in ("train", "validation", "test")
-    ]
-    texts = splits[0].sources + splits[0].targets
-    return *splits, BPETokenizer.train(texts, 4000)
 
 
 def rows_to_copy(length, count, seed):
@@ -201,37 +188,29 @@ def race(options):
     steps, each = steps_in(options, "multi30k")
     c = settings(options, steps, rate)
     history = train(model, batches, c, held_out, folder)
-    found = evaluate(model, tokenizer, test)
-    said = "\n".join(found.pop("translations"))
-    write_atomically(folder / "translations.txt", said + "\n")
-    nats, pieces = sentence_nats(model, checked)
-    last = history.lines[-1]
-    report = {
-        "name": folder.name,
-        "command": options.command,
-        "training": asdict(c),
-        "result": {
-            "steps": last["step"],
-            "seconds": last["seconds"],
+    record(
+        folder,
+        options.command,
+        c,
+        history,
+        model,
+        tokenizer,
+        test,
+        checked,
+        result={
             "seconds_a_step": each,
             "minutes": steps * each / 60,
-            "parameters": sum(w.numel() for w in model.parameters()),
         },
-        "machine": _machine(),
-        "test": found,
-        "rates": {f"{k:g}": loss for k, loss in rates.items()},
-        "by_length": by_length(model, tokenizer, test),
-        "sentences": {"nats": nats, "pieces": pieces},
-    }
-    finish(folder / "report.json", report)
-    print(f"{folder}: {found['bleu']:.2f} BLEU, rate {rate:g}")
+        rates={f"{k:g}": loss for k, loss in rates.items()},
+        by_length=by_length(model, tokenizer, test),
+    )
+    forget_trials(folder)
+    print(f"at rate {rate:g}")
 
 
-def finish(path, report):
-    """Write what was found, last; the trials' weights may go."""
-    text = json.dumps(report, ensure_ascii=False)
-    write_atomically(path, text + "\n")
-    for trial in path.parent.glob("rate-*/checkpoint-*.pt"):
+def forget_trials(folder):
+    """Their weights may go when what they were for is written."""
+    for trial in folder.glob("rate-*/checkpoint-*.pt"):
         trial.unlink()
 
 
@@ -283,7 +262,9 @@ def copying(options):
         "whole": sum(whole) / len(whole),
         "machine": _machine(),
     }
-    finish(folder / "copying.json", found)
+    text = json.dumps(found, ensure_ascii=False)
+    write_atomically(folder / "copying.json", text + "\n")
+    forget_trials(folder)
     print(f"{folder}: {found['whole']:.1%} whole, rate {rate:g}")
 
 

@@ -126,19 +126,39 @@ def sentence_nats(model, pairs):
     return [round(x, 4) for x in nats], [len(y) for _, y in pairs]
 
 
+def multi30k():
+    """Its three splits, and a tokenizer of 4,000 pieces."""
+    splits = [
+        load_corpus("multi30k", "en", "de", part)
+        for part in ("train", "validation", "test")
+    ]
+    texts = splits[0].sources + splits[0].targets
+    return *splits, BPETokenizer.train(texts, 4000)
+
+
 def record(
-    folder, command, model, training, history, corpus, tokenizer
+    folder,
+    command,
+    training,
+    history,
+    model,
+    tokenizer,
+    corpus,
+    pairs,
+    result=None,
+    **more,
 ):
-    """What a finished training found, written last."""
+    """What a finished training found, written last.
+
+    Translations and scores are of `corpus`, nats of each of `pairs`.
+    """
     found = evaluate(model, tokenizer, corpus)
     lines = found.pop("translations")
     write_atomically(
         folder / "translations.txt", "\n".join(lines) + "\n"
     )
-    pairs = encode_pairs(corpus, tokenizer)
     nats, pieces = sentence_nats(model, pairs)
     last = history.lines[-1]
-    weights = sum(w.numel() for w in model.parameters())
     report = {
         "name": folder.name,
         "command": command,
@@ -146,11 +166,13 @@ def record(
         "result": {
             "steps": last["step"],
             "seconds": last["seconds"],
-            "parameters": weights,
+            "parameters": sum(w.numel() for w in model.parameters()),
+            **(result or {}),
         },
         "machine": _machine(),
         "test": found,
         "sentences": {"nats": nats, "pieces": pieces},
+        **more,
     }
     text = json.dumps(report, ensure_ascii=False)
     write_atomically(folder / "report.json", text + "\n")
@@ -170,12 +192,7 @@ def parser():
 
 def main(words):
     options = parser().parse_args(words)
-    train_set, held_out = (
-        load_corpus("multi30k", "en", "de", part)
-        for part in ("train", "validation")
-    )
-    texts = train_set.sources + train_set.targets
-    tokenizer = BPETokenizer.train(texts, 4000)
+    train_set, held_out, _, tokenizer = multi30k()
     torch.manual_seed(options.seed)
     model, training = build(options.row, len(tokenizer))
     training = replace(
@@ -188,16 +205,18 @@ def main(words):
     if not (folder / "config.json").exists():
         info = {"corpus": "multi30k", "row": options.row}
         save_config(folder, model.config, tokenizer, **info)
-    batches, checked = (
-        TokenBatches(
-            encode_pairs(part, tokenizer), 2048, options.seed
-        )
+    pairs, checked = (
+        encode_pairs(part, tokenizer)
         for part in (train_set, held_out)
     )
-    history = train(model, batches, training, checked, folder)
+    how = training.tokens_per_batch, options.seed
+    batches, checks = (
+        TokenBatches(x, *how) for x in (pairs, checked)
+    )
+    history = train(model, batches, training, checks, folder)
     command = shlex.join(["python", "runs/variations.py", *words])
-    how = model, training, history, held_out, tokenizer
-    record(folder, command, *how)
+    of = model, tokenizer, held_out, checked
+    record(folder, command, training, history, *of)
 
 
 if __name__ == "__main__":

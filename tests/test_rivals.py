@@ -1,11 +1,14 @@
 """The rivals of table 2: the Transformer's rules, with other layers."""
 
-import random
 from functools import partial
 
 import pytest
 import torch
-from torch import nn
+from translators import (
+    copies,
+    hides_what_comes_later,
+    ignores_padding,
+)
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.beams import beam_search
@@ -44,40 +47,12 @@ def small(kind: str, seed: int = 0, **changes):
 
 @every
 def test_later_target_never_changes_earlier_logits(kind):
-    model = small(kind).double().eval()
-    ids, source = torch.randint(4, 14, (2, 3, 9))
-    for t in range(1, 9):
-        changed = ids.clone()
-        changed[:, t:] = torch.randint(0, 14, (3, 9 - t))
-        a, b = model(source, ids), model(source, changed)
-        assert torch.equal(a[:, :t], b[:, :t])
-        assert not torch.equal(a[:, t], b[:, t])
+    hides_what_comes_later(small(kind).double().eval())
 
 
 @every
 def test_padding_never_changes_result_nor_gradient(kind):
-    """Longer padding, and a batch against its sentences one by one."""
-    model = small(kind).double()
-    pad = nn.functional.pad
-    rows = [
-        (s[s != 0][None], t[t != 0][None])
-        for s, t in zip(SOURCE, TARGET, strict=True)
-    ]
-    results = []
-    for batches in (
-        [(SOURCE, TARGET)],
-        [(pad(SOURCE, (0, 7)), pad(TARGET, (0, 5)))],
-        rows,
-    ):
-        model.zero_grad()
-        found = torch.cat([model(s, t)[t != 0] for s, t in batches])
-        found.logsumexp(-1).sum().backward()
-        grads = [p.grad.clone() for p in model.parameters()]
-        results.append([found.detach(), *grads])
-    for other in results[1:]:
-        torch.testing.assert_close(
-            other, results[0], atol=1e-12, rtol=1e-9
-        )
+    ignores_padding(small(kind).double(), SOURCE, TARGET)
 
 
 @every
@@ -149,16 +124,6 @@ def test_searches_say_what_teacher_forcing_says(kind, seed):
             assert abs(logs.sum().item() - total) < 1e-4
 
 
-def pairs(count, seed):
-    """Rows of 2 to 6 of ten symbols, to be copied."""
-    chance = random.Random(seed)
-    rows = (
-        [*chance.choices(range(4, 14), k=chance.randint(2, 6)), EOS]
-        for _ in range(count)
-    )
-    return [(row, row) for row in rows]
-
-
 TRAINING = TrainingConfig(
     warmup_steps=100,
     max_steps=200,
@@ -172,18 +137,18 @@ TRAINING = TrainingConfig(
 def test_learns_to_copy(kind):
     """Guessing one of ten symbols costs two nats a piece and more."""
     model = small(kind, N=1, d_model=32, d_ff=48)
-    batches = TokenBatches(pairs(600, 0), 256)
-    new = TokenBatches(pairs(100, 1), 256)
+    batches = TokenBatches(copies(600, 6, 14), 256)
+    new = TokenBatches(copies(100, 6, 14, seed=1), 256)
     history = train(model, batches, TRAINING, new)
     assert history.lines[-1]["validation_loss"] < 0.9
-    for source, _ in pairs(3, 0):  # some of those it has seen
+    for source, _ in copies(3, 6, 14):  # some of those it has seen
         found = greedy_decode(model, torch.tensor([source]))
         assert found.ids[0][0][-1] == EOS
 
 
 @both
 def test_a_training_goes_on_as_if_not_stopped(kind, tmp_path):
-    batches = TokenBatches(pairs(60, 0), 64)
+    batches = TokenBatches(copies(60, 6, 14), 64)
     ends = []
     for stops in ([8], [3, 8]):
         model = small(kind, dropout=0.2)

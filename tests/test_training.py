@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from translators import copies
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import checkpoint_files
@@ -28,17 +29,6 @@ QUICK = TrainingConfig(
     checkpoint_every=4,
     device="cpu",
 )
-
-
-def copies(count=50, longest=7, pieces=12, seed=0):
-    """Pairs whose target is the source itself."""
-    g = torch.Generator().manual_seed(seed)
-    pairs = []
-    for _ in range(count):
-        length = int(torch.randint(2, longest + 1, (), generator=g))
-        ids = torch.randint(4, pieces, (length,), generator=g)
-        pairs.append((ids.tolist() + [3], ids.tolist() + [3]))
-    return pairs
 
 
 def small(**changes):
