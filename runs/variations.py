@@ -39,7 +39,7 @@ BASE = dict(N=3, d_model=128, d_ff=512, h=4, dropout=0.1)
 TRAINING = TrainingConfig(
     tokens_per_batch=2048,
     warmup_steps=800,
-    max_steps=2500,
+    max_steps=2000,
     precision="bf16",
     log_every=50,
     validate_every=250,
@@ -185,7 +185,7 @@ def parser():
     made.add_argument("row", choices=ROWS)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--out", type=Path, required=True)
-    made.add_argument("--max-steps", type=int, default=2500)
+    made.add_argument("--max-steps", type=int, default=2000)
     made.add_argument("--device", default="cpu")
     return made
 
