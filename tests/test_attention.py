@@ -224,7 +224,7 @@ def test_a_cache_is_asked_for_keys_and_values():
         )
 
 
-def test_the_fused_kernel_only_off_the_cpu_and_unrecorded(
+def test_the_fused_kernel_not_in_training_on_a_cpu_nor_recorded(
     monkeypatch,
 ):
     called, fused = [], F.scaled_dot_product_attention
@@ -238,11 +238,15 @@ def test_the_fused_kernel_only_off_the_cpu_and_unrecorded(
         monkeypatch.setattr(home, function.__name__, spy)
     module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
     module(x, x)
-    module, x = module.to("meta"), x.to("meta")
-    module(x, x)
+    module.eval()(x, x)
     with record_attention(module):
         module(x, x)
     assert called == [attention, fused, attention]
+    module, x = module.to("meta").train(), x.to("meta")
+    module(x, x)
+    with record_attention(module):
+        module(x, x)
+    assert called[3:] == [fused, attention]
 
 
 def test_recording_names_every_module_and_ends():

@@ -204,7 +204,9 @@ class Transformer(nn.Module):
         """
         offset = 0 if cache is None else cache.length
         x = self.embed(target_ids, self.target_embedding, offset)
-        target_mask, source_mask = decoder_mask(target_ids), None
+        target_mask = source_mask = None
+        if cache is None:
+            target_mask = decoder_mask(target_ids)
         if source_ids is not None:
             source_mask = padding_mask(source_ids)
         return self.decoder(
