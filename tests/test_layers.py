@@ -276,8 +276,7 @@ class Once(Grow):
 
 class Cache:
     def __init__(self, n):
-        self.self_attention = [Grow() for _ in range(n)]
-        self.cross_attention = [Once() for _ in range(n)]
+        self.layers = [(Grow(), Once()) for _ in range(n)]
 
 
 @both_norms

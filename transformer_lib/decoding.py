@@ -44,25 +44,23 @@ class _KeysValues:
 class DecoderCache:
     """What `model.decode(..., cache=cache)` need not compute again.
 
-    For every decoder layer it holds the keys and values of the
-    source, from `memory` (batch, source_len, d_model), and those of
-    the target's first `length` positions.
+    `layers` holds two for every decoder layer: the keys and values of
+    the target's first `length` positions, and those of the source,
+    from `memory` (batch, source_len, d_model).
 
     Chapter: decoding-cache
     """
 
     def __init__(self, model: Transformer, memory: Tensor):
-        layers = model.decoder.layers
-        self.self_attention = [_KeysValues() for _ in layers]
-        self.cross_attention = [
-            _KeysValues(layer.cross_attention.keys_values(memory))
-            for layer in layers
-        ]
+        self.layers = []
+        for layer in model.decoder.layers:
+            across = layer.cross_attention.keys_values(memory)
+            self.layers.append((_KeysValues(), _KeysValues(across)))
 
     @property
     def length(self) -> int:
         """How many positions of the target are kept."""
-        parts = self.self_attention[0].parts
+        parts = self.layers[0][0].parts
         return parts[0].size(2) if parts else 0
 
     def select(self, rows: Tensor, source: bool = True) -> None:
@@ -71,11 +69,9 @@ class DecoderCache:
         With `source=False` the source's part is left as it is, where
         rows change places within their own sentence.
         """
-        moved = self.self_attention
-        if source:
-            moved = moved + self.cross_attention
-        for kept in moved:
-            kept.parts = [part[rows] for part in kept.parts]
+        for both in self.layers:
+            for kept in both if source else both[:1]:
+                kept.parts = [part[rows] for part in kept.parts]
 
 
 @dataclass

@@ -128,15 +128,13 @@ class DecoderLayer(nn.Module):
         `caches` serve self-attention and cross-attention, as `cache`
         does in `MultiHeadAttention.forward`.
         """
-        self_cache, cross_cache = caches
+        own, cross = caches
 
         def look_back(x):
-            return self.self_attention(x, x, target_mask, self_cache)
+            return self.self_attention(x, x, target_mask, own)
 
         def look_across(x):
-            return self.cross_attention(
-                x, memory, source_mask, cross_cache
-            )
+            return self.cross_attention(x, memory, source_mask, cross)
 
         first, second, third = self.residuals
         x = first(x, look_back)
@@ -187,15 +185,10 @@ class Decoder(_Stack):
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
-        Layer i takes `cache.self_attention[i]` and
-        `cache.cross_attention[i]` when there is a cache.
+        Layer i takes the two of `cache.layers[i]` when there is a
+        cache.
         """
         for i, layer in enumerate(self.layers):
-            caches = (None, None)
-            if cache is not None:
-                caches = (
-                    cache.self_attention[i],
-                    cache.cross_attention[i],
-                )
+            caches = cache.layers[i] if cache else (None, None)
             x = layer(x, memory, target_mask, source_mask, caches)
         return self.last_norm(x)

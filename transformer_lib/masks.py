@@ -39,10 +39,8 @@ def causal_mask(
 
     Chapter: masks-causal
     """
-    every = torch.ones(
-        length, length, dtype=torch.bool, device=device
-    )
-    return every.tril()[None, None]
+    every = torch.ones(length, length, device=device)
+    return every.tril().bool()[None, None]
 
 
 def decoder_mask(target_ids: Tensor) -> Tensor:
