@@ -116,7 +116,7 @@ TRAIN = (
     "--d-model 8 --d-ff 8 --h 2 --device cpu --threads 1"
 ).split()
 SETTINGS = (
-    "d-model d-ff h d-k d-v dropout attention-dropout relu-dropout "
+    "N d-model d-ff h d-k d-v dropout attention-dropout relu-dropout "
     "max-length label-smoothing warmup-steps tokens-per-batch "
     "accumulate max-steps learning-rate-scale epsilon clip-norm seed "
     "log-every validate-every checkpoint-every keep-checkpoints "

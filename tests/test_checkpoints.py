@@ -142,7 +142,7 @@ def test_missing_damaged_and_foreign_models(tmp_path):
     for name, value in (
         ("d_ff", 48),
         ("d_model", 10**7),
-        ("N", 10**6),
+        ("N", 1000),
     ):
         config = json.loads(right)
         config["model"][name] = value

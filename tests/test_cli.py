@@ -3,10 +3,15 @@
 import io
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
+import tomllib
+from contextlib import suppress
 
 import pytest
 import torch
@@ -142,7 +147,7 @@ def test_evaluate_average_and_data(trained, tmp_path, capsys):
     assert main([*words, "--out", str(out)]) == 2  # it holds a model
     assert main(["data"]) == 0
     said = capsys.readouterr().out
-    assert "train: 5,000 pairs" in said and "licence: " in said
+    assert "train pairs: 5000\n" in said and "licence: " in said
 
 
 def test_an_unfinished_training_translates_nothing(tmp_path, capsys):
@@ -217,6 +222,9 @@ def test_a_folder_of_ones_own(tmp_path, capsys):
         ("train --out x --corpus nope", "nope"),
         ("train --out x --dropot 0.3", "--dropot"),
         ("train --out x --h 3", "h=3"),
+        (f"train --out x --N {10**15}", "N="),
+        (f"train --out x --N 1000 --d-ff {2**31}", "memory"),
+        (f"train --out x --seed {10**20}", "seed="),
         ("train --out x --max-steps 0", "max_steps"),
         ("train --out x --average 0", "--average"),
         ("train --out x --limit -5", "--limit"),
@@ -261,10 +269,51 @@ def test_help_has_a_text_for_every_option(capsys):
     for name in fields:
         assert f"--{name.replace('_', '-')}" in said
     assert "(25000)" in said and "(512)" in said
-    for option in (
-        cli._parser()._actions[-1].choices["train"]._actions
-    ):
+    for option in commands()["train"]._actions:
         assert option.help
+
+
+def commands():
+    return cli._parser()._actions[-1].choices
+
+
+@pytest.mark.parametrize("name", commands())
+def test_help_has_an_example(name, capsys, tmp_path, monkeypatch):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    start = "\nExample: python -m transformer_lib "
+    example = capsys.readouterr().out.partition(start)[2]
+    words = shlex.split(example.splitlines()[0])
+    assert words[0] == name and cli._parser().parse_args(words)
+    monkeypatch.chdir(tmp_path)
+    if "little-spanish" in words:  # it ships, so that they run
+        assert main(words) == 0
+
+
+def test_exit_codes(trained, capsys):
+    """0, 1 and 2 are tested where they happen; here, their list."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    for code in "0 done", "1 our fault", "2 bad input", "130 stop":
+        assert code in said
+    for command, code in (
+        ("translate --model little-spanish Trees", 0),
+        ("translate --model nope Trees", 2),
+    ):
+        assert main(command.split()) == code
+
+
+def test_a_fault_of_ours_is_a_traceback_and_a_1():
+    """A dictionary without names stands in for the fault."""
+    fault = "from transformer_lib import cli\ncli.pick_device = "
+    fault += "{}.__getitem__\nraise SystemExit(cli.main(['translate',"
+    fault += " '--model', 'little-spanish', 'Trees']))"
+    done = subprocess.run(
+        [sys.executable, "-c", fault], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "KeyError" in done.stderr
 
 
 def test_the_last_five_are_averaged_by_default():
@@ -295,15 +344,92 @@ def test_presets_take_the_papers_steps():
     assert steps("big", max_steps=7) == 7
 
 
-def test_stopped_while_torch_is_loaded(tmp_path):
+@pytest.mark.parametrize("way", ["-m", "console script"])
+def test_stopped_while_torch_is_loaded(way, tmp_path, root):
     """An import that is interrupted, in the place of torch's."""
     (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
+    words = ["-m", "transformer_lib", "data"]
+    if way == "console script":  # what an installer writes
+        project = tomllib.loads((root / "pyproject.toml").read_text())
+        entry = project["project"]["scripts"]["transformer-lib"]
+        module, name = entry.split(":")
+        words = f"import sys; from {module} import {name}; "
+        words = ["-c", f"{words}sys.exit({name}())", "data"]
+    paths = os.pathsep.join([str(tmp_path), str(root)])
     done = subprocess.run(
-        [sys.executable, "-m", "transformer_lib", "data"],
+        [sys.executable, *words],
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": paths},
     )
     assert (done.returncode, done.stderr) == (130, b"")
+
+
+def document(capsys):
+    """What stands on the standard output: one JSON document."""
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json(trained, tmp_path, capsys):
+    words = ["evaluate", "--model", str(trained), "--limit", "9"]
+    assert main([*words, "--json"]) == 0
+    found = document(capsys)
+    assert found["sentences"] == 9 and 0 <= found["bleu"] <= 100
+    assert main(["data", "--json"]) == 0
+    found = document(capsys)
+    assert found["train"]["pairs"] == 5000
+    assert found["validation"]["first"][0].isascii()
+    words = ["average", "--model", str(trained), "--out"]
+    assert main([*words, str(tmp_path / "mean"), "--json"]) == 0
+    assert len(document(capsys)["mean_of"]) == 2
+    out = tmp_path / "small"
+    words = training(out, "--max-steps", 2, "--test", "test")
+    assert main([*words, "--json"]) == 0
+    found = document(capsys)
+    report = json.loads((out / "report.json").read_text())
+    assert found == report["result"] | {"test": report["test"]}
+    assert main([*words, "--json"]) == 0  # finished already
+    assert document(capsys) == {}
+    assert main(["evaluate", "--model", "nope", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_the_mean_of_a_model_with_any_info(trained, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    held = json.loads((folder / "config.json").read_text())
+    odd = {"model": 1, "folder": 2, "tokenizer": 3, "config": 4}
+    held["info"] |= odd
+    (folder / "config.json").write_text(json.dumps(held))
+    words = ["average", "--model", str(folder), "--out"]
+    assert main([*words, str(tmp_path / "mean")]) == 0
+    assert load_model(tmp_path / "mean")[2].items() >= odd.items()
+
+
+@pytest.mark.parametrize("place", ["terminal", "pipe"])
+def test_progress(place, tmp_path):
+    """A bar on a terminal, plain lines in a pipe."""
+    terminal = place == "terminal"
+    theirs, ours = os.openpty() if terminal else os.pipe()
+    if terminal:
+        termios.tcsetwinsize(theirs, (24, 80))
+    words = training(tmp_path / "new", "--max-steps", 4)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transformer_lib", *words],
+        stdout=subprocess.PIPE,
+        stderr=ours,
+    )
+    os.close(ours)
+    said = b""
+    with suppress(OSError):  # how a terminal says that it is over
+        while part := os.read(theirs, 4096):
+            said += part
+    out, _ = process.communicate(timeout=120)
+    os.close(theirs)
+    assert process.returncode == 0 and out.startswith(b"steps: 4\n")
+    assert b"200 pairs of 200 fit" in said
+    assert b"step 4: validation_loss " in said
+    said = said.replace(b"\r\n", b"\n")
+    assert (b"4/4" in said) == (b"\r" in said) == terminal
 
 
 def test_exports(trained, tmp_path, monkeypatch):

@@ -41,18 +41,16 @@ names stand in __init__.pyi. Each is imported when it is first used, so
 that `import transformer_lib` is quick and loads no torch.
 """
 
-import ast
+import re
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
-_HOME = {}  # name: its module
-stub = Path(__file__).with_suffix(".pyi").read_text("utf-8")
-for line in ast.parse(stub).body:
-    module = line.module.removeprefix(f"{__name__}.")
-    _HOME |= {alias.name: module for alias in line.names}
+_STUB = Path(__file__).with_suffix(".pyi").read_text("utf-8")
+_FOUND = re.findall(r"\\.(\\w+) import[\\s(]+(\\w+)", _STUB)
+_HOME = {name: module for module, name in _FOUND}
 __all__ = sorted(_HOME)
 
 
@@ -83,11 +81,17 @@ sys.modules[__name__].__class__ = _Package
 MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
 
-if __name__ == "__main__":
+
+def main() -> int:
+    """Run a command, and stop quietly while torch is being loaded."""
     try:
-        from transformer_lib.cli import main
-    except KeyboardInterrupt:  # while torch is being loaded
-        raise SystemExit(130) from None
+        from transformer_lib import cli
+    except KeyboardInterrupt:
+        return 130
+    return cli.main()
+
+
+if __name__ == "__main__":
     raise SystemExit(main())
 '''
 

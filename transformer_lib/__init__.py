@@ -8,18 +8,16 @@ names stand in __init__.pyi. Each is imported when it is first used, so
 that `import transformer_lib` is quick and loads no torch.
 """
 
-import ast
+import re
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
-_HOME = {}  # name: its module
-stub = Path(__file__).with_suffix(".pyi").read_text("utf-8")
-for line in ast.parse(stub).body:
-    module = line.module.removeprefix(f"{__name__}.")
-    _HOME |= {alias.name: module for alias in line.names}
+_STUB = Path(__file__).with_suffix(".pyi").read_text("utf-8")
+_FOUND = re.findall(r"\.(\w+) import[\s(]+(\w+)", _STUB)
+_HOME = {name: module for module, name in _FOUND}
 __all__ = sorted(_HOME)
 
 

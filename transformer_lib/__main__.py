@@ -3,9 +3,15 @@
 
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
 
-if __name__ == "__main__":
+
+def main() -> int:
+    """Run a command, and stop quietly while torch is being loaded."""
     try:
-        from transformer_lib.cli import main
-    except KeyboardInterrupt:  # while torch is being loaded
-        raise SystemExit(130) from None
+        from transformer_lib import cli
+    except KeyboardInterrupt:
+        return 130
+    return cli.main()
+
+
+if __name__ == "__main__":
     raise SystemExit(main())

@@ -155,7 +155,7 @@ def average_checkpoints(paths) -> dict[str, Tensor]:
     return mean
 
 
-def save_config(folder, config, tokenizer=None, **info) -> None:
+def save_config(folder, config, tokenizer=None, /, **info) -> None:
     """Write config.json and, if there is one, tokenizer.json.
 
     `info` is what JSON can hold, such as languages=["en", "es"].
@@ -171,7 +171,7 @@ def save_config(folder, config, tokenizer=None, **info) -> None:
 
 
 def save_model(
-    folder, model, tokenizer=None, half: bool = False, **info
+    folder, model, tokenizer=None, /, half: bool = False, **info
 ) -> None:
     """Write a model so that `load_model` finds all it needs.
 
@@ -245,12 +245,8 @@ def load_model(
             f"there is no {path}: a training that has not ended, "
             "whose command would go on with it, or a lost file"
         )
-    c = config  # the least that it can hold, in float16
-    own = c.d_model // c.h
-    width = 4 * c.d_ff + 6 * c.h * ((c.d_k or own) + (c.d_v or own))
-    rows = c.vocab_size + c.max_length * (c.positions == "learned")
-    least = 2 * c.d_model * (rows + c.N * width)  # bytes
     try:
+        least = 2 * config.weights  # bytes, in float16
         if least > path.stat().st_size:  # before it fills the memory
             raise ValueError("it is too small")
         with safe_open(path, "pt") as file:

@@ -68,8 +68,10 @@ def _train(
     half: bool = False,
     command: str = "",
     **changes: Any,
-) -> None:
+) -> dict[str, Any] | None:
     """Train a model, or go on with the training that --out holds.
+
+    Example: train --corpus multi30k --languages de en --out m30k
 
     Args:
         out: folder for all that is written
@@ -118,7 +120,7 @@ def _train(
         if rank == 0:
             result = _finish(folder, model, history, average, judge)
             save_model(folder, model, tokenizer, half, **info)
-            _report(folder, command, asdict(c), result, tests)
+            return _report(folder, command, asdict(c), result, tests)
 
 
 def _begun(folder: Path) -> tuple[dict, BPETokenizer | None]:
@@ -151,7 +153,9 @@ def _recipe(preset, vocab_size, average, changes):
         usual["max_steps"] = 300_000  # section 5.2
     own = {k: v for k, v in changes.items() if hasattr(sizes, k)}
     usual |= {k: v for k, v in changes.items() if k not in own}
-    return replace(sizes, **own), TrainingConfig(**usual)
+    config = replace(sizes, **own)
+    torch.empty(config.weights)  # too many are refused at once
+    return config, TrainingConfig(**usual)
 
 
 def _describe(corpus, vocab_size) -> dict[str, Any]:
@@ -223,7 +227,7 @@ def _finish(folder, model, history, number, judge) -> dict[str, Any]:
     }
 
 
-def _report(folder, command, training, result, test) -> None:
+def _report(folder, command, training, result, test) -> dict:
     """Test the saved model; write the report, the translations.
 
     Chapter: cli-train
@@ -235,7 +239,6 @@ def _report(folder, command, training, result, test) -> None:
         "result": result,
         "machine": _machine(),
     }
-    _show(result)
     if test:
         _say(f"translating {len(test):,} sentences")
         device = pick_device(training["device"])
@@ -243,9 +246,9 @@ def _report(folder, command, training, result, test) -> None:
         report["test"] = _score(
             found, test, folder / "translations.txt"
         )
-        _show(report["test"])
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_atomically(folder / "report.json", text)
+    return result | {"test": report.get("test", {})}
 
 
 def _score(translator, texts, to, *search) -> dict[str, Any]:
@@ -264,11 +267,15 @@ def _score(translator, texts, to, *search) -> dict[str, Any]:
     return scores
 
 
-def _show(values: dict[str, Any]) -> None:
+def _show(values: dict[str, Any], of: str = "") -> None:
     for name, value in values.items():
-        if isinstance(value, float):
-            value = round(value, 4)
-        print(f"{name.replace('_', ' ')}: {value}")
+        name = of + name.replace("_", " ")
+        if isinstance(value, dict):
+            _show(value, f"{name} ")
+        elif isinstance(value, float):
+            print(f"{name}: {round(value, 4)}")
+        else:
+            print(f"{name}: {value}")
 
 
 def _machine() -> dict[str, Any]:
@@ -305,6 +312,8 @@ def _translate(
 ) -> int:
     """Translate the sentences given, or the standard input.
 
+    Example: translate --model little-spanish "I like trees"
+
     Args:
         model: a folder, or a bundled name
         device: cpu, cuda or mps; the best one if not given
@@ -339,8 +348,10 @@ def _evaluate(
     device: str | None = None,
     beam_size: int = 4,
     length_penalty: float = 0.6,
-) -> None:
+) -> dict[str, Any]:
     """Print BLEU and chrF, with signatures, of a model on a split.
+
+    Example: evaluate --model little-spanish --limit 20
 
     Args:
         model: a folder, or a bundled name
@@ -359,11 +370,13 @@ def _evaluate(
         model = bundled_models()[model]
     corpus = corpus or load_config(model)[2].get("corpus", "")
     texts = load_corpus(corpus, *found.languages, split)[:limit]
-    _show(_score(found, texts, to, beam_size, length_penalty))
+    return _score(found, texts, to, beam_size, length_penalty)
 
 
-def _average(model: str, out: str, last: int = 5) -> None:
+def _average(model: str, out: str, last: int = 5) -> dict[str, Any]:
     """Write a model with the mean weights of the last checkpoints.
+
+    Example: average --model m30k --last 3 --out mean
 
     Args:
         model: folder of a training
@@ -379,13 +392,15 @@ def _average(model: str, out: str, last: int = 5) -> None:
     mean = Transformer(config)
     mean.load_state_dict(average_checkpoints(paths))
     save_model(out, mean, tokenizer, **info)
-    print(f"mean of {', '.join(path.stem for path in paths)}")
+    return {"mean_of": [path.stem for path in paths]}
 
 
 def _export(
     model: str, out: str, to: str = "ctranslate2", int8: bool = False
 ) -> None:
     """Write a model for another engine.
+
+    Example: export --model little-spanish --out served
 
     Args:
         model: a folder, or a bundled name
@@ -401,8 +416,10 @@ def _export(
 def _data(
     corpus: str = "little_spanish",
     languages: tuple[str, str] = ("en", "es"),
-) -> None:
+) -> dict[str, Any]:
     """Fetch a corpus if need be, and say what is in it.
+
+    Example: data --corpus multi30k --languages de en
 
     Args:
         corpus: little_spanish, multi30k, tatoeba, or a folder
@@ -410,11 +427,11 @@ def _data(
 
     Chapter: cli-translate
     """
-    print(f"corpora are kept in {data_folder()}")
+    found: dict[str, Any] = {"folder": str(data_folder())}
     for split in ("train", "validation", "test"):
         texts = load_corpus(corpus, *languages, split)
-        print(f"{split}: {len(texts):,} pairs, as {texts[0]}")
-    print(f"licence: {texts.licence}")
+        found[split] = {"pairs": len(texts), "first": texts[0]}
+    return found | {"licence": texts.licence}
 
 
 def _count(text: str) -> int:
@@ -469,6 +486,7 @@ class _Parser(argparse.ArgumentParser):
 
 _COMMANDS = _train, _translate, _evaluate, _average, _export, _data
 _EXPECTED = ValueError, OSError, ArithmeticError, ImportError
+_CODES = "exit codes: 0 done, 1 our fault, 2 bad input, 130 stopped"
 
 
 def _parser() -> _Parser:
@@ -477,24 +495,27 @@ def _parser() -> _Parser:
     Chapter: cli-main
     """
     parser = _Parser("python -m transformer_lib", allow_abbrev=False)
-    of = version("executable-transformer")
+    parser.epilog, of = _CODES, version("executable-transformer")
     parser.add_argument("--version", action="version", version=of)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for run in _COMMANDS:
         name = run.__name__.removeprefix("_")
-        line = inspect.getdoc(run).splitlines()[0]
-        made = commands.add_parser(
-            name, help=line, allow_abbrev=False
-        )
-        made.set_defaults(run=run)
-        made.add_argument("--threads", type=_count, help="of the CPU")
-        _add_options(made, run)
+        line, _, example = inspect.getdoc(run).splitlines()[:3]
+        new = commands.add_parser(name, help=line, allow_abbrev=False)
+        new.set_defaults(run=run)
+        new.epilog = example.replace(":", f": {parser.prog}")
+        new.formatter_class = argparse.RawDescriptionHelpFormatter
+        new.add_argument("--threads", type=_count, help="of the CPU")
+        if run not in (_translate, _export):
+            text = "the results as one JSON document"
+            new.add_argument("--json", action="store_true", help=text)
+        _add_options(new, run)
         if run is _translate:
-            made.add_argument("sentences", nargs="*", help="quoted")
+            new.add_argument("sentences", nargs="*", help="quoted")
         if run is _train:
             own = inspect.signature(run).parameters
             for config in (TransformerConfig, TrainingConfig):
-                group = made.add_argument_group(config.__name__)
+                group = new.add_argument_group(config.__name__)
                 _add_options(group, config, own)
     return parser
 
@@ -503,7 +524,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; what goes wrong is said in one line.
 
     Returns:
-        0; 2 for bad input, 130 if stopped.
+        The exit code: 0, done; 2, for bad input or a machine that
+        does not let us; 130, stopped by Ctrl-C or SIGTERM; 141, if
+        nobody reads our lines. A fault of ours is raised, and ends
+        the process with a traceback and a 1.
 
     Chapter: cli-main
     """
@@ -511,6 +535,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = sys.argv[1:] if argv is None else list(argv)
         options = vars(_parser().parse_args(words))
         run, threads = options.pop("run"), options.pop("threads")
+        as_json = options.pop("json", False)
         if run is _train:
             words = "python -m transformer_lib", shlex.join(words)
             options["command"] = " ".join(words)
@@ -518,7 +543,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             here = os.cpu_count() or 1
             torch.set_num_threads(min(threads or 1, here))
         torch.set_float32_matmul_precision("high")  # TF32
-        return run(**options) or 0
+        found = run(**options)
+        if as_json and worker()[0] == 0:
+            print(json.dumps(found or {}, ensure_ascii=False))
+        elif isinstance(found, dict):
+            _show(found)
+        return found if run is _translate else 0
     except Timeout:
         line, code = "another training writes to that folder", 2
     except BrokenPipeError:  # whoever read our lines has gone

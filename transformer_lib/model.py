@@ -90,8 +90,10 @@ class TransformerConfig:
                 good, wanted = 0 <= value < 1, "0 <= p < 1"
             else:
                 missing = value is None and name in ("d_k", "d_v")
-                good = missing or type(value) is int and value >= 1
-                wanted = "a whole number from 1 up"
+                most = 1000 if name == "N" else 2**31
+                whole = type(value) is int and 1 <= value <= most
+                good = missing or whole
+                wanted = f"a whole number from 1 to {most}"
             if not good:
                 raise ValueError(f"{name}={value!r}: give {wanted}")
 
@@ -111,6 +113,15 @@ class TransformerConfig:
         """Small enough for a laptop; ours, not the paper's."""
         tiny = dict(N=4, d_model=128, d_ff=256, h=4)
         return cls(vocab_size, **(tiny | changes))
+
+    @property
+    def weights(self) -> int:
+        """How many such a model has at least, in its matrices."""
+        own = self.d_model // self.h
+        width = 6 * self.h * ((self.d_k or own) + (self.d_v or own))
+        rows = self.max_length * (self.positions == "learned")
+        rows += self.vocab_size + self.N * (width + 4 * self.d_ff)
+        return self.d_model * rows
 
 
 def _xavier(part: nn.Module) -> None:

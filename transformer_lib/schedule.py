@@ -98,10 +98,8 @@ class TrainingConfig:
             if name in ("label_smoothing", "smoothing", "device"):
                 continue
             if name == "precision":
-                good, wanted = (
-                    value in ("fp32", "bf16"),
-                    "fp32 or bf16",
-                )
+                good = value in ("fp32", "bf16")
+                wanted = "fp32 or bf16"
             elif name == "betas":
                 good = [0 <= b < 1 for b in value] == [True, True]
                 wanted = "two numbers from 0 to below 1"
@@ -111,7 +109,7 @@ class TrainingConfig:
                 wanted = "a finite number above 0"
             else:
                 least = 0 if name.endswith(("seed", "_every")) else 1
-                good = isinstance(value, int) and value >= least
-                wanted = f"a whole number >= {least}"
+                good = type(value) is int and least <= value < 2**63
+                wanted = f"a whole number from {least} to 2**63 - 1"
             if not good:
                 raise ValueError(f"{name}={value!r}: give {wanted}")
