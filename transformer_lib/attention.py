@@ -129,7 +129,7 @@ class MultiHeadAttention(nn.Module):
 
 
 @contextmanager
-def record_attention(model: nn.Module) -> Iterator[dict]:
+def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Keep the weights of every attention in `model`, section 3.2.
 
     Yields:

@@ -109,8 +109,7 @@ def beam_search(
     good = 1 <= beam_size <= 1000 and 0 <= length_penalty < math.inf
     if not good:
         raise ValueError(
-            "beam_size must be 1 to 1000 and length_penalty 0 or "
-            f"more, got {beam_size=}, {length_penalty=}"
+            f"{beam_size=}, {length_penalty=}: 1 to 1000, 0 or more"
         )
     limits = length_limits(model, source_ids, max_extra)
     beams = [_Beam(beam_size, length_penalty, n) for n in limits]

@@ -120,10 +120,7 @@ def length_limits(
     Chapter: decoding-greedy
     """
     if source_ids.dim() != 2:
-        raise ValueError(
-            "source_ids must be (batch, source_len), got shape "
-            f"{tuple(source_ids.shape)}; one sentence is ids[None]"
-        )
+        raise ValueError(f"{source_ids.shape=}: a batch is ids[None]")
     pieces = (source_ids != PAD) & (source_ids != EOS)
     limits = pieces.sum(1) + max_extra
     if model.config.positions == "learned":

@@ -43,9 +43,8 @@ def _score(metric, hypotheses, references, samples=0) -> Score:
             f"{len(hypotheses)} hypotheses and {len(references)} "
             "references: give one for each, and at least one"
         )
-    found = metric.corpus_score(
-        hypotheses, [references], n_bootstrap=max(samples, 1)
-    )
+    draws = max(samples, 1)  # of its bootstrap
+    found = metric.corpus_score(hypotheses, [references], draws)
     interval = None
     if samples > 1:
         low, high = found._mean - found._ci, found._mean + found._ci

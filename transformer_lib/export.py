@@ -11,6 +11,7 @@ import logging
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +20,7 @@ from transformer_lib.attention import record_attention
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 from transformer_lib.positions import sinusoids
+from transformer_lib.translator import Translator
 
 
 def _frozen(model: Transformer) -> Transformer:
@@ -62,7 +64,7 @@ def _layer(spec, layer: nn.Module) -> None:
         _norm(part.layer_norm, residual.norm)
 
 
-def ctranslate2_spec(model: Transformer, tokens: list[str]):
+def ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     """The model as CTranslate2's `TransformerSpec`.
 
     `tokens` are the names of the pieces, in the order of their ids.
@@ -148,7 +150,12 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
 _NEEDS = {"ctranslate2": "ctranslate2", "onnx": "onnx onnxscript"}
 
 
-def export(translator, folder, to="ctranslate2", int8=False) -> None:
+def export(
+    translator: Translator,
+    folder: str | Path,
+    to: str = "ctranslate2",
+    int8: bool = False,
+) -> None:
     """Write a translator's model and tokenizer for another engine.
 
     It takes sentences of up to `max_length` pieces. onnx is two
@@ -158,7 +165,6 @@ def export(translator, folder, to="ctranslate2", int8=False) -> None:
     `cross` attention (N, rows, h, target_len, source_len).
 
     Args:
-        translator: a `Translator`
         folder: a new one
         to: ctranslate2 or onnx
         int8: weights as whole numbers, for ctranslate2

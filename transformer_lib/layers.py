@@ -6,6 +6,8 @@
 Chapter: book/architecture/layers
 """
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
@@ -31,7 +33,7 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.pre_norm = norm == "pre"
 
-    def forward(self, x: Tensor, sublayer) -> Tensor:
+    def forward(self, x: Tensor, sublayer: Callable) -> Tensor:
         """(batch, len, d_model) to the same shape.
 
         `sublayer` is any function of such a tensor.
@@ -52,7 +54,7 @@ class FeedForward(nn.Module):
     Chapter: layers-feed-forward
     """
 
-    def __init__(self, d_model: int, d_ff: int, dropout=0.0):
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
         self.w_1 = nn.Linear(d_model, d_ff)
         self.w_2 = nn.Linear(d_ff, d_model)

@@ -7,6 +7,7 @@ Chapter: book/architecture/model
 """
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -81,7 +82,7 @@ class TransformerConfig:
     scale_embeddings: bool = True
     max_length: int = 512
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if name in _CHOICES:
                 good = value in _CHOICES[name]
@@ -98,18 +99,18 @@ class TransformerConfig:
                 raise ValueError(f"{name}={value!r}: give {wanted}")
 
     @classmethod
-    def base(cls, vocab_size: int, **changes) -> "TransformerConfig":
+    def base(cls, vocab_size: int, **changes: Any) -> Self:
         """The base model of table 3."""
         return cls(vocab_size, **changes)
 
     @classmethod
-    def big(cls, vocab_size: int, **changes) -> "TransformerConfig":
+    def big(cls, vocab_size: int, **changes: Any) -> Self:
         """The big model, table 3's last row."""
         big = dict(d_model=1024, d_ff=4096, h=16, dropout=0.3)
         return cls(vocab_size, **(big | changes))
 
     @classmethod
-    def tiny(cls, vocab_size: int, **changes) -> "TransformerConfig":
+    def tiny(cls, vocab_size: int, **changes: Any) -> Self:
         """Small enough for a laptop; ours, not the paper's."""
         tiny = dict(N=4, d_model=128, d_ff=256, h=4)
         return cls(vocab_size, **(tiny | changes))

@@ -92,7 +92,7 @@ class TrainingConfig:
     checkpoint_every: int = 1000
     keep_checkpoints: int = 5
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         smoothing_share(4, self.label_smoothing, self.smoothing)
         for name, value in vars(self).items():
             if name in ("label_smoothing", "smoothing", "device"):

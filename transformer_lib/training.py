@@ -125,7 +125,7 @@ def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
     return {k: v for k, v in settings.items() if k not in _FREE}
 
 
-def check_settings(begun: dict, now: dict, where) -> None:
+def check_settings(begun: dict, now: dict, where: object) -> None:
     """Refuse to go on with other settings than a training began with.
 
     One that `begun` lacks is newer, and had its default then.
@@ -251,7 +251,7 @@ def train(
     model: nn.Module,
     batches: TokenBatches,
     training_config: TrainingConfig,
-    evaluate: Callable | TokenBatches | None = None,
+    evaluate: Callable[..., Any] | TokenBatches | None = None,
     folder: str | Path | None = None,
 ) -> History:
     """Train a model to `max_steps`, or go on where it was stopped.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -58,6 +59,9 @@ class AttentionMaps:
     maps: dict[str, Tensor]
 
 
+_Texts = TypeVar("_Texts", str, list[str])  # back as they came
+
+
 class Translator:
     """A model and its tokenizer behind one method that takes text.
 
@@ -88,7 +92,7 @@ class Translator:
 
     @classmethod
     def from_pretrained(
-        cls, name: str | Path, device: str | None = None
+        cls, name: str | Path, device: torch.types.Device = None
     ) -> "Translator":
         """Load a folder that `save_model` wrote, or a bundled model.
 
@@ -141,12 +145,12 @@ class Translator:
 
     def translate(
         self,
-        sentences: str | Sequence[str],
+        sentences: _Texts,
         beam_size: int = 4,
         length_penalty: float = 0.6,
         max_extra: int = 50,
         batch_size: int = 64,
-    ) -> str | list[str]:
+    ) -> _Texts:
         """Translate a sentence, or a list of them, in the same order.
 
         A sentence of white space alone stays empty. `beam_size=1` is

@@ -1,0 +1,128 @@
+"""What a checker of types is told, and what it makes of it."""
+
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import transformer_lib
+
+# On their pages these are as short as their equation or their step:
+# tensors, whose shapes the docstring tells. The list gets no longer.
+PLAIN = set(
+    """
+    MultiHeadAttention.__init__ MultiHeadAttention.forward attention
+    Residual.__init__ _Stack.__init__ Decoder.forward
+    DecoderLayer.forward Transformer.embed
+    Transformer.decode Transformer.forward AdditiveAttention.forward
+    smoothing_share smoothed_loss projected_losses learning_rate adam
+    encode_pairs read_parallel load_corpus ParallelCorpus.__getitem__
+    BPETokenizer.train TokenBatches.__post_init__ next_logs
+    beam_search bleu chrf published_bleu evaluate average_checkpoints
+    save_checkpoint load_checkpoint save_config save_model
+    """.split()
+)
+
+OWN = "__init__", "__post_init__", "__getitem__", "__len__"
+
+
+def methods(kind):
+    """The functions that a class or its parents in the library define."""
+    for parent in kind.__mro__:
+        if parent.__module__.startswith("transformer_lib"):
+            for one in vars(parent).values():
+                one = getattr(
+                    one, "fget", getattr(one, "__func__", one)
+                )
+                if inspect.isfunction(one):
+                    yield one
+
+
+def is_plain(function):
+    signature = inspect.signature(function)
+    own = [x.annotation for x in signature.parameters.values()]
+    if next(iter(signature.parameters), "") in ("self", "cls"):
+        del own[0]
+    if function.__name__ != "__init__":
+        own.append(signature.return_annotation)
+    return inspect.Parameter.empty in own
+
+
+def test_signatures_say_their_types():
+    """But for those that are listed above."""
+    public = set()
+    for name in transformer_lib.__all__:
+        thing = getattr(transformer_lib, name)
+        if inspect.isclass(thing):
+            public |= set(methods(thing))
+        elif inspect.isfunction(thing):
+            public.add(thing)
+    named = {
+        one.__qualname__: one
+        for one in public
+        if one.__name__[0] != "_" or one.__name__ in OWN
+    }
+    assert len(named) > 100
+    assert {name for name in named if is_plain(named[name])} <= PLAIN
+
+
+USED = """\
+from transformer_lib import TransformerConfig, TrainingConfig
+from transformer_lib import Translator, greedy_decode, load_model
+
+translator = Translator.from_pretrained("little-spanish", "cpu")
+text: str = translator.translate("I like trees")
+texts: list[str] = translator.translate(["I like trees"], beam_size=1)
+maps = translator.attention("I like trees").maps
+share: float = maps["encoder.layers.0.self_attention"].mean().item()
+config: TransformerConfig = TransformerConfig.tiny(8000, N=2)
+settings = TrainingConfig(max_steps=10, betas=(0.9, 0.98))
+model, tokenizer, info = load_model("folder")
+ids: list[list[list[int]]] = greedy_decode(model, maps["x"]).ids
+"""
+MISUSED = """\
+from transformer_lib import TransformerConfig, TrainingConfig
+from transformer_lib import Translator, nonsense
+
+translator = Translator.from_pretrained(5.0)
+text: int = translator.translate("I like trees")
+translator.translate("I like trees", beams=4)
+TransformerConfig("8000")
+TrainingConfig(max_steps="10")
+"""
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """The lines of both programs that pyright finds wrong."""
+    if not shutil.which("node"):
+        assert not os.environ.get("BROWSER_REQUIRED"), "no node"
+        pytest.skip("pyright runs on node, which is not here")
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "used.py").write_text(USED)
+    (folder / "misused.py").write_text(MISUSED)
+    pyright = [sys.executable, "-m", "pyright", "--outputjson"]
+    done = subprocess.run(
+        [*pyright, "--pythonpath", sys.executable, "."],
+        cwd=folder,
+        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        stdout=subprocess.PIPE,
+    )
+    lines = {"used": [], "misused": []}
+    for one in json.loads(done.stdout)["generalDiagnostics"]:
+        line = one["range"]["start"]["line"] + 1
+        lines[Path(one["file"]).stem].append(line)
+    return lines
+
+
+def test_a_program_of_a_user(refused):
+    assert refused["used"] == []
+
+
+def test_a_program_with_a_mistake_on_every_line(refused):
+    assert refused["misused"] == [2, 4, 5, 6, 7, 8]
