@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -528,6 +529,52 @@ def test_translate_as_a_reader(visit, runtime, models):
     page.keyboard.press("Enter")
     wait_for_text(page, "this page takes up to")
     assert fits_a_phone(page)
+
+
+HOSTILE = "<img src=x onerror='window.hit = 1'> <b>trees</b> & <bos>"
+
+
+def test_text_is_shown_as_text(visit, runtime):
+    """From the field and from the address, in results and warnings."""
+    typed = "#model=little-spanish&text=" + quote(HOSTILE)
+    page = visit("translate", typed)
+    field = page.get_by_label("A sentence in English")
+    assert field.input_value() == HOSTILE
+    field.press("Enter")
+    wait_for_text(page, " s for ")
+    page.locator(".live-word").first.wait_for()
+    said = page.locator(".live-note").first.text_content()
+    assert "Never seen in training: <img" in said
+    assert not page.locator(".live img, .live b").count()
+    assert page.evaluate("window.hit") is None
+
+
+def test_a_model_chosen_meanwhile_shows_nothing_of_the_other(
+    visit, runtime
+):
+    """Chosen between the translation and the weights of attention."""
+    page = visit("translate", "#model=little-spanish")
+    page.evaluate(
+        """() => {
+          const part = document.querySelector(".live");
+          new MutationObserver((_, watcher) => {
+            if (!part.querySelector(".live-result strong")) return;
+            watcher.disconnect();
+            const model = part.querySelector("select");
+            model.selectedIndex = model.selectedIndex ? 0 : 1;
+            model.dispatchEvent(new Event("change"));
+          }).observe(part, { childList: true, subtree: true });
+        }"""
+    )
+    page.get_by_label("A sentence in English").fill("I like trees")
+    page.keyboard.press("Enter")
+    button = page.locator(".live-main", has_text="Load the model")
+    page.locator(".live-main[aria-disabled=true]").wait_for()
+    page.locator(".live-main[aria-disabled=false]").wait_for()
+    button.wait_for()  # the other one has not been loaded
+    assert not page.locator(".live-word").first.is_visible()
+    said = page.locator(".live .live-result").all_text_contents()
+    assert not any(said) and "text=" not in page.url
 
 
 def test_the_first_page_translates_everyday_sentences(

@@ -107,6 +107,7 @@ export async function start(place) {
   const loaded = new Map();
   let busy = false;
   let stop = false;
+  let turn = 0; // one for each choice of a model
   halt.hidden = progress.hidden = true;
   chooseModel(true);
 
@@ -134,6 +135,7 @@ export async function start(place) {
       ),
     );
     if (!first) input.value = "";
+    turn++;
     clear();
     name();
   }
@@ -145,7 +147,7 @@ export async function start(place) {
   }
 
   function clear() {
-    note.textContent = "";
+    said.textContent = note.textContent = "";
     beams.replaceChildren();
     beams.hidden = true;
     look.node.hidden = true;
@@ -175,7 +177,10 @@ export async function start(place) {
       input.focus();
       return;
     }
+    const mine = turn;
+    const left = () => mine !== turn;
     const translator = await get(chosen);
+    if (left()) return;
     const pieces =
       text.length > LETTERS
         ? Infinity
@@ -194,9 +199,9 @@ export async function start(place) {
       beamSize: beam.value,
       alpha: alpha.value,
       progress: () => new Promise((done) => setTimeout(done)),
-      stopped: () => stop || chosen !== about(),
+      stopped: () => stop || left(),
     });
-    if (chosen !== about()) return;
+    if (left()) return;
     const seconds = (performance.now() - begun) / 1000;
     const [best] = found;
     said.replaceChildren(
@@ -206,7 +211,9 @@ export async function start(place) {
     );
     beams.replaceChildren(beamTable(found, chosen));
     beams.hidden = false;
-    look.show(await translator.attention(text, best.ids));
+    const maps = await translator.attention(text, best.ids);
+    if (left()) return;
+    look.show(maps);
     writeState({ model: chosen.name, text });
   }
 
