@@ -301,6 +301,62 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
         load_checkpoint(tmp_path / "gone.pt", model)
 
 
+FRESH = {"step": 0, "log": "", "since": {"loss": 0}}
+SPOILT = {
+    "empty": lambda held: held.clear(),
+    "no weights": lambda held: held.update(model=None),
+    "a weight": lambda held: held["model"].update({NAME: "x"}),
+    "no optimizer": lambda held: held.pop("optimizer"),
+    "moments": lambda held: held["optimizer"]["state"][0].clear(),
+    "a moment": lambda held: held["optimizer"]["state"][0].update(
+        exp_avg=torch.zeros(3)
+    ),
+    "its step": lambda held: held["optimizer"]["state"][0].update(
+        step=[]
+    ),
+    "no state": lambda held: held.pop("state"),
+    "state": lambda held: held.update(state=5),
+    "step": lambda held: held["state"].update(step=None),
+    "before": lambda held: held["state"].update(step=-7),
+    "since": lambda held: held["state"].update(since={"loss": ""}),
+}
+NAME = "decoder.layers.0.self_attention.w_k.weight"
+
+
+@pytest.mark.parametrize("way", SPOILT)
+def test_a_checkpoint_of_other_content(way, tmp_path):
+    model, optimizer = trained()
+    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
+    found = load_checkpoint(path, model, optimizer, FRESH)
+    assert found == FRESH | {"step": 1}
+    held = torch.load(path)
+    SPOILT[way](held)
+    torch.save(held, path)
+    with pytest.raises(ValueError, match="checkpoint-00000001.pt is"):
+        load_checkpoint(path, model, optimizer, FRESH)
+    if "weight" in way or way == "empty":
+        with pytest.raises(ValueError, match="no checkpoint"):
+            average_checkpoints([path])
+
+
+def test_the_settings_of_an_optimizer_stay_its_own(tmp_path):
+    model, optimizer = trained()
+    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
+    held = torch.load(path)
+    held["optimizer"]["param_groups"] = [{"betas": None}]
+    torch.save(held, path)
+    load_checkpoint(path, model, optimizer)
+    assert optimizer.param_groups[0]["betas"] == (0.9, 0.98)
+    optimizer.step()
+
+
+def test_halves_that_a_killed_training_left_are_cleared(tmp_path):
+    model, optimizer = trained()
+    (tmp_path / ".checkpoint-00000001.pt.1.part").touch()
+    path = save_checkpoint(tmp_path, model, optimizer, {"step": 2})
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_average_is_the_mean(tmp_path):
     runs = [trained(seed) for seed in range(5)]
     paths = [
@@ -323,5 +379,5 @@ def test_average_is_the_mean(tmp_path):
     wide = small(d_ff=64)
     state = {"step": 1}
     other = save_checkpoint(tmp_path / "b", wide, adam(wide), state)
-    with pytest.raises(RuntimeError, match="equal size"):
+    with pytest.raises(ValueError, match="of one model"):
         average_checkpoints([paths[0], other])

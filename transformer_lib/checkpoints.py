@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from safetensors.torch import load_model as read_safetensors
 from safetensors.torch import save_model as write_safetensors
 from torch import Tensor
@@ -82,7 +83,8 @@ def save_checkpoint(
     whole["state"] = state
     path = Path(folder) / f"checkpoint-{step:08d}.pt"
     write_atomically(path, lambda part: torch.save(whole, part))
-    for old in checkpoint_files(folder)[:-keep]:
+    halves = Path(folder).glob(".checkpoint-*.part")  # of killed ones
+    for old in [*checkpoint_files(folder)[:-keep], *halves]:
         old.unlink()
     return path
 
@@ -104,7 +106,10 @@ def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        return torch.load(path, "cpu", weights_only=True, mmap=mmap)
+        held = torch.load(path, "cpu", weights_only=True, mmap=mmap)
+        if {*map(type, held["model"].values())} != {Tensor}:
+            raise TypeError("its weights are no tensors")
+        return held
     except Exception as error:  # of many kinds, one for each damage
         raise ValueError(
             f"{path} is cut short or no checkpoint ({error!s:.99}): "
@@ -112,8 +117,12 @@ def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
         ) from None
 
 
-def load_checkpoint(path, model, optimizer=None) -> dict[str, Any]:
+def load_checkpoint(path, model, optimizer=None, fresh=None) -> dict:
     """Put back what `save_checkpoint` wrote; returns its state.
+
+    With a `fresh` state, of a training that begins, what is returned
+    has all that it has, and of the same kinds. The optimizer keeps
+    its own settings.
 
     Raises:
         ValueError: if the file is damaged or of another model.
@@ -123,14 +132,24 @@ def load_checkpoint(path, model, optimizer=None) -> dict[str, Any]:
     held = _read(path)
     try:
         model.load_state_dict(held["model"])
-    except (RuntimeError, LookupError, TypeError) as error:
+        if optimizer is not None:
+            own = optimizer.state_dict()
+            own["state"] = held["optimizer"]["state"]
+            optimizer.load_state_dict(own)
+            for weight, adam in optimizer.state.items():
+                adam["step"].view(()), adam["exp_avg"].view_as(weight)
+                adam["exp_avg_sq"].view_as(weight)
+        state = dict(held["state"])
+        for name, value in (fresh or {}).items():
+            state[name] = type(value)(state.get(name, value))
+        if min([state["step"], *state.get("since", {}).values()]) < 0:
+            raise ValueError("a number below 0")
+        return state
+    except Exception as error:  # as above, one for each damage
         raise ValueError(
-            f"{path} holds another model ({error!s:.200}): give its "
-            "options, or another folder"
+            f"{path} is damaged or of another model "
+            f"({error!s:.200}): give its options, or another folder"
         ) from None
-    if optimizer is not None:
-        optimizer.load_state_dict(held["optimizer"])
-    return held["state"]
 
 
 def average_checkpoints(paths) -> dict[str, Tensor]:
@@ -140,14 +159,14 @@ def average_checkpoints(paths) -> dict[str, Tensor]:
     in float64.
 
     Raises:
-        ValueError: without paths.
-        RuntimeError: for models of unlike shape.
+        ValueError: without paths, or for models of unlike shape.
 
     Chapter: checkpoints-average
     """
     held = [_read(path, mmap=True)["model"] for path in paths]
-    if not held:
-        raise ValueError("nothing to average: give at least one path")
+    sizes = [{k: w.shape for k, w in one.items()} for one in held]
+    if not held or sizes != sizes[:1] * len(held):
+        raise ValueError("give at least one path, and of one model")
     mean = {}
     for name, weight in held[0].items():
         all_of_it = torch.stack([one[name].double() for one in held])
@@ -249,15 +268,12 @@ def load_model(
         least = 2 * config.weights  # bytes, in float16
         if least > path.stat().st_size:  # before it fills the memory
             raise ValueError("it is too small")
-        with safe_open(path, "pt") as file:
-            for name in file.keys():  # F32, BF16: not I8, BOOL
-                if "F" not in file.get_slice(name).get_dtype():
-                    raise ValueError(f"{name} holds no finite floats")
+        for name, weight in load_file(path).items():
+            finite = weight.float().isfinite().all()
+            if not (weight.is_floating_point() and finite):
+                raise ValueError(f"{name} holds no finite floats")
         model = Transformer(config)
         read_safetensors(model, path)
-        for name, weight in model.state_dict().items():
-            if not weight.isfinite().all():
-                raise ValueError(f"{name} holds no finite floats")
     except (SafetensorError, RuntimeError, ValueError) as error:
         raise ValueError(
             f"{path} is cut short, damaged or another model's "

@@ -121,8 +121,7 @@ def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
 
     Chapter: training-resume
     """
-    settings = asdict(config)
-    return {k: v for k, v in settings.items() if k not in _FREE}
+    return {k: v for k, v in asdict(config).items() if k not in _FREE}
 
 
 def check_settings(begun: dict, now: dict, where: object) -> None:
@@ -293,7 +292,7 @@ def train(
     state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
     state |= {"log": "", "settings": settings}
     for path in checkpoint_files(folder)[-1:] if folder else []:
-        state |= load_checkpoint(path, model, optimizer)
+        state |= load_checkpoint(path, model, optimizer, state)
         check_settings(state["settings"], settings, path)
     losses = _together(_Losses(model, c), state["step"])
     stream = _stream(batches, state["epoch"], state["position"])
