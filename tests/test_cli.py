@@ -377,7 +377,7 @@ def test_json(trained, tmp_path, capsys):
     assert main(["data", "--json"]) == 0
     found = document(capsys)
     assert found["train"]["pairs"] == 5000
-    assert found["validation"]["first"][0].isascii()
+    assert found["validation"]["first"][0][0].isascii()
     words = ["average", "--model", str(trained), "--out"]
     assert main([*words, str(tmp_path / "mean"), "--json"]) == 0
     assert len(document(capsys)["mean_of"]) == 2

@@ -274,9 +274,15 @@ def test_a_folder(tmp_path):
         (b"one\ntwo\n", "2 and 3 lines"),
         (b"one\ngr\xfcn\nthree\n", "line 2: 'utf-8'"),
         ("one\ntwo\nthree\n".encode("utf-16"), "line 1: 'utf-8'"),
-        ("one\ntwo\nthree\n".encode("utf-16-le"), "line 1: a NUL"),
-        ("one\ntwo\nthree\n".encode("utf-16-be"), "line 1: a NUL"),
-        (b"one\ntwo\0\nthree\n", "line 2: a NUL"),
+        (
+            "one\ntwo\nthree\n".encode("utf-16-le"),
+            "line 1: no sentence in UTF-8",
+        ),
+        (
+            "one\ntwo\nthree\n".encode("utf-16-be"),
+            "line 1: no sentence in UTF-8",
+        ),
+        (b"one\ntwo\0\nthree\n", "line 2: no sentence in UTF-8"),
     ],
 )
 def test_bad_own_files(tmp_path, content, said):
@@ -299,12 +305,25 @@ def test_lines_that_end_as_on_old_macs(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_no_whole_gzip_file(tmp_path, whole):
+@pytest.mark.parametrize("way", ["plain", "cut short", "damaged"])
+def test_no_whole_gzip_file(tmp_path, way):
     content = gzip.compress(b"a sentence\n" * 100)
+    content = {
+        "plain": b"plain text\n",
+        "cut short": content[:-12],
+        "damaged": content[:12] + b"\xff\xff" + content[14:],
+    }[way]
     path = tmp_path / "left.gz"
-    path.write_bytes(b"plain text\n" if whole else content[:-12])
+    path.write_bytes(content)
     with pytest.raises(
-        ValueError, match="left.gz, line 1: (Not|Comp)"
+        ValueError, match="left.gz, line 1: (Not|Comp|Error)"
     ):
         read_parallel(path, path)
+
+
+def test_a_row_of_tatoeba_without_a_tab(folder):
+    archive(folder / "tatoeba/spa-eng.zip", "Go.\tVete.\nGo on.\n")
+    with pytest.raises(
+        ValueError, match="spa-eng.zip: a line has no tab"
+    ):
+        load_corpus("tatoeba")

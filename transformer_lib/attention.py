@@ -117,8 +117,8 @@ class MultiHeadAttention(nn.Module):
         query = self.split(query)  # (batch, h, query_len, d_k)
         dropout = self.dropout if self.training else 0.0
         inputs = query, key, value, mask, dropout
-        plain = self.training and x.is_cpu  # there it is faster
-        if self.record is None and not plain:
+        # In training on a CPU the plain form is the faster one.
+        if self.record is None and not (self.training and x.is_cpu):
             heads = F.scaled_dot_product_attention(*inputs)
         else:
             heads, weights = attention(*inputs)

@@ -94,8 +94,7 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-resume
     """
-    name = f"checkpoint-{'[0-9]' * 8}.pt"
-    return sorted(Path(folder).glob(name))
+    return sorted(Path(folder).glob(f"checkpoint-{'[0-9]' * 8}.pt"))
 
 
 def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
@@ -228,11 +227,8 @@ def load_config(
         sizes, info = dict(held["model"]), dict(held.get("info", {}))
         sizes.pop("pad_id", None)  # older ones named it; it is 0
         config = TransformerConfig(**sizes)
-        match info.get("languages", ["", ""]), info.get("corpus", ""):
-            case [str(), str()], str():
-                pass
-            case wrong:
-                raise ValueError(f"languages and corpus: {wrong}")
+        source, target = both = info.get("languages", ["", ""])
+        "".join(both + [info.get("corpus", "")])  # all are texts
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error!r})") from None
     path = path.with_name("tokenizer.json")

@@ -430,7 +430,7 @@ def _data(
     found: dict[str, Any] = {"folder": str(data_folder())}
     for split in ("train", "validation", "test"):
         texts = load_corpus(corpus, *languages, split)
-        found[split] = {"pairs": len(texts), "first": texts[0]}
+        found[split] = {"pairs": len(texts), "first": [*texts[:1]]}
     return found | {"licence": texts.licence}
 
 

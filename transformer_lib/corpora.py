@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -72,7 +73,8 @@ def read_parallel(source_file, target_file) -> list[tuple[str, str]]:
     return list(zip(left, right, strict=True))
 
 
-_BROKEN = gzip.BadGzipFile, zipfile.BadZipFile, EOFError, ValueError
+_BROKEN = EOFError, ValueError, gzip.BadGzipFile, zipfile.BadZipFile
+_BROKEN += (zlib.error,)
 
 
 def _lines(path: str | Path) -> list[str]:
@@ -86,10 +88,8 @@ def _lines(path: str | Path) -> list[str]:
         end = b"\n" if b"\n" in content else b"\r"  # of old Macs
         for row in content.rstrip().split(end):
             line = row.decode("utf-8-sig").strip()
-            if "\0" in line:
-                raise ValueError("a NUL: save it as UTF-8, not -16")
-            if not line:
-                raise ValueError("no sentence stands here")
+            if not line or "\0" in line:  # as UTF-16 has them
+                raise ValueError("no sentence in UTF-8 stands here")
             lines.append(line)
     except _BROKEN as error:
         where = f"{path}, line {len(lines) + 1}"
@@ -193,8 +193,10 @@ def _tatoeba(language: str, split: str) -> list[tuple[str, str]]:
     Chapter: corpora-files
     """
     code = {"de": "deu", "es": "spa"}[language]
-    lines = _lines(fetch(f"tatoeba/{code}-eng.zip"))
-    rows = (line.split("\t") for line in lines)
+    path = fetch(f"tatoeba/{code}-eng.zip")
+    rows = [line.split("\t") for line in _lines(path)]
+    if any(len(row) < 2 for row in rows):
+        raise ValueError(f"{path}: a line has no tab")
     pairs = [(row[0].strip(), row[1].strip()) for row in rows]
     return [pair for pair in pairs if _split_of(pair[0]) == split]
 

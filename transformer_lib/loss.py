@@ -154,10 +154,8 @@ def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
     for batch in batches.epoch(0):
         tokens += batch.tokens
         batch = batch.to(weight.device)
-        memory = model.encode(batch.source_ids)
-        hidden = model.decode(
-            batch.target_ids, memory, batch.source_ids
-        )
+        ids, memory = batch.source_ids, model.encode(batch.source_ids)
+        hidden = model.decode(batch.target_ids, memory, ids)
         losses = projected_losses(hidden, weight, batch.labels)
         total += losses[1].item()
     model.train(was_training)

@@ -296,8 +296,7 @@ def train(
         check_settings(state["settings"], settings, path)
     losses = _together(_Losses(model, c), state["step"])
     stream = _stream(batches, state["epoch"], state["position"])
-    lines = state["log"].splitlines()
-    history = History([json.loads(line) for line in lines])
+    history = History([*map(json.loads, state["log"].splitlines())])
     if writes:
         write_atomically(folder / "log.jsonl", state["log"])
     bf16 = c.precision == "bf16"
