@@ -19,7 +19,7 @@ CHROMIUM = "/usr/bin/chromium"
 TEXTS = {  # twelve words each, from each model's own world
     "little-spanish": "The new boys need red keys and the girls"
     " like old houses",
-    "multi30k-en-de-cpu": "A man in a blue shirt is standing on a"
+    "multi30k-en-de-0": "A man in a blue shirt is standing on a"
     " green field",
 }
 SECONDS = re.compile(r"(\d+\.\d+) s for (\d+) pieces")

@@ -22,7 +22,6 @@ RECORDS = sorted(RUNS.glob("*/report.json"))
 OLDER = {  # of the first version, whose options are not all of today
     "little-spanish",
     "multi30k-de-en-cpu",
-    "multi30k-en-de-cpu",
     "tatoeba-en-de-cpu",
 }
 

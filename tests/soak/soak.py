@@ -1,4 +1,4 @@
-"""The long tries: killed, fuzzed, much text, every model once more.
+"""The long tries: killed, fuzzed, every model translating again.
 
     python tests/soak/soak.py                  all of it, half an hour
     python tests/soak/soak.py kills=5 fuzz=2   5 kills, 2 minutes
@@ -207,17 +207,7 @@ def refused(folder: Path, row: Row) -> None:
     row.tried += 2
 
 
-# 3. A corpus of 4.5 million pairs, and 4. every model once more.
-
-
-def corpus(row: Row, pairs: int) -> None:
-    """Prepare and batch that many pairs, in 2 GiB."""
-    script = ROOT / "benchmarks" / "large_corpus.py"
-    words = [sys.executable, script, "--pairs", str(pairs)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
-    row.tried, row.note = pairs, done.stdout.strip()
-    if done.returncode:
-        row.tell("crashes", f"{script.name}: {done.stdout}")
+# 3. Every shipped model once more.
 
 
 def models(row: Row, limit: int) -> None:
@@ -265,7 +255,7 @@ def fuzz(row: Row, minutes: int) -> None:
     fuzz.fuzz(row, 60 * minutes)
 
 
-PARTS = {"kills": 50, "fuzz": 10, "corpus": 4_500_000, "models": 0}
+PARTS = {"kills": 50, "fuzz": 10, "models": 0}
 HEADINGS = "tried", "crashes", "hangs", "lost", "MiB", "s"
 
 
