@@ -50,15 +50,9 @@ REPLAYED, EXPLORED = 6, 50
 
 
 def models() -> list[Path]:
-    """The folders in `runs` that hold weights and byte pairs."""
-    found = []
-    for weights in sorted(ROOT.glob("runs/*/model.safetensors")):
-        config = json.loads(
-            weights.with_name("config.json").read_text("utf-8")
-        )
-        if config["tokenizer"] == "BPETokenizer":
-            found.append(weights.parent)
-    return found
+    """The folders in `runs` that hold weights."""
+    weights = sorted(ROOT.glob("runs/*/model.safetensors"))
+    return [path.parent for path in weights]
 
 
 def sentences(info: dict) -> dict[str, list[str]]:
