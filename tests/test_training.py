@@ -307,6 +307,7 @@ def two_workers(tmp_path_factory, root):
     command = [sys.executable, "-m", "torch.distributed.run"]
     command += ["--standalone", "--nproc-per-node", "2"]
     path = [os.environ.get("PYTHONPATH"), str(root)]
+    path += [str(root / "tests")]  # where `translators` is
     path = os.pathsep.join(filter(None, path))
     done = subprocess.run(
         [*command, __file__, str(folder)],
