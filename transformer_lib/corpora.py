@@ -88,8 +88,10 @@ def _lines(path: str | Path) -> list[str]:
         end = b"\n" if b"\n" in content else b"\r"  # of old Macs
         for row in content.rstrip().split(end):
             line = row.decode("utf-8-sig").strip()
-            if not line or "\0" in line:  # as UTF-16 has them
-                raise ValueError("no sentence in UTF-8 stands here")
+            if "\0" in line:
+                raise ValueError("a NUL: save it as UTF-8, not -16")
+            if not line:
+                raise ValueError("no sentence stands here")
             lines.append(line)
     except _BROKEN as error:
         where = f"{path}, line {len(lines) + 1}"

@@ -38,6 +38,7 @@ TRAIN = (
     "--d-ff 8 --h 2 --tokens-per-batch 256 --log-every 1 "
     "--checkpoint-every 2 --device cpu --threads 1 --max-steps"
 )
+TRANSLATE = "translate --beam-size 1 --model run hi"
 TRY = settings(
     max_examples=40,
     deadline=None,
@@ -182,18 +183,9 @@ def as_lines(content: bytes):
 # What is damaged, how, and the command that reads it.
 
 TARGETS = {
-    "run/config.json": (
-        as_json,
-        "translate --beam-size 1 --model run hi",
-    ),
-    "run/tokenizer.json": (
-        as_json,
-        "translate --beam-size 1 --model run hi",
-    ),
-    "run/model.safetensors": (
-        as_weights,
-        "translate --beam-size 1 --model run hi",
-    ),
+    "run/config.json": (as_json, TRANSLATE),
+    "run/tokenizer.json": (as_json, TRANSLATE),
+    "run/model.safetensors": (as_weights, TRANSLATE),
     "run/checkpoint-00000004.pt": (
         as_checkpoint,
         "average --model run --out mean",
