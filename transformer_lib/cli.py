@@ -556,8 +556,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except UnicodeError as error:
         line, code = f"this text is not UTF-8 ({error})", 2
-    except RuntimeError as error:
-        if not re.search("memory|overflow", str(error), re.I):
+    except (RuntimeError, MemoryError) as error:
+        if not re.search("memory|overflow", repr(error), re.I):
             raise
         line = "memory is full: lower --tokens-per-batch or the sizes"
         code = 2
