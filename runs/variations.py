@@ -75,7 +75,7 @@ def no_decoder_self_attention(model):
         layer.self_attention = Nothing()
 
 
-ROWS = {  # of table 3, and three that it has not
+ROWS = {  # of table 3, and four that it has not
     "base": {},
     "h-1": {"h": 1},
     "h-16": {"h": 16},
@@ -92,6 +92,7 @@ ROWS = {  # of table 3, and three that it has not
     "no-feed-forward": no_feed_forward,
     "one-feed-forward": one_feed_forward,
     "no-decoder-self-attention": no_decoder_self_attention,
+    "precision-fp32": {"precision": "fp32"},
 }
 
 
@@ -187,6 +188,12 @@ def parser():
     made.add_argument("--out", type=Path, required=True)
     made.add_argument("--max-steps", type=int, default=2000)
     made.add_argument("--device", default="cpu")
+    made.add_argument(
+        "--precision",
+        choices=["bf16", "fp32"],
+        default="bf16",
+        help="fp32 where a processor has no bf16 of its own",
+    )
     return made
 
 
@@ -194,7 +201,8 @@ def main(words):
     options = parser().parse_args(words)
     train_set, held_out, _, tokenizer = multi30k()
     torch.manual_seed(options.seed)
-    model, training = build(options.row, len(tokenizer))
+    training = replace(TRAINING, precision=options.precision)
+    model, training = build(options.row, len(tokenizer), training)
     training = replace(
         training,
         seed=options.seed,
