@@ -43,7 +43,7 @@ bite: tangle
 portable: tangle
 	$(BIN)/python tools/portable.py $(ONLY)
 
-# Kills, damaged files, much text, every shipped model: 45 minutes.
+# Kills, damaged files, much text, every shipped model: an hour or more.
 # ONLY takes parts and how much: make soak ONLY="kills=5 fuzz=2"
 soak: tangle
 	OMP_NUM_THREADS=1 $(BIN)/python tests/soak/soak.py $(ONLY)

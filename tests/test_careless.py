@@ -332,6 +332,7 @@ def test_bad_corpora_on_both_sides(kind, here, capsys):
         path = here / "corpus" / f"train.{language}"
         path.write_bytes(BAD_TEXTS[kind])
     fits = "one too few", "one too many", "all on one line"
+    fits += "a blank line", "blank first"
     said = tried(here, capsys, *TRAIN)[1]
     if kind not in fits:
         assert FAR_ENOUGH not in said.err

@@ -242,7 +242,7 @@ def test_own_files(tmp_path):
     left, right = tmp_path / "a.en", tmp_path / "a.de.gz"
     left.write_bytes("\ufeffOne.\r\nTwo\u2028three.\r\n\n".encode())
     right.write_bytes(gzip.compress("Eins.\nZwei\x85drei.".encode()))
-    assert read_parallel(left, right) == [
+    assert [*read_parallel(left, right)] == [
         ("One.", "Eins."),
         ("Two\u2028three.", "Zwei\x85drei."),
     ]
@@ -269,14 +269,17 @@ def test_a_folder(tmp_path):
 @pytest.mark.parametrize(
     "content, said",
     [
-        (b"", "line 1: no sentence"),
-        (b"one\n\n \nfour\n", "line 2: no sentence"),
-        (b"one\ntwo\n", "2 and 3 lines"),
+        (b"", "left.txt has no line 1"),
+        (b"one\n\n \nfour\n", "line 2: no sentence has 0 char"),
+        (b"one\n" + b"x" * 10001 + b"\n3", "line 2: .* 10,001 char"),
+        (b"one\ntwo\n", "left.txt has no line 3"),
+        (b"one\ntwo\n3\n4\n", "right.txt has no line 4"),
         (b"one\ngr\xfcn\nthree\n", "line 2: 'utf-8'"),
         ("one\ntwo\nthree\n".encode("utf-16"), "line 1: 'utf-8'"),
-        ("one\ntwo\nthree\n".encode("utf-16-le"), "line 1: a NUL"),
-        ("one\ntwo\nthree\n".encode("utf-16-be"), "line 1: a NUL"),
-        (b"one\ntwo\0\nthree\n", "line 2: a NUL"),
+        ("one\ntwo\nthree\n".encode("utf-16-le"), r"line 1: a \\0"),
+        ("one\ntwo\nthree\n".encode("utf-16-be"), r"line 1: a \\0"),
+        (b"one\nt\rwo\nthree\n", r"line 2: a \\0 or \\r"),
+        (b"one\ntwo\0\nthree\n", r"line 2: a \\0"),
     ],
 )
 def test_bad_own_files(tmp_path, content, said):
@@ -284,18 +287,64 @@ def test_bad_own_files(tmp_path, content, said):
     left.write_bytes(content)
     right.write_text("eins\nzwei\ndrei\n")
     with pytest.raises(ValueError, match=said) as told:
-        read_parallel(left, right)
+        [*read_parallel(left, right)]
     assert str(left) in str(told.value)
+
+
+def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
+    left, right = tmp_path / "train.en", tmp_path / "train.de"
+    left.write_bytes(b"1\n\n3\n\xff\n5\n6\0\n7\n\n9\n")
+    right.write_bytes(b"a\nb\n\nd\n\xef\xbb\xbfe\nf\ng\n\ni\n")
+    good = [("1", "a"), ("5", "e"), ("7", "g"), ("9", "i")]
+    with pytest.warns(
+        UserWarning, match="train.de: 4 bad pairs of 9"
+    ):
+        pairs = [*read_parallel(left, right, skip_bad_lines=True)]
+    assert pairs == good
+    with pytest.warns(
+        UserWarning, match="train.de: 4 bad pairs of 9"
+    ):
+        corpus = load_corpus(str(tmp_path), "en", "de", "train", True)
+    assert [*corpus] == good
+    right.write_bytes(b"a\nb\n")  # a file that is cut is no bad line
+    with pytest.raises(ValueError, match="train.de has no line 3"):
+        [*read_parallel(left, right, skip_bad_lines=True)]
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_file_with_tabs(tmp_path, end):
+    text = b"One.\tEins.\tby him\r\n\nTwo.\tZwei.\n"
+    pack = gzip.compress if end else bytes
+    path = tmp_path / f"train.de-en.tsv{end}"
+    path.write_bytes(pack(text))
+    pairs = [("One.", "Eins."), ("Two.", "Zwei.")]
+    assert [*read_parallel(path)] == pairs
+    # the languages stand in the order of the alphabet
+    assert [*load_corpus(str(tmp_path), "de", "en")] == pairs
+    back = [pair[::-1] for pair in pairs]
+    assert [*load_corpus(str(tmp_path), "en", "de")] == back
+    path.write_bytes(pack(b"One.\tEins.\nTwo. Zwei.\n"))
+    with pytest.raises(ValueError, match="line 2: no sentence"):
+        [*read_parallel(path)]
+
+
+def test_pairs_come_one_by_one(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"a line\n" * 10**5)[:-40])
+    pairs = read_parallel(path, path)
+    assert next(pairs) == ("a line", "a line")
+    with pytest.raises(ValueError, match="a.gz: Compressed file"):
+        list(pairs)
 
 
 def test_lines_that_end_as_on_old_macs(tmp_path):
     left, right = tmp_path / "left", tmp_path / "right"
     left.write_bytes(b"one\rtwo\rthree\r")
-    right.write_bytes(b"eins\r\nzwei\r\ndr\rei\r\n")
-    assert read_parallel(left, right) == [
+    right.write_bytes(b"eins\r\nzwei\r\ndrei\r\n")
+    assert [*read_parallel(left, right)] == [
         ("one", "eins"),
         ("two", "zwei"),
-        ("three", "dr\rei"),
+        ("three", "drei"),
     ]
 
 
@@ -309,15 +358,13 @@ def test_no_whole_gzip_file(tmp_path, way):
     }[way]
     path = tmp_path / "left.gz"
     path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match="left.gz, line 1: (Not|Comp|Error)"
-    ):
-        read_parallel(path, path)
+    with pytest.raises(ValueError, match="left.gz: (Not|Comp|Error)"):
+        [*read_parallel(path, path)]
 
 
 def test_a_row_of_tatoeba_without_a_tab(folder):
     archive(folder / "tatoeba/spa-eng.zip", "Go.\tVete.\nGo on.\n")
     with pytest.raises(
-        ValueError, match="spa-eng.zip: a line has no tab"
+        ValueError, match="spa-eng.zip, line 2: no sentence"
     ):
         load_corpus("tatoeba")

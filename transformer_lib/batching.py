@@ -97,9 +97,11 @@ class TokenBatches:
 
     Neither side of a batch holds more than `tokens_per_batch` ids,
     padding included. The batches of an epoch depend on the seed and
-    the epoch's number alone. With `world_size` workers each gets
-    every `world_size`-th batch and all get as many: where the number
-    does not come out even, the first batches are given out again.
+    the epoch's number alone. `pairs` is any sequence: a list, or one
+    that reads a file, as only lengths are kept. With `world_size`
+    workers each gets every `world_size`-th batch and all get as many:
+    where the number does not come out even, the first batches are
+    given out again.
 
     Raises:
         ValueError: if a sentence is longer than the budget, or
@@ -116,7 +118,8 @@ class TokenBatches:
     world_size: int = 1
 
     def __post_init__(self):
-        longest = max(len(ids) for pair in self.pairs for ids in pair)
+        self.lengths = [(len(x), len(y)) for x, y in self.pairs]
+        longest = max(map(max, self.lengths))
         if longest > self.tokens_per_batch:
             budget = f"tokens_per_batch={self.tokens_per_batch}"
             raise ValueError(
@@ -124,7 +127,7 @@ class TokenBatches:
             )
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"{self.rank=} of {self.world_size=}")
-        self.total = len(self._cut(self.pairs))
+        self.total = len(self._cut(range(len(self.lengths))))
 
     def __len__(self) -> int:
         """Batches of an epoch on this worker, always as many."""
@@ -132,29 +135,31 @@ class TokenBatches:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """This worker's batches of one epoch, from `start` on."""
-        pairs = list(self.pairs)
+        order = [*range(len(self.lengths))]
         chance = random.Random(f"{self.seed} {number}")
         if self.shuffle:  # sorting keeps the order of equal lengths
-            chance.shuffle(pairs)
-        batches = self._cut(pairs)
+            chance.shuffle(order)
+        batches = self._cut(order)
         if self.shuffle:
             chance.shuffle(batches)
         for turn in range(start, len(self)):
             mine = turn * self.world_size + self.rank
-            yield collate(batches[mine % len(batches)])
+            batch = batches[mine % len(batches)]
+            yield collate([self.pairs[i] for i in batch])
 
-    def _cut(self, pairs: Iterable[_Pair]) -> list[list[_Pair]]:
-        """Sort by length, cut where the budget is full."""
-        batches: list[list[_Pair]] = [[]]
-        for pair in sorted(pairs, key=_by_length):
-            rows, longer = len(batches[-1]) + 1, max(map(len, pair))
+    def _cut(self, order: Iterable[int]) -> list[list[int]]:
+        """Sort pairs by length, cut where the budget is full."""
+        batches: list[list[int]] = [[]]
+        lengths = self.lengths
+        for i in sorted(order, key=lambda i: _by_length(*lengths[i])):
+            rows, longer = len(batches[-1]) + 1, max(lengths[i])
             if rows * longer > self.tokens_per_batch:
                 batches.append([])
-            batches[-1].append(pair)
+            batches[-1].append(i)
         return batches
 
 
-def _by_length(pair: _Pair) -> tuple[int, int]:
+def _by_length(source: int, target: int) -> tuple[int, int]:
     """Sort by the longer side, then by the difference.
 
     The difference rises for one length and falls for the next, so
@@ -162,6 +167,5 @@ def _by_length(pair: _Pair) -> tuple[int, int]:
 
     Chapter: batching-tokens
     """
-    source, target = map(len, pair)
     longer, difference = max(source, target), source - target
     return longer, difference if longer % 2 else -difference

@@ -66,6 +66,7 @@ def _train(
     validation_bleu: bool = False,
     test: str | None = None,
     half: bool = False,
+    skip_bad_lines: bool = False,
     command: str = "",
     **changes: Any,
 ) -> dict[str, Any] | None:
@@ -76,7 +77,8 @@ def _train(
     Args:
         out: folder for all that is written
         corpus: little_spanish, multi30k, tatoeba, or a folder with
-            train.en, train.es, validation.en and so on
+            train.en, train.es, validation.en and so on, or with
+            train.en-es.tsv; plain or .gz
         languages: source and target
         preset: sizes to start from: tiny, base or big; tiny takes
             5000 steps of 4096 tokens, with a warm-up of 1000; big
@@ -87,14 +89,13 @@ def _train(
         validation_bleu: log BLEU of greedy translations
         test: part to evaluate at the end, such as test
         half: save the model in half precision
+        skip_bad_lines: leave out and count what is no sentence
 
     Chapter: cli-train
     """
     folder, (rank, workers) = Path(out), worker()
-    texts, held_out, tests = (
-        part and load_corpus(corpus, *languages, part)[:limit]
-        for part in ("train", "validation", test)
-    )
+    of = corpus, languages, limit, skip_bad_lines
+    texts, held_out, tests = _splits(test, *of)
     then, tokenizer = _begun(folder)
     both = texts.sources + texts.targets
     tokenizer = tokenizer or BPETokenizer.train(both, vocab_size)
@@ -121,6 +122,17 @@ def _train(
             result = _finish(folder, model, history, average, judge)
             save_model(folder, model, tokenizer, half, **info)
             return _report(folder, command, asdict(c), result, tests)
+
+
+def _splits(test, corpus, languages, limit, skip) -> list:
+    """To train, to validate and, if there is a name, to test on.
+
+    Chapter: cli-train
+    """
+    return [
+        part and load_corpus(corpus, *languages, part, skip)[:limit]
+        for part in ("train", "validation", test)
+    ]
 
 
 def _begun(folder: Path) -> tuple[dict, BPETokenizer | None]:

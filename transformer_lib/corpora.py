@@ -12,11 +12,12 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import product, zip_longest
 from pathlib import Path
-from warnings import catch_warnings
+from warnings import catch_warnings, warn
 
 
 @dataclass(frozen=True)
@@ -55,62 +56,87 @@ class ParallelCorpus(Sequence):
         return [target for _, target in self.pairs]
 
 
-def read_parallel(source_file, target_file) -> list[tuple[str, str]]:
+def read_parallel(
+    source_file, target_file=None, skip_bad_lines: bool = False
+) -> Iterator[tuple[str, str]]:
     """Pairs from two files: line n of one translates line n.
 
-    Plain UTF-8 or, where the name ends in .gz, gzipped.
+    Or from one, with a tab between the two sentences of a line. Plain
+    UTF-8 or, where the name ends in .gz, gzipped. The pairs come one
+    by one: a file is never in memory as a whole.
 
     Raises:
         ValueError: if the files differ in length, or one is cut
-            short, is no UTF-8, or has a NUL or an empty line.
+            short; or for a line that is empty, no UTF-8, has a NUL or
+            over 10,000 characters, if such pairs are not to be
+            skipped and counted.
 
     Chapter: corpora-own
     """
-    left, right = _lines(source_file), _lines(target_file)
-    if len(left) != len(right):
-        lines = f"{len(left)} and {len(right)} lines, give as many"
-        raise ValueError(f"{source_file}, {target_file}: {lines}")
-    return list(zip(left, right, strict=True))
+    paths = [source_file] + [target_file] * (target_file is not None)
+    skipped, names = 0, " and ".join(map(str, paths))
+    rows = zip_longest(*map(_rows, paths), fillvalue=b"")
+    for number, row in enumerate(rows, 1):
+        if not any(map(bytes.strip, row)):
+            continue  # empty on both sides, as at the end of files
+        if b"" in row:  # no line: a line has its "\n" at least
+            short = paths[row.index(b"")]
+            raise ValueError(f"{names}: {short} has no line {number}")
+        cells = row if len(row) == 2 else [*row[0].split(b"\t"), b""]
+        try:
+            source, target = map(_sentence, cells[:2])
+        except ValueError as error:
+            skipped += 1
+            if not skip_bad_lines:
+                where = f"{names}, line {number}"
+                raise ValueError(f"{where}: {error}") from error
+        else:
+            yield source, target
+    if skipped:
+        warn(
+            f"{names}: {skipped} bad pairs of {number}", stacklevel=2
+        )
+
+
+def _sentence(cell: bytes) -> str:
+    """The text of a line, or what is wrong with it.
+
+    Chapter: corpora-own
+    """
+    text = cell.decode("utf-8-sig").strip()
+    if "\0" in text or "\r" in text:
+        raise ValueError(r"a \0 or \r: save as UTF-8, with \n")
+    if not 0 < len(text) <= 10_000:
+        raise ValueError(f"no sentence has {len(text):,} characters")
+    return text
 
 
 _BROKEN = EOFError, ValueError, gzip.BadGzipFile, zipfile.BadZipFile
 _BROKEN += (zlib.error,)
 
 
-def _lines(path: str | Path) -> list[str]:
-    """The sentences of a text file, one a line.
+def _rows(path: str | Path) -> Iterator[bytes]:
+    """The lines of a file; of a zip archive, of its largest file.
 
     Chapter: corpora-own
     """
-    lines: list[str] = []
     try:
-        content = _content(Path(path))
-        end = b"\n" if b"\n" in content else b"\r"  # of old Macs
-        for row in content.rstrip().split(end):
-            line = row.decode("utf-8-sig").strip()
-            if "\0" in line:
-                raise ValueError("a NUL: save it as UTF-8, not -16")
-            if not line:
-                raise ValueError("no sentence stands here")
-            lines.append(line)
+        with _open(Path(path)) as file:
+            for row in file:  # \r: as on old Macs
+                whole = row.endswith(b"\n")
+                yield from [row] if whole else row.split(b"\r")
     except _BROKEN as error:
-        where = f"{path}, line {len(lines) + 1}"
-        raise ValueError(f"{where}: {error}") from error
-    return lines
+        raise ValueError(f"{path}: {error}") from error
 
 
-def _content(path: Path) -> bytes:
-    """What a file holds; of a zip archive, its largest file.
-
-    Chapter: corpora-own
-    """
+def _open(path: Path):
     if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            text = max(archive.infolist(), key=lambda f: f.file_size)
-            return archive.read(text)
-    if path.suffix == ".gz":
-        return gzip.decompress(path.read_bytes())
-    return path.read_bytes()
+        archive = zipfile.ZipFile(path)
+        text = max(archive.infolist(), key=lambda f: f.file_size)
+        return archive.open(text)
+    return (
+        gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
+    )
 
 
 def _split_of(english: str) -> str:
@@ -171,59 +197,50 @@ def fetch(file: str) -> Path:
     return path
 
 
-def _file(name: str, split: str, language: str) -> Path:
-    """One side of a split, of Multi30k or in a folder.
+def _files(name: str, split: str, source: str, target: str) -> list:
+    """The files of a split, one for each language or one for both.
 
     Chapter: corpora-files
     """
+    if name == "tatoeba":
+        other = target if source == "en" else source
+        code = {"de": "deu", "es": "spa"}[other]
+        return [fetch(f"tatoeba/{code}-eng.zip")]
     if name == "multi30k":
-        other = {"validation": "val", "test": "test_2016_flickr"}
-        part = other.get(split, split)
-        return fetch(f"multi30k/{part}.{language}.gz")
-    plain = Path(name, f"{split}.{language}")
-    for path in (plain, Path(f"{plain}.gz")):
-        if path.is_file():
-            return path
+        part = {"validation": "val", "test": "test_2016_flickr"}
+        file = f"multi30k/{part.get(split, split)}"
+        return [fetch(f"{file}.{x}.gz") for x in (source, target)]
+    if name == "little_spanish":
+        return [_DATA / "little_spanish.tsv"]
+    pair = f"{'-'.join(sorted([source, target]))}.tsv"
+    for ends in (source, target), (pair,):
+        for packed in product(("", ".gz"), repeat=len(ends)):
+            whole = map(str.__add__, ends, packed)
+            found = [Path(name, f"{split}.{end}") for end in whole]
+            if all(map(Path.is_file, found)):
+                return found
     raise FileNotFoundError(
-        f"no {plain}, nor .gz: name {[*CORPORA]} or a folder of yours"
+        f"no {name}/{split}.{source} and .{target}, nor .{pair}, "
+        f"nor .gz: name {[*CORPORA]} or a folder of yours"
     )
 
 
-def _tatoeba(language: str, split: str) -> list[tuple[str, str]]:
-    """(English, other) pairs of a split.
-
-    Chapter: corpora-files
-    """
-    code = {"de": "deu", "es": "spa"}[language]
-    path = fetch(f"tatoeba/{code}-eng.zip")
-    rows = [line.split("\t") for line in _lines(path)]
-    if any(len(row) < 2 for row in rows):
-        raise ValueError(f"{path}: a line has no tab")
-    pairs = [(row[0].strip(), row[1].strip()) for row in rows]
-    return [pair for pair in pairs if _split_of(pair[0]) == split]
-
-
-def _little_spanish(_, split: str) -> list[tuple[str, str]]:
-    """(English, Spanish) pairs of a split, from the shipped file.
-
-    Chapter: corpora-files
-    """
-    rows = (_DATA / "little_spanish.tsv").read_text("utf-8")
-    cells = (row.split("\t") for row in rows.splitlines())
-    return [(en, es) for part, en, es in cells if part == split]
-
-
 def load_corpus(
-    name: str, source="en", target="es", split="train"
+    name: str,
+    source="en",
+    target="es",
+    split="train",
+    skip_bad_lines: bool = False,
 ) -> ParallelCorpus:
     """A corpus in two of its languages, either way round.
 
-    `name` is one of `CORPORA`, or a folder with files train.en,
-    train.es and the like, plain or .gz. `split` is "train",
-    "validation" or "test".
+    `name` is one of `CORPORA`, or a folder with files train.en and
+    train.es, or train.en-es.tsv, and the like, plain or .gz. `split`
+    is "train", "validation" or "test".
 
     Raises:
-        ValueError: if there is no such language or split.
+        ValueError: if there is no such language or split; or as
+            `read_parallel`.
         FileNotFoundError: if a file is missing; it says what to do.
 
     Chapter: corpora-load
@@ -234,12 +251,18 @@ def load_corpus(
         raise ValueError(f"{split=}: train, validation or test")
     if languages and pair not in languages:
         raise ValueError(f"{name} has {languages}, no {pair}")
-    if name in ("little_spanish", "tatoeba"):
-        read = _tatoeba if name == "tatoeba" else _little_spanish
-        pairs = read(target if source == "en" else source, split)
-        if target == "en":
-            pairs = [(other, english) for english, other in pairs]
+    files = _files(name, split, source, target)
+    if name == "little_spanish":
+        rows = files[0].read_text("utf-8").splitlines()
+        cells = (row.split("\t") for row in rows)
+        pairs = [(x, y) for part, x, y in cells if part == split]
     else:
-        left = _file(name, split, source)
-        pairs = read_parallel(left, _file(name, split, target))
+        pairs = [
+            *read_parallel(*files, skip_bad_lines=skip_bad_lines)
+        ]
+    if name == "tatoeba":
+        pairs = [x for x in pairs if _split_of(x[0]) == split]
+    first = "en" if languages else min(source, target)
+    if len(files) == 1 and source != first:
+        pairs = [(y, x) for x, y in pairs]
     return ParallelCorpus(pairs, name, source, target, split, licence)

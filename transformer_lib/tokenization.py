@@ -7,6 +7,7 @@ Chapter: book/training/tokenization
 """
 
 from collections.abc import Iterable
+from itertools import chain, islice
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, trainers
@@ -40,8 +41,9 @@ class BPETokenizer:
             ValueError: if there is no text, one has more than 10,000
                 characters, or `vocab_size` is not 260 to a million.
         """
-        texts = [] if isinstance(texts, str) else list(texts)
-        if not texts:
+        texts = iter(() if isinstance(texts, str) else texts)
+        first = [*islice(texts, 1)]
+        if not first:
             raise ValueError("there are no texts to learn from")
         if not 256 + len(SPECIAL) <= vocab_size <= 10**6:
             raise ValueError(f"{vocab_size=}: give 260 to 1000000")
@@ -54,7 +56,8 @@ class BPETokenizer:
             initial_alphabet=sorted(ByteLevel.alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(map(_sentence, texts), trainer)
+        texts = map(_sentence, chain(first, texts))
+        tokenizer.train_from_iterator(texts, trainer)
         return cls(tokenizer)
 
     def __len__(self) -> int:

@@ -198,6 +198,11 @@ TARGETS = {
     "part/log.jsonl": (edited, f"{TRAIN} 6 --out part"),
     "corpus/train.en": (edited, f"{TRAIN} 2 --out new"),
     "packed/train.en.gz": (as_gzip, "data --corpus packed"),
+    "tabs/train.en-es.tsv": (
+        edited,
+        TRAIN.replace("corpus corpus", "corpus tabs --skip-bad-lines")
+        + " 2 --out new",
+    ),
     "data/tatoeba/deu-eng.zip": (
         as_zip,
         "data --corpus tatoeba --languages de en",
@@ -247,6 +252,12 @@ def make(base: Path) -> None:
             path.write_bytes(gzip.compress(content))
     path = base / "data/tatoeba/deu-eng.zip"
     path.write_bytes(zipped("\n".join(rows).encode()))
+    shutil.copytree(base / "corpus", base / "tabs")
+    for path in (base / "tabs").glob("train.*"):
+        path.unlink()
+    texts = load_corpus("little_spanish")[:40]
+    rows = "\n".join(map("\t".join, texts))
+    (base / "tabs/train.en-es.tsv").write_text(rows)
     (base / "lines").touch()
     assert attempt(base, f"{TRAIN} 4 --out run")[0] == "taken"
     shutil.copytree(base / "run", base / "part")

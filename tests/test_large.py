@@ -1,0 +1,144 @@
+"""A corpus larger than memory: ids in files, and the same batches."""
+
+import gzip
+import json
+import sys
+
+import numpy as np
+import pytest
+import tangle
+import torch
+
+from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.checkpoints import load_model
+from transformer_lib.corpora import load_corpus
+from transformer_lib.tokenization import BPETokenizer
+
+sys.path.append(str(tangle.ROOT / "runs"))
+import large  # noqa: E402
+
+CORPUS = load_corpus("little_spanish")[:400]
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Two files; the second one packed."""
+    english, spanish = tmp_path / "t.en", tmp_path / "t.es.gz"
+    english.write_text("\n".join(CORPUS.sources))
+    packed = "\n".join(CORPUS.targets).encode()
+    spanish.write_bytes(gzip.compress(packed))
+    return [str(english), str(spanish)]
+
+
+def prepare(to, files, *more):
+    words = ["prepare", *files, "--out", str(to)]
+    large.main([*words, "--vocab-size", "300", *more])
+    return large.StoredPairs(to)
+
+
+def test_the_same_pairs_and_batches_as_in_memory(text, tmp_path):
+    stored = prepare(tmp_path / "ids", text)
+    tokenizer = BPETokenizer.load(tmp_path / "ids/tokenizer.json")
+    both = CORPUS.sources + CORPUS.targets
+    usual = BPETokenizer.train(both, 300)
+    assert usual.tokenizer.to_str() == tokenizer.tokenizer.to_str()
+    pairs = encode_pairs(CORPUS, tokenizer)
+    assert [*stored] == pairs and stored[-1] == pairs[-1]
+    ways = [TokenBatches(x, 300, seed=3) for x in (stored, pairs)]
+    for number in range(2):
+        epochs = (batches.epoch(number) for batches in ways)
+        for one, other in zip(*epochs, strict=True):
+            assert torch.equal(one.source_ids, other.source_ids)
+            assert torch.equal(one.labels, other.labels)
+
+
+def test_what_is_too_long_or_no_sentence_is_left_out(text, tmp_path):
+    rows = [f"{x}\t{y}\n" for x, y in CORPUS]
+    rows[7:7] = ["no tab\n", " \t \n", "\0\tx\n"]
+    path = tmp_path / "t.tsv"
+    path.write_text("".join(rows))
+    with pytest.raises(SystemExit, match="line 8: no sentence"):
+        prepare(tmp_path / "no", [str(path)])
+    assert not (tmp_path / "no").exists()
+    skip = "--skip-bad-lines", "--max-length", "12"
+    with pytest.warns(UserWarning, match="t.tsv: 2 bad pairs of 403"):
+        stored = prepare(tmp_path / "ids", [str(path)], *skip)
+    tokenizer = BPETokenizer.load(tmp_path / "ids/tokenizer.json")
+    pairs = encode_pairs(CORPUS, tokenizer, max_length=12)
+    assert [*stored] == pairs and 0 < len(pairs) < 400
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--vocab-size", "70000"], "65,536 at most"),
+        (["--max-length", "1"], "raise --max-length"),
+        (["--tokenizer", "none.json"], "none.json"),
+    ],
+)
+def test_what_cannot_be_prepared(words, said, text, tmp_path):
+    with pytest.raises(SystemExit, match=said):
+        prepare(tmp_path / "ids", text, *words)
+    assert not (tmp_path / "ids/places").exists()
+
+
+def test_a_prepared_folder_is_kept_and_a_cut_one_refused(
+    text, tmp_path
+):
+    stored = prepare(tmp_path / "ids", text)
+    with pytest.raises(SystemExit, match="is prepared"):
+        prepare(tmp_path / "ids", text)
+    with pytest.raises(SystemExit, match="run `prepare`"):
+        large.main(["train", str(tmp_path), "--out", str(tmp_path)])
+    path = tmp_path / "ids/ids"
+    assert path.stat().st_size == 2 * len(stored.ids)
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(ValueError, match="cut short"):
+        large.StoredPairs(tmp_path / "ids")
+
+
+def test_only_what_is_asked_for_is_read(tmp_path):
+    """A sparse file of 200 GB: it could not be read as a whole."""
+    places = np.array([[0, 2, 5], [10**11 - 4, 10**11 - 2, 10**11]])
+    places.tofile(tmp_path / "places")
+    with open(tmp_path / "ids", "wb") as file:
+        file.truncate(2 * 10**11)
+        file.seek(-8, 2)
+        np.array([7, 8, 9, 10], np.uint16).tofile(file)
+    stored = large.StoredPairs(tmp_path)
+    assert stored[1] == ([7, 8], [9, 10])
+    assert stored[0] == ([0, 0], [0, 0, 0])
+
+
+def test_a_training_from_files_stopped_and_gone_on_with(
+    text, tmp_path
+):
+    prepare(tmp_path / "ids", text)
+    sizes = (
+        "--preset tiny --N 1 --d-model 8 --d-ff 8 --h 2 --device cpu"
+    )
+    more = "--checkpoint-every 1 --tokens-per-batch 500 --dropout 0.1"
+
+    def train(to, steps):
+        words = ["train", str(tmp_path / "ids"), "--out", str(to)]
+        words += [
+            *sizes.split(),
+            *more.split(),
+            "--languages",
+            "en",
+            "es",
+        ]
+        words += ["--validation", text[0], text[1]]
+        large.main([*words, "--max-steps", str(steps)])
+        return load_model(to)
+
+    once, _, info = train(tmp_path / "once", 4)
+    assert info["languages"] == ["en", "es"]
+    train(tmp_path / "twice", 2)
+    twice, _, _ = train(tmp_path / "twice", 4)
+    for one, other in zip(
+        once.parameters(), twice.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+    log = (tmp_path / "once/log.jsonl").read_text().splitlines()
+    assert "validation_loss" in json.loads(log[-1])
