@@ -18,6 +18,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -218,10 +219,12 @@ def write_pairs(folder: Path, count: int) -> list[str]:
         "".join(dice.choices(signs, k=dice.randint(2, 9)))
         for _ in range(20_000)
     ]
+    weights = [*accumulate(1 / (i + 10) for i in range(20_000))]
     files = [str(folder / f"train.{x}") for x in ("en", "de")]
     with open(files[0], "w") as left, open(files[1], "w") as right:
         for i in range(count):
-            row = dice.choices(words, k=dice.randint(5, 40))
+            length = dice.randint(5, 40)  # frequent words, rare ones
+            row = dice.choices(words, cum_weights=weights, k=length)
             print(*row, file=left)
             bad = i % 10_000 == 9_999
             print("\0" if bad else " ".join(row[::-1]), file=right)
