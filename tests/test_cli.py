@@ -21,6 +21,7 @@ from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
     load_model,
+    save_checkpoint,
 )
 from transformer_lib.cli import main
 from transformer_lib.model import TransformerConfig
@@ -148,6 +149,25 @@ def test_evaluate_average_and_data(trained, tmp_path, capsys):
     assert main(["data"]) == 0
     said = capsys.readouterr().out
     assert "train pairs: 5000\n" in said and "licence: " in said
+
+
+def test_a_training_that_ends_before_its_first_line(
+    tmp_path, capsys, monkeypatch
+):
+    """Stopped, then given the steps that it already has."""
+
+    def saved_and_stopped(*how):
+        save_checkpoint(*how)
+        raise KeyboardInterrupt
+
+    how = "--log-every", 50, "--checkpoint-every", 2, "--max-steps"
+    with monkeypatch.context() as patch:
+        stop = "transformer_lib.training.save_checkpoint"
+        patch.setattr(stop, saved_and_stopped)
+        assert main(training(tmp_path, *how, 9)) == 130
+    assert main(training(tmp_path, *how, 2)) == 2
+    assert "raise --max-steps" in capsys.readouterr().err
+    assert main(training(tmp_path, *how, 4)) == 0
 
 
 def test_an_unfinished_training_translates_nothing(tmp_path, capsys):

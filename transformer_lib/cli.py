@@ -226,6 +226,8 @@ def _finish(folder, model, history, number, judge) -> dict[str, Any]:
 
     Chapter: cli-train
     """
+    if not history.lines:
+        raise ValueError("no step was logged: raise --max-steps")
     last = history.lines[-1]
     paths = checkpoint_files(folder)[-number:]
     model.load_state_dict(average_checkpoints(paths))

@@ -57,7 +57,7 @@ class ParallelCorpus(Sequence):
 
 
 def read_parallel(
-    source_file, target_file=None, skip_bad_lines: bool = False
+    *paths: str | Path, skip_bad_lines: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Pairs from two files: line n of one translates line n.
 
@@ -73,7 +73,6 @@ def read_parallel(
 
     Chapter: corpora-own
     """
-    paths = [source_file] + [target_file] * (target_file is not None)
     skipped, names = 0, " and ".join(map(str, paths))
     rows = zip_longest(*map(_rows, paths), fillvalue=b"")
     for number, row in enumerate(rows, 1):

@@ -21,7 +21,7 @@ PLAIN = set(
     DecoderLayer.forward Transformer.embed
     Transformer.decode Transformer.forward AdditiveAttention.forward
     smoothing_share smoothed_loss projected_losses learning_rate adam
-    encode_pairs read_parallel load_corpus ParallelCorpus.__getitem__
+    encode_pairs load_corpus ParallelCorpus.__getitem__
     BPETokenizer.train TokenBatches.__post_init__ next_logs
     beam_search bleu chrf published_bleu evaluate average_checkpoints
     save_checkpoint load_checkpoint save_config save_model
