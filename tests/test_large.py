@@ -61,7 +61,7 @@ def test_what_is_too_long_or_no_sentence_is_left_out(text, tmp_path):
         prepare(tmp_path / "no", [str(path)])
     assert not (tmp_path / "no").exists()
     skip = "--skip-bad-lines", "--max-length", "12"
-    with pytest.warns(UserWarning, match="t.tsv: 2 bad pairs of 403"):
+    with pytest.warns(UserWarning, match="t.tsv: skipped 2 of 403"):
         stored = prepare(tmp_path / "ids", [str(path)], *skip)
     tokenizer = BPETokenizer.load(tmp_path / "ids/tokenizer.json")
     pairs = encode_pairs(CORPUS, tokenizer, max_length=12)

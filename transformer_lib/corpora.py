@@ -92,9 +92,7 @@ def read_parallel(
         else:
             yield source, target
     if skipped:
-        warn(
-            f"{names}: {skipped} bad pairs of {number}", stacklevel=2
-        )
+        warn(f"{names}: skipped {skipped} of {number}", stacklevel=2)
 
 
 def _sentence(cell: bytes) -> str:
