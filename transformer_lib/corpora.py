@@ -131,9 +131,8 @@ def _open(path: Path):
         archive = zipfile.ZipFile(path)
         text = max(archive.infolist(), key=lambda f: f.file_size)
         return archive.open(text)
-    return (
-        gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
-    )
+    opener = gzip.open if path.suffix == ".gz" else open
+    return opener(path, "rb")
 
 
 def _split_of(english: str) -> str:
@@ -249,17 +248,15 @@ def load_corpus(
     if languages and pair not in languages:
         raise ValueError(f"{name} has {languages}, no {pair}")
     files = _files(name, split, source, target)
+    pairs = read_parallel(*files, skip_bad_lines=skip_bad_lines)
     if name == "little_spanish":
         rows = files[0].read_text("utf-8").splitlines()
         cells = (row.split("\t") for row in rows)
         pairs = [(x, y) for part, x, y in cells if part == split]
-    else:
-        pairs = [
-            *read_parallel(*files, skip_bad_lines=skip_bad_lines)
-        ]
     if name == "tatoeba":
         pairs = [x for x in pairs if _split_of(x[0]) == split]
     first = "en" if languages else min(source, target)
     if len(files) == 1 and source != first:
         pairs = [(y, x) for x, y in pairs]
+    pairs = list(pairs)
     return ParallelCorpus(pairs, name, source, target, split, licence)
