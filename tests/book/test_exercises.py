@@ -650,15 +650,3 @@ def test_the_course_uses_every_piece():
     for cell in rest[:-1]:
         exec(cell.replace(steps, "steps=1"), scope)
     assert called == set(names)
-
-
-def test_the_twelve_pieces_translate():
-    """As the build ran them: nine of ten unseen sentences, exactly."""
-    kept = tangle.ROOT / "_build/executed/book/appendix/course.json"
-    assert kept.exists(), "course has not run: make book"
-    said = kept.read_text("utf-8")
-    found = re.search(
-        r"greedy: (\d+) of (\d+), beam of 4: (\d+) of (\d+)", said
-    )
-    right, of, searched, out_of = map(int, found.groups())
-    assert right >= 0.9 * of and searched >= 0.9 * out_of
