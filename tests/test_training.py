@@ -15,7 +15,10 @@ from safetensors.torch import load_file, save_file
 from translators import copies
 
 from transformer_lib.batching import TokenBatches
-from transformer_lib.checkpoints import checkpoint_files
+from transformer_lib.checkpoints import (
+    average_checkpoints,
+    checkpoint_files,
+)
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.loss import smoothed_loss
 from transformer_lib.model import Transformer, TransformerConfig
@@ -92,6 +95,12 @@ def test_a_stopped_training_goes_on_to_the_same_end(
     part = small()
     broken = train(part, batches(), config, folder=folder)
     assert equal(whole, part) and untimed(broken) == untimed(history)
+    ends = [checkpoint_files(tmp_path / x) for x in ("whole", "broken")]
+    names = [[path.stem[-2:] for path in files] for files in ends]
+    assert names == [["04", "08", "12"]] * 2  # those that are averaged
+    means = [average_checkpoints(files) for files in ends]
+    for name, weight in means[0].items():
+        assert torch.equal(weight, means[1][name])
     again = small()
     with open(folder / "log.jsonl", "a") as file:
         file.write('7\n{"step": 99, "loss": 1.0}\n{"step": 1')

@@ -60,12 +60,13 @@ def write_atomically(
 
 
 def save_checkpoint(
-    folder, model, optimizer, state: dict[str, Any], keep=5
+    folder, model, optimizer, state: dict[str, Any], keep=5, every=1
 ) -> Path:
     """Write all that a training needs to go on; keep the last `keep`.
 
     `state` is numbers, texts, lists and dicts; the "step" is one.
-    Section 6.1.
+    Of earlier checkpoints those at multiples of `every` are kept:
+    what a stop left between two goes with the next. Section 6.1.
 
     Raises:
         FloatingPointError: if a weight is not finite; the earlier
@@ -84,7 +85,10 @@ def save_checkpoint(
     path = Path(folder) / f"checkpoint-{step:08d}.pt"
     write_atomically(path, lambda part: torch.save(whole, part))
     halves = Path(folder).glob(".checkpoint-*.part")  # of killed ones
-    for old in [*checkpoint_files(folder)[:-keep], *halves]:
+    files, due = checkpoint_files(folder), []
+    if every:
+        due = [x for x in files if int(x.stem[-8:]) % every == 0]
+    for old in {*files, *halves} - {*due[-keep:], path}:
         old.unlink()
     return path
 

@@ -281,7 +281,8 @@ def train(
         raise ValueError("there is nothing to train on: no batches")
     (rank, workers), device = worker(), pick_device(c.device)
     cards = [device] if device.type == "cuda" else []
-    writes, keep = folder and rank == 0, c.keep_checkpoints
+    writes = folder and rank == 0
+    keep = c.keep_checkpoints, c.checkpoint_every
 
     # Begin, or go on from the newest checkpoint.
     model.to(device).train()
@@ -323,10 +324,9 @@ def train(
             torch.manual_seed(seed.getrandbits(32))
             rows.append(0)
             for i, (batch, _) in enumerate(group, 1):
-                batch = batch.to(device)
                 losses.require_backward_grad_sync = i == len(group)
                 with half:
-                    loss, nll = losses(batch)
+                    loss, nll = losses(batch.to(device))
                 # Times workers: a mean over them is on its way.
                 (loss * workers / tokens).backward()
                 rows[-1] += torch.stack([loss.detach(), nll])
@@ -383,7 +383,9 @@ def train(
                     with open(folder / "log.jsonl", "a") as file:
                         file.write(text)
             if writes and (save or stop):
-                save_checkpoint(folder, model, optimizer, state, keep)
+                save_checkpoint(
+                    folder, model, optimizer, state, *keep
+                )
             if stop:
                 raise KeyboardInterrupt
             mark = time.perf_counter()
