@@ -95,9 +95,10 @@ def test_a_stopped_training_goes_on_to_the_same_end(
     part = small()
     broken = train(part, batches(), config, folder=folder)
     assert equal(whole, part) and untimed(broken) == untimed(history)
-    ends = [checkpoint_files(tmp_path / x) for x in ("whole", "broken")]
+    # what a stop left between two is not in the mean of the last
+    ends = [checkpoint_files(x) for x in (tmp_path / "whole", folder)]
     names = [[path.stem[-2:] for path in files] for files in ends]
-    assert names == [["04", "08", "12"]] * 2  # those that are averaged
+    assert names == [["04", "08", "12"]] * 2
     means = [average_checkpoints(files) for files in ends]
     for name, weight in means[0].items():
         assert torch.equal(weight, means[1][name])
