@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from variations import BASE, multi30k, record
+from variations import BASE, claimed, multi30k, record
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import decode_all
@@ -297,7 +297,11 @@ def parser():
 def main(words):
     options = parser().parse_args(words)
     options.command = shlex.join(["python", "runs/rivals.py", *words])
-    options.run(options)
+    if options.run is time_steps:
+        time_steps(options)
+    else:
+        with claimed(options.out):
+            options.run(options)
 
 
 if __name__ == "__main__":

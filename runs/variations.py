@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 from torch import nn
 
 from transformer_lib.batching import (
@@ -137,6 +138,12 @@ def multi30k():
     return *splits, BPETokenizer.train(texts, 4000)
 
 
+def claimed(folder):
+    """A lock, so that no second training writes to the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".lock", timeout=0)
+
+
 def record(
     folder,
     command,
@@ -197,8 +204,8 @@ def parser():
     return made
 
 
-def main(words):
-    options = parser().parse_args(words)
+def vary(options, words):
+    """Train a row and leave its record."""
     train_set, held_out, _, tokenizer = multi30k()
     torch.manual_seed(options.seed)
     training = replace(TRAINING, precision=options.precision)
@@ -225,6 +232,12 @@ def main(words):
     command = shlex.join(["python", "runs/variations.py", *words])
     of = model, tokenizer, held_out, checked
     record(folder, command, training, history, *of)
+
+
+def main(words):
+    options = parser().parse_args(words)
+    with claimed(options.out):
+        vary(options, words)
 
 
 if __name__ == "__main__":
