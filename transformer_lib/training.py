@@ -282,7 +282,7 @@ def train(
     (rank, workers), device = worker(), pick_device(c.device)
     cards = [device] if device.type == "cuda" else []
     writes = folder and rank == 0
-    keep = c.keep_checkpoints, c.checkpoint_every
+    how = c.keep_checkpoints, c.checkpoint_every
 
     # Begin, or go on from the newest checkpoint.
     model.to(device).train()
@@ -383,9 +383,7 @@ def train(
                     with open(folder / "log.jsonl", "a") as file:
                         file.write(text)
             if writes and (save or stop):
-                save_checkpoint(
-                    folder, model, optimizer, state, *keep
-                )
+                save_checkpoint(folder, model, optimizer, state, *how)
             if stop:
                 raise KeyboardInterrupt
             mark = time.perf_counter()
