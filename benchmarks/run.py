@@ -60,7 +60,11 @@ SIZES = {
     "base": TransformerConfig.base,
 }
 warnings.filterwarnings("ignore", message=".*nested tensors")
-BF16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+# Instructions for it: without them oneDNN only imitates bf16, slower.
+BF16 = (
+    torch.cpu._is_avx512_bf16_supported()
+    or torch.cpu._is_amx_tile_supported()
+)
 COLUMNS = (
     "nn.Transformer",
     "HF eager",
