@@ -80,6 +80,17 @@ def encoded(pairs, tokenizer, max_length):
                 yield pair
 
 
+def told(pairs, what):
+    """The pairs again: a bar on a terminal, plain lines in a pipe."""
+    bar = tqdm(
+        pairs, what, unit=" pairs", unit_scale=True, disable=None
+    )
+    for done, pair in enumerate(bar, 1):
+        yield pair
+        if bar.disable and done % 100_000 == 0:
+            print(f"{what}: {done:,} pairs", file=sys.stderr)
+
+
 def prepare(options):
     """tokenizer.json, ids and places; `places` is written last."""
     folder, files = options.out, options.files
@@ -92,8 +103,7 @@ def prepare(options):
 
     def text(what):
         skip = {"skip_bad_lines": options.skip_bad_lines}
-        pairs = read_parallel(*files, **skip)
-        return tqdm(pairs, what, unit=" pairs", unit_scale=True)
+        return told(read_parallel(*files, **skip), what)
 
     if options.tokenizer:
         tokenizer = BPETokenizer.load(options.tokenizer)

@@ -142,3 +142,9 @@ def test_a_training_from_files_stopped_and_gone_on_with(
         assert torch.equal(one, other)
     log = (tmp_path / "once/log.jsonl").read_text().splitlines()
     assert "validation_loss" in json.loads(log[-1])
+
+
+def test_what_is_read_is_told_in_plain_lines(capsys):
+    assert sum(1 for _ in large.told(range(200_000), "ids")) == 200_000
+    said = capsys.readouterr().err
+    assert said == "ids: 100,000 pairs\nids: 200,000 pairs\n"

@@ -24,7 +24,7 @@ from transformer_lib.model import Transformer, TransformerConfig
 
 
 class AdditiveAttention(nn.Module):
-    """Attention scored by a network of one layer, section 3.2.1.
+    """Attention scored by one hidden layer, section 3.2.1.
 
     Built from the widths of queries and memory.
 
