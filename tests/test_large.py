@@ -145,6 +145,8 @@ def test_a_training_from_files_stopped_and_gone_on_with(
 
 
 def test_what_is_read_is_told_in_plain_lines(capsys):
-    assert sum(1 for _ in large.told(range(200_000), "ids")) == 200_000
+    assert (
+        sum(1 for _ in large.told(range(200_000), "ids")) == 200_000
+    )
     said = capsys.readouterr().err
     assert said == "ids: 100,000 pairs\nids: 200,000 pairs\n"
