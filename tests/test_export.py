@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from torch.torch_version import TorchVersion
 
 from transformer_lib.beams import decode_all
 from transformer_lib.corpora import load_corpus
@@ -236,6 +237,16 @@ def test_bad_requests_are_named(tokenizer, tmp_path):
             export(translator, tmp_path / "x", **wrong)
     with pytest.raises(FileExistsError):
         export(translator, tmp_path)
+
+
+def test_onnx_needs_a_torch_that_writes_it(
+    tokenizer, tmp_path, monkeypatch
+):
+    """2.6 and 2.8 break off or write graphs that do not run."""
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.8.0"))
+    with pytest.raises(ImportError, match="torch>=2.13"):
+        export(drawn(tokenizer)[0], tmp_path / "x", "onnx")
+    assert not Path(tmp_path, "x").exists()
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])

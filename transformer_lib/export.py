@@ -182,6 +182,8 @@ def export(
         raise ValueError(f"{to=}, {int8=}: give {choice}")
     if not all(find_spec(name) for name in _NEEDS[to].split()):
         raise ImportError(f"{to} needs: pip install {_NEEDS[to]}")
+    if to == "onnx" and torch.__version__ < "2.13":
+        raise ImportError("onnx needs: pip install 'torch>=2.13'")
     model, tokenizer = translator.model, translator.tokenizer
     if to == "ctranslate2":
         ids = range(len(tokenizer))
