@@ -13,11 +13,12 @@ import argparse
 import json
 import shlex
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from torch import nn
 
 from transformer_lib.batching import (
@@ -138,10 +139,15 @@ def multi30k():
     return *splits, BPETokenizer.train(texts, 4000)
 
 
+@contextmanager
 def claimed(folder):
     """A lock, so that no second training writes to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / ".lock", timeout=0)
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise SystemExit(f"{folder}: another run is at it") from None
 
 
 def record(

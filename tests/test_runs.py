@@ -132,3 +132,12 @@ def test_ways_to_decode_are_compared_pair_by_pair():
     assert wrong["changed_sentences"] == 60
     assert same["changed_sentences"] == 0
     assert "seed:12345" in found["signature"]
+
+
+def test_a_folder_is_one_trainings(tmp_path):
+    with variations.claimed(tmp_path):
+        with pytest.raises(SystemExit, match="another run is at it"):
+            with variations.claimed(tmp_path):
+                pass
+    with variations.claimed(tmp_path):
+        pass  # free again
