@@ -5,12 +5,13 @@
     python runs/rivals.py copying recurrent 50 --out runs/copying-50
 
 `seconds` times a step of each model, the three in turn on the same
-batches. `race` trains one on Multi30k, English to German: for a fifth
-of the minutes at each of a few learning rates, then for all of them at
-the rate with the lowest validation loss. It leaves the record of a
-run, on the test set, with the nats of every validation sentence and
-BLEU by length. `copying` learns to copy rows of random symbols and
-leaves copying.json. Interrupted, each goes on where it was.
+batches. `race` trains one on Multi30k, English to German, as often as
+there are learning rates to choose from, each time to the end: which
+one serves best is not seen before. It leaves the record of the one
+with the lowest validation loss, on the test set, with the nats of
+every validation sentence and BLEU by length. `copying` learns to copy
+rows of random symbols and leaves copying.json. Interrupted, each goes
+on where it was.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import statistics
 import sys
 import time
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -49,7 +51,7 @@ MODELS = {  # 1.9 million weights each, with 4,000 pieces
         {"N": 5, "positions": "learned", "max_length": 256},
     ),
 }
-RATES = [0.25, 0.5, 1.0, 2.0]  # times equation 3
+RATES = [0.5, 1.0, 2.0]  # times equation 3
 LENGTHS = [20, 50, 100, 200]
 SYMBOLS = 32
 WORDS = [(1, 9), (10, 12), (13, 16), (17, 99)]
@@ -75,18 +77,14 @@ def rows_to_copy(length, count, seed):
     return [([*row, EOS], [*row, EOS]) for row in rows]
 
 
-def settings(options, steps, rate, trial=False):
+def settings(options, steps, rate):
     """How all three are trained; only the rate is their own.
 
     Recurrent and convolutional models want their gradients clipped.
-    The rate rises for a sixth of the steps, and a trial takes a
-    fifth: its highest rate is that of the whole training.
     """
-    warmup_steps = max(1, steps // 6)
-    steps = max(1, steps // 5) if trial else steps
     return TrainingConfig(
         tokens_per_batch=TOKENS,
-        warmup_steps=warmup_steps,
+        warmup_steps=max(1, steps // 3),
         max_steps=steps,
         learning_rate_scale=rate,
         clip_norm=CLIP,
@@ -144,32 +142,35 @@ def step(model, optimizer, batch):
     optimizer.zero_grad()
 
 
-def steps_in(options, task):
-    """How many steps fit in the minutes, and a step's seconds."""
+def trained(options, task, size, batches, held_out):
+    """The model of the best rate, and what its record says of it."""
     measured = json.loads(SECONDS.read_text("utf-8"))["seconds"]
     each = measured[task][options.model]
-    return options.steps or round(60 * options.minutes / each), each
-
-
-def best_rate(options, size, batches, held_out):
-    """The rate with the lowest loss after a fifth of the steps."""
-    steps, _ = steps_in(options, options.task)
+    steps = options.steps or round(60 * options.minutes / each)
     found = {}
     for rate in options.rates:
         model = build(options.model, size, options.seed)
-        c = settings(options, steps, rate, trial=True)
+        c = settings(options, steps, rate)
         folder = options.out / f"rate-{rate:g}"
         try:
-            lines = train(model, batches, c, held_out, folder).lines
-            found[rate] = lines[-1]["validation_loss"]
+            history = train(model, batches, c, held_out, folder)
         except FloatingPointError as error:
             print(f"rate {rate:g}: {error}")
-    return min(found, key=found.get), found
+            continue
+        loss = history.lines[-1]["validation_loss"]
+        found[rate] = loss, model, c, history, folder / "log.jsonl"
+    if not found:
+        raise SystemExit(f"{options.out}: no rate came to its end")
+    _, model, c, history, log = min(found.values(), key=itemgetter(0))
+    write_atomically(options.out / log.name, log.read_text("utf-8"))
+    losses = {f"{rate:g}": one[0] for rate, one in found.items()}
+    time = {"seconds_a_step": each, "minutes": steps * each / 60}
+    return model, c, history, losses, time
 
 
 def race(options):
     """Train one model on Multi30k and leave its record."""
-    options.task, folder = "multi30k", options.out
+    folder = options.out
     corpus, validation, test, tokenizer = multi30k()
     corpus = corpus[: options.limit]
     validation, test = (
@@ -179,15 +180,11 @@ def race(options):
     batches = TokenBatches(pairs, TOKENS, options.seed)
     checked = encode_pairs(validation, tokenizer)
     held_out = TokenBatches(checked, TOKENS, shuffle=False)
-    size = len(tokenizer)
-    rate, rates = best_rate(options, size, batches, held_out)
-    model = build(options.model, size, options.seed)
-    if not (folder / "config.json").exists():
-        info = {"corpus": "multi30k", "kind": options.model}
-        save_config(folder, model.config, tokenizer, **info)
-    steps, each = steps_in(options, "multi30k")
-    c = settings(options, steps, rate)
-    history = train(model, batches, c, held_out, folder)
+    model, c, history, losses, time = trained(
+        options, "multi30k", len(tokenizer), batches, held_out
+    )
+    info = {"corpus": "multi30k", "kind": options.model}
+    save_config(folder, model.config, tokenizer, **info)
     record(
         folder,
         options.command,
@@ -197,21 +194,18 @@ def race(options):
         tokenizer,
         test,
         checked,
-        result={
-            "seconds_a_step": each,
-            "minutes": steps * each / 60,
-        },
-        rates={f"{k:g}": loss for k, loss in rates.items()},
+        result=time,
+        rates=losses,
         by_length=by_length(model, tokenizer, test),
     )
-    forget_trials(folder)
-    print(f"at rate {rate:g}")
+    forget_weights(folder)
+    print(f"at rate {c.learning_rate_scale:g}")
 
 
-def forget_trials(folder):
-    """Their weights may go when what they were for is written."""
-    for trial in folder.glob("rate-*/checkpoint-*.pt"):
-        trial.unlink()
+def forget_weights(folder):
+    """They may go when what they were for is written."""
+    for weights in folder.glob("rate-*/checkpoint-*.pt"):
+        weights.unlink()
 
 
 def by_length(model, tokenizer, corpus):
@@ -237,17 +231,15 @@ def by_length(model, tokenizer, corpus):
 
 def copying(options):
     """Learn to copy; how many new rows come out without a slip."""
-    options.task, folder = f"copying-{options.length}", options.out
+    folder, task = options.out, f"copying-{options.length}"
     size = EOS + 1 + SYMBOLS
     learnt = rows_to_copy(options.length, 20_000, options.seed)
     batches = TokenBatches(learnt, TOKENS, options.seed)
     new = rows_to_copy(options.length, 200, "new")
     held_out = TokenBatches(new, TOKENS, shuffle=False)
-    rate, rates = best_rate(options, size, batches, held_out)
-    steps, each = steps_in(options, options.task)
-    model = build(options.model, size, options.seed)
-    c = settings(options, steps, rate)
-    history = train(model, batches, c, held_out, folder)
+    model, c, history, losses, time = trained(
+        options, task, size, batches, held_out
+    )
     said = decode_all(model, [row for row, _ in new], 1, max_extra=5)
     whole = [a == b for a, (b, _) in zip(said, new, strict=True)]
     found = {
@@ -255,17 +247,18 @@ def copying(options):
         "length": options.length,
         "seed": options.seed,
         "command": options.command,
-        "steps": steps,
-        "minutes": steps * each / 60,
-        "rates": {f"{k:g}": loss for k, loss in rates.items()},
+        "steps": c.max_steps,
+        **time,
+        "rate": c.learning_rate_scale,
+        "rates": losses,
         "nats": history.lines[-1]["validation_loss"],
         "whole": sum(whole) / len(whole),
         "machine": _machine(),
     }
     text = json.dumps(found, ensure_ascii=False)
     write_atomically(folder / "copying.json", text + "\n")
-    forget_trials(folder)
-    print(f"{folder}: {found['whole']:.1%} whole, rate {rate:g}")
+    forget_weights(folder)
+    print(f"{folder}: {found['whole']:.1%} whole")
 
 
 def parser():
@@ -276,7 +269,7 @@ def parser():
     timed.add_argument("--rounds", type=int, default=15)
     timed.add_argument("--out", type=Path, default=SECONDS)
     timed.set_defaults(run=time_steps)
-    for run, minutes in ((race, 20), (copying, 6)):
+    for run, minutes in ((race, 15), (copying, 6)):
         one = what.add_parser(run.__name__)
         one.add_argument("model", choices=MODELS)
         if run is copying:

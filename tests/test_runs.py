@@ -3,14 +3,17 @@
 import json
 import shlex
 import sys
+from types import SimpleNamespace
 
 import pytest
 import tangle
 import torch
 
 from transformer_lib import cli
+from transformer_lib.batching import TokenBatches
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
+from transformer_lib.loss import validation_loss
 
 RUNS = tangle.ROOT / "runs"
 sys.path.append(str(RUNS))
@@ -141,3 +144,24 @@ def test_a_folder_is_one_trainings(tmp_path):
                 pass
     with variations.claimed(tmp_path):
         pass  # free again
+
+
+def test_a_race_keeps_the_rate_with_the_lowest_loss(tmp_path):
+    rows = rivals.rows_to_copy(20, 40, 0)
+    held_out = TokenBatches(rows, 512, shuffle=False)
+    options = SimpleNamespace(
+        model="transformer", rates=[30.0, 1.0], steps=4, seed=0
+    )
+    options.out = tmp_path
+    size = EOS + 1 + rivals.SYMBOLS
+    for _ in "made", "found made":
+        model, c, history, losses, _ = rivals.trained(
+            options, "copying-20", size, held_out, held_out
+        )
+        assert c.learning_rate_scale == 1 and c.warmup_steps == 1
+        assert losses["1"] < losses["30"]
+        told = validation_loss(model, held_out)
+        assert told == pytest.approx(losses["1"], abs=1e-4)
+        log = (tmp_path / "log.jsonl").read_text()
+        assert log == (tmp_path / "rate-1" / "log.jsonl").read_text()
+        assert history.lines == [*map(json.loads, log.splitlines())]
