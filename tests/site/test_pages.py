@@ -101,6 +101,13 @@ def test_pictures_have_words(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_no_picture_lays_white_under_its_words(page):
+    """In the dark the words are light: a box would swallow them."""
+    for svg in soup(page).select("div.cell_output svg.picture"):
+        assert "fill: #ffffff" not in str(svg), svg["aria-label"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_charts_stand_still_without_scripts(page):
     """And no handle of theirs has the name of a chart's own signal."""
     charts = soup(page).select("[id^=altair-viz]")
