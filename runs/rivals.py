@@ -22,7 +22,6 @@ import statistics
 import sys
 import time
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -147,7 +146,7 @@ def trained(options, task, size, batches, held_out):
     measured = json.loads(SECONDS.read_text("utf-8"))["seconds"]
     each = measured[task][options.model]
     steps = options.steps or round(60 * options.minutes / each)
-    found = {}
+    losses, kept = {}, {}
     for rate in options.rates:
         model = build(options.model, size, options.seed)
         c = settings(options, steps, rate)
@@ -157,15 +156,15 @@ def trained(options, task, size, batches, held_out):
         except FloatingPointError as error:
             print(f"rate {rate:g}: {error}")
             continue
-        loss = history.lines[-1]["validation_loss"]
-        found[rate] = loss, model, c, history, folder / "log.jsonl"
-    if not found:
+        losses[f"{rate:g}"] = history.lines[-1]["validation_loss"]
+        kept[f"{rate:g}"] = model, c, history
+    if not kept:
         raise SystemExit(f"{options.out}: no rate came to its end")
-    _, model, c, history, log = min(found.values(), key=itemgetter(0))
+    best = min(losses, key=losses.get)
+    log = options.out / f"rate-{best}" / "log.jsonl"
     write_atomically(options.out / log.name, log.read_text("utf-8"))
-    losses = {f"{rate:g}": one[0] for rate, one in found.items()}
-    time = {"seconds_a_step": each, "minutes": steps * each / 60}
-    return model, c, history, losses, time
+    clock = {"seconds_a_step": each, "minutes": steps * each / 60}
+    return *kept[best], losses, clock
 
 
 def race(options):
@@ -180,7 +179,7 @@ def race(options):
     batches = TokenBatches(pairs, TOKENS, options.seed)
     checked = encode_pairs(validation, tokenizer)
     held_out = TokenBatches(checked, TOKENS, shuffle=False)
-    model, c, history, losses, time = trained(
+    model, c, history, losses, clock = trained(
         options, "multi30k", len(tokenizer), batches, held_out
     )
     info = {"corpus": "multi30k", "kind": options.model}
@@ -194,7 +193,7 @@ def race(options):
         tokenizer,
         test,
         checked,
-        result=time,
+        result=clock,
         rates=losses,
         by_length=by_length(model, tokenizer, test),
     )
@@ -237,7 +236,7 @@ def copying(options):
     batches = TokenBatches(learnt, TOKENS, options.seed)
     new = rows_to_copy(options.length, 200, "new")
     held_out = TokenBatches(new, TOKENS, shuffle=False)
-    model, c, history, losses, time = trained(
+    model, c, history, losses, clock = trained(
         options, task, size, batches, held_out
     )
     said = decode_all(model, [row for row, _ in new], 1, max_extra=5)
@@ -248,7 +247,7 @@ def copying(options):
         "seed": options.seed,
         "command": options.command,
         "steps": c.max_steps,
-        **time,
+        **clock,
         "rate": c.learning_rate_scale,
         "rates": losses,
         "nats": history.lines[-1]["validation_loss"],
