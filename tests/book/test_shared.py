@@ -163,7 +163,8 @@ def test_records_are_read():
         run = load_run(name)
         assert run.report["name"] == name and run.folder == folder
         low, high = run.report["test"]["interval"]
-        assert low < run.report["test"]["bleu"] < high
+        # Equal where nothing was translated: six layers never learn.
+        assert low <= run.report["test"]["bleu"] <= high
         assert run.report["test"]["signature"].startswith("nrefs:1")
         steps, losses = run.series("validation_loss")
         assert steps == sorted(set(steps)) and len(losses) > 5
