@@ -164,7 +164,8 @@ def test_records_are_read():
         assert run.report["name"] == name and run.folder == folder
         low, high = run.report["test"]["interval"]
         score = run.report["test"]["bleu"]
-        learnt = score > 0  # six layers never do, and translate nothing
+        # six layers never learn, and translate nothing
+        learnt = score > 0
         assert low < score < high if learnt else low == high == 0
         assert run.report["test"]["signature"].startswith("nrefs:1")
         steps, losses = run.series("validation_loss")
