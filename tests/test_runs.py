@@ -21,7 +21,8 @@ import decoding  # noqa: E402
 import rivals  # noqa: E402
 import variations  # noqa: E402
 
-RECORDS = sorted(RUNS.glob("*/report.json"))
+REPORTS = "*/report.json", "*/copying.json"
+RECORDS = sorted(path for name in REPORTS for path in RUNS.glob(name))
 OLDER = {  # of the first version, whose options are not all of today
     "little-spanish",
     "multi30k-de-en-cpu",
