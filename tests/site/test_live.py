@@ -331,10 +331,10 @@ def test_the_replays_show_what_the_page_says(models):
 
     sure = shown("I like trees")["searches"][-1]["steps"]
     assert all(step[0][0] == 0 for step in sure)  # the same box wins
-    loop = shown("They see you")["greedy"]
+    loop = shown("They buy them")["greedy"]
     assert loop["pieces"][-1][0] != "<eos>"
     assert len(loop["text"]) > 3 * len(
-        best("They see you", 4, 0.6)[0]
+        best("They buy them", 4, 0.6)[0]
     )
 
 
@@ -415,8 +415,8 @@ def test_the_maps_show_what_the_page_says(models):
     folder = DATA / "little-spanish" / "attention"
     rows = json.loads((folder / "index.json").read_text("utf-8"))
     config = models["little-spanish"].model.config
-    shares = {"decoder 1 1": [], "cross 1 2": []}
-    order = {(2, n): [] for n in range(1, 5)}
+    order = {n: [] for n in range(1, config.h + 1)}
+    at_the_end = {n: [] for n in range(1, config.h + 1)}
     for number, row in enumerate(rows):
         data = (folder / f"{number}.bin").read_bytes()
         left = np.frombuffer(data, np.uint8) / 255
@@ -431,18 +431,16 @@ def test_the_maps_show_what_the_page_says(models):
                     size = shape[0] * shape[1]
                     maps, left = left[:size], left[size:]
                     maps = maps.reshape(shape)
-                    name = f"{kind} {layer} {head}"
-                    if name == "decoder 1 1":
-                        shares[name].append(np.diag(maps).mean())
-                    if name == "cross 1 2":
-                        shares[name].append(maps[:, -1].mean())
-                    if kind == "cross" and layer == 2:
-                        order[layer, head].append(goes_right(maps))
+                    assert abs(maps.sum(1) - 1).max() < 0.03
+                    if kind == "decoder":
+                        assert not np.triu(maps, 1).any()
+                    if kind == "cross" and layer == config.N:
+                        order[head].append(goes_right(maps))
+                        at_the_end[head].append(maps[:, -1].mean())
         assert not len(left)
-    assert np.mean(shares["decoder 1 1"]) > 0.7
-    assert 0.25 < np.mean(shares["cross 1 2"]) < 0.45
-    for head in (1, 3, 4):
-        assert np.mean(order[2, head]) > 0.5, head
+    # a head that goes along with the words, one that waits at the end
+    assert max(map(np.mean, order.values())) > 0.6
+    assert max(map(np.mean, at_the_end.values())) > 0.2
 
 
 def goes_right(maps):
