@@ -2,7 +2,7 @@
 
     python runs/decoding.py runs/multi30k-en-de-0
 
-Its last checkpoint against the mean of five; greedy, beams of 4 and
+Its last checkpoint against the mean of 5, 10 and 20; greedy, beams of 4 and
 10; alpha 0, 0.6 and 1: one change at a time from the paper's way,
 with sacreBLEU's paired bootstrap. Writes decoding.json into the
 folder, whose checkpoints must still be there.
@@ -34,6 +34,8 @@ PAPER = {"checkpoints": 5, "beam_size": 4, "length_penalty": 0.6}
 WAYS = {
     "as in 6.1": {},
     "last checkpoint": {"checkpoints": 1},
+    "mean of 10": {"checkpoints": 10},
+    "mean of 20": {"checkpoints": 20},
     "greedy": {"beam_size": 1},
     "beam of 10": {"beam_size": 10},
     "alpha 0": {"length_penalty": 0.0},
@@ -48,6 +50,8 @@ def translations(folder, corpus):
     model = Transformer(config)
     for name, change in WAYS.items():
         way = PAPER | change
+        if len(paths) < way["checkpoints"]:
+            continue  # so many were not kept
         some = paths[-way["checkpoints"] :]
         model.load_state_dict(average_checkpoints(some))
         translator = Translator(model, tokenizer)
