@@ -2,10 +2,11 @@
 
     python runs/decoding.py runs/multi30k-en-de-0
 
-Its last checkpoint against the mean of 5, 10 and 20; greedy, beams of 4 and
-10; alpha 0, 0.6 and 1: one change at a time from the paper's way,
-with sacreBLEU's paired bootstrap. Writes decoding.json into the
-folder, whose checkpoints must still be there.
+Its last checkpoint against the mean of 5, 10 and 20, where so many
+were kept; greedy, beams of 4 and 10; alpha 0, 0.6 and 1: one change
+at a time from the paper's way, with sacreBLEU's paired bootstrap.
+Writes decoding.json into the folder, whose checkpoints must still be
+there.
 """
 
 import argparse
@@ -101,6 +102,8 @@ def main(words):
     folder = parser().parse_args(words).folder
     if not (folder / "report.json").is_file():
         sys.exit(f"{folder} is not finished: it has no report.json")
+    if len(checkpoint_files(folder)) < PAPER["checkpoints"]:
+        sys.exit(f"{folder} has fewer than five checkpoints left")
     info = load_config(folder)[2]
     corpus = load_corpus(info["corpus"], *info["languages"], "test")
     torch.set_grad_enabled(False)
