@@ -25,7 +25,6 @@ REPORTS = "*/report.json", "*/copying.json"
 RECORDS = sorted(path for name in REPORTS for path in RUNS.glob(name))
 OLDER = {  # of the first version, whose options are not all of today
     "multi30k-de-en-cpu",
-    "tatoeba-en-de-cpu",
 }
 
 

@@ -583,9 +583,9 @@ def test_the_first_page_translates_everyday_sentences(
     for text in "Where is the train station?", "I lost my umbrella.":
         field.fill(text)
         page.keyboard.press("Enter")
-        maker = models["tatoeba-en-de-cpu"]
+        maker = models["tatoeba-en-de"]
         wait_for_text(page, library_beam(maker, text)[0].text)
-    wait_for_text(page, "Ich habe meinen Regenschirm verloren.")
+    wait_for_text(page, "Ich habe meinen Schirm verloren.")
     warned = page.locator(".live-note", has_text="Cut into")
     assert not warned.count(), "umbrella is one piece behind a space"
     field.fill("I lost my Schadenfreude.")
