@@ -115,9 +115,9 @@ class _RecurrentDecoderLayer(nn.Module):
 class RecurrentTranslator(Transformer):
     """Recurrent, with additive attention, like table 2's GNMT row.
 
-    Of `config` it takes vocab_size, N, d_model, dropout, tie and
-    d_ff, the width of a state. It is called and searched as
-    `Transformer` is.
+    Of `config` it takes vocab_size, N, d_model, dropout, tie,
+    scale_embeddings and d_ff, the width of a state. It is called
+    and searched as `Transformer` is.
 
     Chapter: rivals-recurrent
     """
@@ -206,8 +206,9 @@ class _ConvolutionalDecoderLayer(nn.Module):
 class ConvolutionalTranslator(Transformer):
     """Gated convolutions of width k, like table 2's ConvS2S row.
 
-    Of `config` it takes vocab_size, N, d_model, dropout, tie and
-    positions. Called and searched as `Transformer` is.
+    Of `config` it takes vocab_size, N, d_model, dropout, tie,
+    scale_embeddings, positions and max_length. It is called and
+    searched as `Transformer` is.
 
     Raises:
         ValueError: if k is below 1.
