@@ -9,11 +9,6 @@ from typing import Any
 
 __all__ = ["Run", "load_run", "markdown_table", "recorded_runs"]
 
-_OLDER = {  # how the first records name what is now called
-    "signature": "bleu_signature",
-    "interval": "bleu_interval",
-}
-
 
 @dataclass(frozen=True)
 class Run:
@@ -73,10 +68,6 @@ def load_run(name: str | Path) -> Run:
         json.loads((folder / file).read_text("utf-8"))
         for file in ("config.json", "report.json")
     )
-    test = report.get("test", {})
-    for today, then in _OLDER.items():
-        if then in test:
-            test.setdefault(today, test[then])
     log = (folder / "log.jsonl").read_text("utf-8").splitlines()
     return Run(folder, config, [json.loads(x) for x in log], report)
 

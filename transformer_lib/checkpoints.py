@@ -228,8 +228,7 @@ def load_config(
         raise FileNotFoundError(f"there is no model: no {path}")
     try:
         held = json.loads(path.read_text("utf-8"))
-        sizes, info = dict(held["model"]), dict(held.get("info", {}))
-        sizes.pop("pad_id", None)  # older ones named it; it is 0
+        sizes, info = held["model"], dict(held.get("info", {}))
         config = TransformerConfig(**sizes)
         source, target = both = info.get("languages", ["", ""])
         "".join(both + [info.get("corpus", "")])  # all are texts
