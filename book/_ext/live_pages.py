@@ -144,7 +144,7 @@ def write_data(app, error):
 class Live(SphinxDirective):
     """The place of a live part: its module, and which part of it.
 
-    For `translate` that is the corpus of the model to begin with.
+    For `translate` that is the model to begin with.
     """
 
     required_arguments = 1

@@ -51,7 +51,7 @@ export async function start(place) {
   }
   const state = readState();
   const first = index.models.find(
-    ({ corpus }) => corpus === place.dataset.part,
+    ({ name }) => name === place.dataset.part,
   );
   const model = choice(
     "model",
