@@ -1,6 +1,6 @@
 """Section 6.1 taken apart, on a finished training.
 
-    python runs/decoding.py runs/multi30k-en-de-0
+    python experiments/decoding.py runs/models/multi30k-en-de
 
 Its last checkpoint against the mean of 5, 10 and 20, where so many
 were kept; greedy, beams of 4 and 10; alpha 0, 0.6 and 1: one change
@@ -28,7 +28,6 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.corpora import load_corpus
 from transformer_lib.evaluation import published_bleu
-from transformer_lib.model import Transformer
 from transformer_lib.translator import Translator
 
 PAPER = {"checkpoints": 5, "beam_size": 4, "length_penalty": 0.6}
@@ -46,16 +45,16 @@ WAYS = {
 
 def translations(folder, corpus):
     """What each way says of the corpus, and at what length."""
-    config, tokenizer, _ = load_config(folder)
+    begun = load_config(folder)
     paths, said = checkpoint_files(folder), {}
-    model = Transformer(config)
+    model = begun.build()
     for name, change in WAYS.items():
         way = PAPER | change
         if len(paths) < way["checkpoints"]:
             continue  # so many were not kept
         some = paths[-way["checkpoints"] :]
         model.load_state_dict(average_checkpoints(some))
-        translator = Translator(model, tokenizer)
+        translator = Translator(model, begun.tokenizer)
         how = way["beam_size"], way["length_penalty"]
         said[name] = translator.translate(corpus.sources, *how)
         print(name, flush=True)
@@ -78,8 +77,7 @@ def compare(said, targets, language):
             {
                 "way": name,
                 "changed_sentences": sum(
-                    a != b
-                    for a, b in zip(said[name], first, strict=True)
+                    a != b for a, b in zip(said[name], first, strict=True)
                 ),
                 "bleu": result.score,
                 "bootstrap_mean": result.mean,
@@ -104,12 +102,12 @@ def main(words):
         sys.exit(f"{folder} is not finished: it has no report.json")
     if len(checkpoint_files(folder)) < PAPER["checkpoints"]:
         sys.exit(f"{folder} has fewer than five checkpoints left")
-    info = load_config(folder)[2]
+    info = load_config(folder).info
     corpus = load_corpus(info["corpus"], *info["languages"], "test")
     torch.set_grad_enabled(False)
     said = translations(folder, corpus)
     found = compare(said, corpus.targets, corpus.target)
-    command = shlex.join(["python", "runs/decoding.py", *words])
+    command = shlex.join(["python", "experiments/decoding.py", *words])
     text = json.dumps({"command": command, **found}, indent=1)
     write_atomically(folder / "decoding.json", text + "\n")
     print(text)

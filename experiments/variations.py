@@ -1,6 +1,7 @@
-"""Table 3 again, smaller: one row, one seed, one record.
+r"""Table 3 again, smaller: one row, one seed, one record.
 
-    python runs/variations.py h-16 --seed 0 --out runs/variation-h-16-0
+    python experiments/variations.py h-16 --seed 0 \
+        --out runs/variations/h-16-0
 
 Multi30k, English to German. As section 6.2 has it: the validation
 set, a beam of four, no averaging. Interrupted, it goes on where it
@@ -56,9 +57,7 @@ class Nothing(nn.Module):
     def keys_values(self, memory):
         return memory[:, None], memory[:, None]
 
-    def forward(self, x, memory=None, mask=None, cache=None):
-        if cache is not None:  # it counts the positions
-            cache.keys_values(self, memory)
+    def forward(self, x, memory=None, mask=None, keys_values=None):
         return torch.zeros_like(x)
 
 
@@ -121,9 +120,7 @@ def sentence_nats(model, pairs):
             labels = batch.labels.to(model.output_weight.device)
             ids = batch.source_ids, batch.target_ids
             logits = model(*(x.to(labels.device) for x in ids))
-            log_p = logits.log_softmax(-1).gather(
-                2, labels[..., None]
-            )
+            log_p = logits.log_softmax(-1).gather(2, labels[..., None])
             log_p = log_p[..., 0].masked_fill(labels == PAD, 0)
             nats += (-log_p.double().sum(1)).tolist()
     return [round(x, 4) for x in nats], [len(y) for _, y in pairs]
@@ -168,9 +165,7 @@ def record(
     """
     found = evaluate(model, tokenizer, corpus)
     lines = found.pop("translations")
-    write_atomically(
-        folder / "translations.txt", "\n".join(lines) + "\n"
-    )
+    write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
     nats, pieces = sentence_nats(model, pairs)
     last = history.lines[-1]
     report = {
@@ -225,17 +220,14 @@ def vary(options, words):
     folder = options.out
     if not (folder / "config.json").exists():
         info = {"corpus": "multi30k", "row": options.row}
-        save_config(folder, model.config, tokenizer, **info)
+        save_config(folder, model, tokenizer, **info)
     pairs, checked = (
-        encode_pairs(part, tokenizer)
-        for part in (train_set, held_out)
+        encode_pairs(part, tokenizer) for part in (train_set, held_out)
     )
     how = training.tokens_per_batch, options.seed
-    batches, checks = (
-        TokenBatches(x, *how) for x in (pairs, checked)
-    )
+    batches, checks = (TokenBatches(x, *how) for x in (pairs, checked))
     history = train(model, batches, training, checks, folder)
-    command = shlex.join(["python", "runs/variations.py", *words])
+    command = shlex.join(["python", "experiments/variations.py", *words])
     of = model, tokenizer, held_out, checked
     record(folder, command, training, history, *of)
 

@@ -1,7 +1,7 @@
 """A corpus larger than memory: written as ids once, then trained on.
 
-    python runs/large.py prepare train.en.gz train.de.gz --out ids
-    python runs/large.py train ids --out run --validation v.en v.de
+    python experiments/large.py prepare train.en.gz train.de.gz --out ids
+    python experiments/large.py train ids --out run --validation v.en v.de
 
 `prepare` goes through the text twice, a line at a time, to learn the
 pieces and to write their ids, 16 bits each. `train` maps that file
@@ -82,9 +82,7 @@ def encoded(pairs, tokenizer, max_length):
 
 def told(pairs, what):
     """The pairs again: a bar on a terminal, plain lines in a pipe."""
-    bar = tqdm(
-        pairs, what, unit=" pairs", unit_scale=True, disable=None
-    )
+    bar = tqdm(pairs, what, unit=" pairs", unit_scale=True, disable=None)
     for done, pair in enumerate(bar, 1):
         yield pair
         if bar.disable and done % 100_000 == 0:
@@ -128,9 +126,7 @@ def prepare(options):
 
     write_atomically(folder / "tokenizer.json", tokenizer.save)
     write_atomically(folder / "ids", write)
-    write_atomically(
-        folder / "places", lambda part: part.write_bytes(places)
-    )
+    write_atomically(folder / "places", lambda part: part.write_bytes(places))
     print(f"{folder}: {len(places) // 3:,} pairs")
 
 
@@ -143,9 +139,7 @@ def train_on(options):
     fields |= {*TrainingConfig.__dataclass_fields__}
     changes = {k: v for k, v in given.items() if k in fields}
     average = 20 if options.preset == "big" else 5
-    config, c = cli._recipe(
-        options.preset, len(tokenizer), average, changes
-    )
+    config, c = cli._recipe(options.preset, len(tokenizer), average, changes)
     rank, workers = worker()
     how = c.tokens_per_batch, c.seed, True, rank, workers
     batches, evaluate = TokenBatches(pairs, *how), None
@@ -155,9 +149,7 @@ def train_on(options):
         evaluate = TokenBatches(checked, 4096, shuffle=False)
     torch.manual_seed(c.seed)
     model = Transformer(config).to(pick_device(c.device))
-    with (
-        nullcontext() if rank else FileLock(options.out / ".lock", 0)
-    ):
+    with nullcontext() if rank else FileLock(options.out / ".lock", 0):
         train(model, batches, c, evaluate, options.out)
     if rank == 0:
         last = checkpoint_files(options.out)[-average:]
@@ -197,9 +189,7 @@ def main(words):
     except (ValueError, OSError, ArithmeticError) as error:
         raise SystemExit(f"large.py: {error}") from None
     except KeyboardInterrupt:
-        raise SystemExit(
-            "stopped; the same command goes on"
-        ) from None
+        raise SystemExit("stopped; the same command goes on") from None
 
 
 if __name__ == "__main__":

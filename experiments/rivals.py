@@ -1,8 +1,9 @@
-"""Table 2 again, smaller: three translators in equal minutes.
+r"""Table 2 again, smaller: three translators in equal minutes.
 
-    python runs/rivals.py seconds --out runs/rivals-seconds.json
-    python runs/rivals.py race recurrent --out runs/rival-recurrent-0
-    python runs/rivals.py copying recurrent 50 --out runs/copying-50
+    python experiments/rivals.py seconds --out runs/rivals/seconds.json
+    python experiments/rivals.py race recurrent --out runs/rivals/recurrent-0
+    python experiments/rivals.py copying recurrent 50 \
+        --out runs/copying/recurrent-50
 
 `seconds` times a step of each model, the three in turn on the same
 batches. `race` trains one on Multi30k, English to German, as often as
@@ -12,6 +13,13 @@ with the lowest validation loss, on the test set, with the nats of
 every validation sentence and BLEU by length. `copying` learns to copy
 rows of random symbols and leaves copying.json. Interrupted, each goes
 on where it was.
+
+    python experiments/rivals.py race encoder-convolution \
+        --out runs/swaps/encoder-convolution-0
+
+`race` and `copying` also take the Transformer with its self-attention
+swapped for something else in one stack, all else equal. A swapped model
+takes as many steps as the Transformer, not as many minutes.
 """
 
 import argparse
@@ -25,6 +33,12 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from swaps import (
+    ConvolutionInDecoder,
+    ConvolutionInEncoder,
+    RecurrenceInDecoder,
+    RecurrenceInEncoder,
+)
 from variations import BASE, claimed, multi30k, record
 
 from transformer_lib.batching import TokenBatches, encode_pairs
@@ -50,18 +64,24 @@ MODELS = {  # 1.9 million weights each, with 4,000 pieces
         {"N": 5, "positions": "learned", "max_length": 256},
     ),
 }
+SWAPS = {  # the same sizes, and within a percent the same weights
+    "encoder-convolution": (ConvolutionInEncoder, {}),
+    "encoder-recurrence": (RecurrenceInEncoder, {}),
+    "decoder-convolution": (ConvolutionInDecoder, {}),
+    "decoder-recurrence": (RecurrenceInDecoder, {}),
+}
 RATES = [0.5, 1.0, 2.0]  # times equation 3
 LENGTHS = [20, 50, 100, 200]
 SYMBOLS = 32
 WORDS = [(1, 9), (10, 12), (13, 16), (17, 99)]
 TOKENS, CLIP = 2048, 1.0
-SECONDS = Path(__file__).with_name("rivals-seconds.json")
+SECONDS = Path(__file__).parents[1] / "runs" / "rivals" / "seconds.json"
 
 
 def build(name, vocab_size, seed):
-    """One of the three, with fresh weights."""
+    """One of the three, or a swapped one, with fresh weights."""
     torch.manual_seed(seed)
-    kind, changes = MODELS[name]
+    kind, changes = (MODELS | SWAPS)[name]
     return kind(TransformerConfig(vocab_size, **(BASE | changes)))
 
 
@@ -143,8 +163,9 @@ def step(model, optimizer, batch):
 
 def trained(options, task, size, batches, held_out):
     """The model of the best rate, and what its record says of it."""
-    measured = json.loads(SECONDS.read_text("utf-8"))["seconds"]
-    each = measured[task][options.model]
+    measured = json.loads(SECONDS.read_text("utf-8"))["seconds"][task]
+    paced = "transformer" if options.model in SWAPS else options.model
+    each = measured[paced]
     steps = options.steps or round(60 * options.minutes / each)
     losses, kept = {}, {}
     for rate in options.rates:
@@ -163,7 +184,8 @@ def trained(options, task, size, batches, held_out):
     best = min(losses, key=losses.get)
     log = options.out / f"rate-{best}" / "log.jsonl"
     write_atomically(options.out / log.name, log.read_text("utf-8"))
-    clock = {"seconds_a_step": each, "minutes": steps * each / 60}
+    clock = {"paced_by": paced, "seconds_a_step": each}
+    clock["minutes"] = steps * each / 60
     return *kept[best], losses, clock
 
 
@@ -172,9 +194,7 @@ def race(options):
     folder = options.out
     corpus, validation, test, tokenizer = multi30k()
     corpus = corpus[: options.limit]
-    validation, test = (
-        x[: options.limit] for x in (validation, test)
-    )
+    validation, test = (x[: options.limit] for x in (validation, test))
     pairs = encode_pairs(corpus, tokenizer)
     batches = TokenBatches(pairs, TOKENS, options.seed)
     checked = encode_pairs(validation, tokenizer)
@@ -183,7 +203,7 @@ def race(options):
         options, "multi30k", len(tokenizer), batches, held_out
     )
     info = {"corpus": "multi30k", "kind": options.model}
-    save_config(folder, model.config, tokenizer, **info)
+    save_config(folder, model, tokenizer, **info)
     record(
         folder,
         options.command,
@@ -215,9 +235,7 @@ def by_length(model, tokenizer, corpus):
     for low, high in WORDS:
         chosen = [
             (text, target)
-            for text, (source, target) in zip(
-                said, corpus, strict=True
-            )
+            for text, (source, target) in zip(said, corpus, strict=True)
             if low <= len(source.split()) <= high
         ]
         if chosen:
@@ -270,16 +288,14 @@ def parser():
     timed.set_defaults(run=time_steps)
     for run, minutes in ((race, 15), (copying, 6)):
         one = what.add_parser(run.__name__)
-        one.add_argument("model", choices=MODELS)
+        one.add_argument("model", choices=[*MODELS, *SWAPS])
         if run is copying:
             one.add_argument("length", type=int, choices=LENGTHS)
         else:
             one.add_argument("--limit", type=int, help="pairs")
         one.add_argument("--minutes", type=float, default=minutes)
         one.add_argument("--steps", type=int, help="not minutes")
-        one.add_argument(
-            "--rates", type=float, nargs="+", default=RATES
-        )
+        one.add_argument("--rates", type=float, nargs="+", default=RATES)
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--out", type=Path, required=True)
         one.set_defaults(run=run)
@@ -288,7 +304,7 @@ def parser():
 
 def main(words):
     options = parser().parse_args(words)
-    options.command = shlex.join(["python", "runs/rivals.py", *words])
+    options.command = shlex.join(["python", "experiments/rivals.py", *words])
     if options.run is time_steps:
         time_steps(options)
     else:
