@@ -19,9 +19,7 @@ VOCAB_SIZE = 8000
 
 def middle_batch(pairs, tokens: int) -> list[tuple[int, int]]:
     """Pair lengths of the batch in the middle of a sorted epoch."""
-    batches = list(
-        TokenBatches(pairs, tokens, shuffle=False).epoch(0)
-    )
+    batches = list(TokenBatches(pairs, tokens, shuffle=False).epoch(0))
     batch = batches[len(batches) // 2]
     sides = batch.source_ids, batch.labels
     lengths = ((ids != 0).sum(1).tolist() for ids in sides)

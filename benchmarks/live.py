@@ -19,8 +19,7 @@ CHROMIUM = "/usr/bin/chromium"
 TEXTS = {  # twelve words each, from each model's own world
     "little-spanish": "The new boys need red keys and the girls"
     " like old houses",
-    "multi30k-en-de-0": "A man in a blue shirt is standing on a"
-    " green field",
+    "multi30k-en-de": "A man in a blue shirt is standing on a green field",
 }
 SECONDS = re.compile(r"(\d+\.\d+) s for (\d+) pieces")
 
@@ -80,9 +79,7 @@ def live(rounds: int = 5) -> None:
         return print(f"(not timed: {why})")
     print("| model | pieces | seconds |\n|---|---|---|")
     handler = functools.partial(Quiet, directory=str(SITE))
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), handler
-    )
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     measure(f"http://127.0.0.1:{server.server_port}", rounds)
     server.shutdown()

@@ -43,18 +43,12 @@ def as_torch(model: Transformer) -> nn.Transformer:
         for name, a in attentions.items():
             b = getattr(other, name)
             three = a.w_q, a.w_k, a.w_v
-            b.in_proj_weight.copy_(
-                torch.cat([w.weight for w in three])
-            )
+            b.in_proj_weight.copy_(torch.cat([w.weight for w in three]))
             b.in_proj_bias.copy_(torch.cat([w.bias for w in three]))
             b.out_proj.load_state_dict(a.w_o.state_dict())
             b.dropout = 0.0
-        other.linear1.load_state_dict(
-            ours.feed_forward.w_1.state_dict()
-        )
-        other.linear2.load_state_dict(
-            ours.feed_forward.w_2.state_dict()
-        )
+        other.linear1.load_state_dict(ours.feed_forward.w_1.state_dict())
+        other.linear2.load_state_dict(ours.feed_forward.w_2.state_dict())
         other.dropout.p = 0.0  # inside the feed-forward network
         for i, residual in enumerate(ours.residuals, 1):
             norm = getattr(other, f"norm{i}")
@@ -73,9 +67,7 @@ def as_marian(model: Transformer, attention: str) -> MarianMTModel:
         MarianConfig(
             vocab_size=c.vocab_size,
             d_model=c.d_model,
-            **{
-                f"{s}_{k}": n for k, n in sizes.items() for s in sides
-            },
+            **{f"{s}_{k}": n for k, n in sizes.items() for s in sides},
             **dict.fromkeys(special, BOS),
             pad_token_id=PAD,
             eos_token_id=EOS,
@@ -102,18 +94,12 @@ def as_marian(model: Transformer, attention: str) -> MarianMTModel:
             norms = []
             for theirs_name, name in names.items():
                 if hasattr(a, name):
-                    copy_attention(
-                        getattr(a, name), getattr(b, theirs_name)
-                    )
-                    norms.append(
-                        getattr(b, f"{theirs_name}_layer_norm")
-                    )
+                    copy_attention(getattr(a, name), getattr(b, theirs_name))
+                    norms.append(getattr(b, f"{theirs_name}_layer_norm"))
             b.fc1.load_state_dict(a.feed_forward.w_1.state_dict())
             b.fc2.load_state_dict(a.feed_forward.w_2.state_dict())
             norms.append(b.final_layer_norm)
-            for residual, norm in zip(
-                a.residuals, norms, strict=True
-            ):
+            for residual, norm in zip(a.residuals, norms, strict=True):
                 norm.load_state_dict(residual.norm.state_dict())
     return theirs
 

@@ -52,9 +52,7 @@ from transformer_lib.model import (  # noqa: E402
 from transformer_lib.schedule import TrainingConfig  # noqa: E402
 from transformer_lib.training import train  # noqa: E402
 
-LENGTHS = json.loads(
-    Path(__file__).with_name("lengths.json").read_text()
-)
+LENGTHS = json.loads(Path(__file__).with_name("lengths.json").read_text())
 SIZES = {
     "tiny": TransformerConfig.tiny,
     "base": TransformerConfig.base,
@@ -62,8 +60,7 @@ SIZES = {
 warnings.filterwarnings("ignore", message=".*nested tensors")
 # Instructions for it: without them oneDNN only imitates bf16, slower.
 BF16 = (
-    torch.cpu._is_avx512_bf16_supported()
-    or torch.cpu._is_amx_tile_supported()
+    torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 )
 COLUMNS = (
     "nn.Transformer",
@@ -190,8 +187,7 @@ def show(row: Row, spent: dict[str, list[float]]) -> None:
     """A line of the table; Hugging Face's bf16 has its own lines."""
     speed = speeds(spent)
     cells = [
-        f"{speed[name]:.2f}" if name in speed else "n/a"
-        for name in COLUMNS
+        f"{speed[name]:.2f}" if name in speed else "n/a" for name in COLUMNS
     ]
     met = "met" if speed["ours"] >= row.bar else "NOT MET"
     milliseconds = 1e3 * statistics.median(spent["ours"])
@@ -259,9 +255,7 @@ def memory() -> None:
                 command, stdout=subprocess.PIPE, text=True, check=True
             )
             print(f"{name:<15}{int(out.stdout):>6}", flush=True)
-    print(
-        "\nPeak memory of a tiny training after so many steps, in MB,"
-    )
+    print("\nPeak memory of a tiny training after so many steps, in MB,")
     print("all that the process holds; the bar is 1,200, and flat:")
     for precision in ["fp32", "bf16"][: 1 + BF16]:
         print(precision, end="  ", flush=True)
@@ -272,20 +266,12 @@ def memory() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0]
-    )
-    parser.add_argument(
-        "--only", default="", help="part of a row's name"
-    )
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="part of a row's name")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--quick", action="store_true", help="one round"
-    )
+    parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument(
-        "--clock", choices=("wall", "cpu"), default="wall"
-    )
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     parser.add_argument("--growth", help=argparse.SUPPRESS)
     options = parser.parse_args()

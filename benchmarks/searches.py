@@ -129,9 +129,7 @@ class CTranslate2Search:
     def __call__(self) -> list[list[int]]:
         return [[int(i) for i in row] for row in self.ask("ids")]
 
-    def seconds(
-        self, clock: Callable[[], float], times: int
-    ) -> float:
+    def seconds(self, clock: Callable[[], float], times: int) -> float:
         kind = "cpu" if clock is time.process_time else "wall"
         return self.ask(f"{kind} {times}")
 
@@ -154,23 +152,17 @@ def searches(
     }
     if beam_size == 1:
         theirs = as_torch(ours).eval()
-        found["nn.Transformer"] = torch_search(
-            ours, theirs, source_ids
-        )
+        found["nn.Transformer"] = torch_search(ours, theirs, source_ids)
     for kind in ("eager", "sdpa"):
         theirs = as_marian(ours, kind).eval()
-        found[f"HF {kind}"] = marian_search(
-            theirs, source_ids, beam_size
-        )
+        found[f"HF {kind}"] = marian_search(theirs, source_ids, beam_size)
     found["CTranslate2"] = CTranslate2Search(
         ours, source_ids, beam_size, folder, threads
     )
     expected = found["ours"]()
     assert {len(row) for row in expected} == {NEW_PIECES}
     for name, search in found.items():
-        same = [
-            a == b for a, b in zip(expected, search(), strict=True)
-        ]
+        same = [a == b for a, b in zip(expected, search(), strict=True)]
         share = sum(same) / len(same)
         assert share > 0.9, f"{name} agrees with ours on {share:.0%}"
     return found

@@ -69,9 +69,7 @@ def peer_step(
     def step() -> float:
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = smoothed_cross_entropy(
-                forward(batch), batch.labels
-            )
+            loss = smoothed_cross_entropy(forward(batch), batch.labels)
         loss.backward()
         optimizer.step()
         return loss.item()
@@ -79,9 +77,7 @@ def peer_step(
     return step
 
 
-def our_step(
-    model: Transformer, batch: Batch, bf16: bool = False
-) -> Step:
+def our_step(model: Transformer, batch: Batch, bf16: bool = False) -> Step:
     """One step of the book's training loop."""
     optimizer = adam(model)
     optimizer.param_groups[0]["lr"] = ADAM["lr"]
@@ -97,9 +93,7 @@ def our_step(
     return step
 
 
-def our_losses(
-    model: Transformer, batch: Batch
-) -> tuple[Tensor, Tensor]:
+def our_losses(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
     """The sums of a batch, smoothed and plain."""
     memory = model.encode(batch.source_ids)
     hidden = model.decode(batch.target_ids, memory, batch.source_ids)
@@ -139,17 +133,13 @@ def training_steps(
             half = peer_step(weights, forward, batch, bf16=True)
             steps[f"{name} bf16"] = half
     first = next(iter(losses.values()))
-    same = all(
-        abs(loss / first - 1) < 1e-4 for loss in losses.values()
-    )
+    same = all(abs(loss / first - 1) < 1e-4 for loss in losses.values())
     assert same, f"these are not one model: {losses}"
     return steps
 
 
 @torch.no_grad()
-def _loss(
-    forward: Callable, modules: list[nn.Module], batch: Batch
-) -> float:
+def _loss(forward: Callable, modules: list[nn.Module], batch: Batch) -> float:
     """The loss without dropout, to see that all are one model."""
     for module in modules:
         module.eval()

@@ -82,9 +82,7 @@ def answer_list(tensor):
     if tensor.dim() == 1:
         return [3] * len(tensor)
     if tensor.dim() == 2:  # greedy: gain, piece
-        return [
-            [-1.0, 6.0 if row else EOS] for row in range(len(tensor))
-        ]
+        return [[-1.0, 6.0 if row else EOS] for row in range(len(tensor))]
     width = tensor.size(1)  # beams: sum, place, piece
     return [
         [
@@ -169,17 +167,13 @@ def main(fault=None):
         assert not any(LOOKS.values()), f"training looks: {LOOKS}"
 
         validation_loss(transformer, TokenBatches(PAIRS, 8))
-        assert LOOKS == {"lists": 0, "numbers": 1}, (
-            f"of 1 batch: {LOOKS}"
-        )
+        assert LOOKS == {"lists": 0, "numbers": 1}, f"of 1 batch: {LOOKS}"
 
         source_ids = collate(PAIRS).source_ids.to(DEVICE)
         decoding.greedy_decode(transformer, source_ids)
         assert LOOKS["lists"] == 1 + 2, f"limits, 2 steps: {LOOKS}"
         beams.beam_search(transformer, source_ids, beam_size=2)
-        assert LOOKS["lists"] == 3 + 1 + 3, (
-            f"limits, 3 steps: {LOOKS}"
-        )
+        assert LOOKS["lists"] == 3 + 1 + 3, f"limits, 3 steps: {LOOKS}"
     del kept
     print("everything is where it belongs")
 

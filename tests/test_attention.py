@@ -2,6 +2,7 @@
 
 import math
 import sys
+import threading
 
 import pytest
 import torch
@@ -54,9 +55,7 @@ def test_what_the_mask_forbids_gets_exactly_nothing():
     for size in (1, 1e4):  # also beside large scores
         _, weights = attention(size * query, key, value, mask)
         assert (weights[~mask.expand_as(weights)] == 0).all()
-        torch.testing.assert_close(
-            weights.sum(-1), torch.ones(2, 3, 5)
-        )
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
 
 
 @pytest.mark.parametrize(
@@ -87,8 +86,21 @@ def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
     output.float().square().sum().backward()
     assert all(t.grad.isfinite().all() for t in (*tensors,))
     assert (tensors[0].grad[0, :, 2] == 0).all()
-    fused = F.scaled_dot_product_attention(*tensors, mask)
-    assert fused.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_query_that_may_look_nowhere_averages_on_every_path(dtype):
+    """In training, recorded, and by the kernel: the plain average."""
+    module, x = MultiHeadAttention(8, 2).to(dtype), torch.randn(2, 3, 8)
+    x, mask = x.to(dtype), torch.ones(2, 1, 3, 3).bool()
+    mask[0, :, 1] = False
+    wanted = module.w_o(module.w_v(x[0]).mean(0))
+    found = [module.train()(x, x, mask), module.eval()(x, x, mask)]
+    with record_attention(module):
+        found.append(module(x, x, mask))
+    for output in found:
+        torch.testing.assert_close(output[0, 1], wanted, atol=1e-2, rtol=1e-2)
+        torch.testing.assert_close(output, found[0], atol=1e-2, rtol=1e-2)
 
 
 def test_dropout_removes_weights_and_keeps_the_mean():
@@ -163,9 +175,7 @@ def test_multi_head_is_the_papers_sum_over_heads():
             w.weight.unflatten(0, (3, -1))[i].T  # (d_model, d)
             for w in (ours.w_q, ours.w_k, ours.w_v)
         )
-        heads.append(
-            attention(x @ w_q, memory @ w_k, memory @ w_v)[0]
-        )
+        heads.append(attention(x @ w_q, memory @ w_k, memory @ w_v)[0])
     expected = torch.cat(heads, -1) @ ours.w_o.weight.T
     torch.testing.assert_close(ours(x, memory), expected)
 
@@ -200,28 +210,12 @@ def test_many_heads_cost_as_much_as_one():
     assert len(costs) == 1 and costs.pop()[0] == 4 * 64 * 64
 
 
-class Kept:
-    """The least a cache can be: it keeps what it was given first."""
-
-    def __init__(self):
-        self.kept = None
-
-    def keys_values(self, module, memory):
-        if self.kept is None:
-            self.kept = module.keys_values(memory)
-        return self.kept
-
-
-def test_a_cache_is_asked_for_keys_and_values():
+def test_keys_and_values_that_are_known_need_no_memory():
     module = MultiHeadAttention(12, 3)
-    x, memory = torch.randn(4, 1, 12), torch.randn(2, 6, 12)
-    cache, wide = Kept(), memory.repeat_interleave(2, dim=0)
-    expected = module(x, wide)
-    # Two rows of x for one of the memory share its keys and values.
-    for given in (memory, None):
-        torch.testing.assert_close(
-            module(x, given, cache=cache), expected
-        )
+    x, memory = torch.randn(2, 4, 12), torch.randn(2, 6, 12)
+    known = module.keys_values(memory)
+    found = module(x, None, keys_values=known)
+    torch.testing.assert_close(found, module(x, memory))
 
 
 def test_the_fused_kernel_not_in_training_on_a_cpu_nor_recorded(
@@ -231,9 +225,9 @@ def test_the_fused_kernel_not_in_training_on_a_cpu_nor_recorded(
     module = sys.modules["transformer_lib.attention"]
     for home, function in ((module, attention), (F, fused)):
 
-        def spy(*args, function=function):
+        def spy(*args, function=function, **named):
             called.append(function)
-            return function(*args)
+            return function(*args, **named)
 
         monkeypatch.setattr(home, function.__name__, spy)
     module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
@@ -267,15 +261,48 @@ def test_recording_names_every_module_and_ends():
     assert model["a"].record is None
 
 
+def test_a_recording_inside_another_leaves_it_on():
+    module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
+    with record_attention(module) as outer:
+        with record_attention(module) as inner:
+            module(x, x)
+        assert inner.keys() == {""} and not outer
+        module(x[:, :2], x)
+    assert inner[""].shape[2] == 3 and outer[""].shape[2] == 2
+    assert module.record is None
+
+
+def test_recordings_in_threads_keep_to_themselves():
+    """Each thread's weights are of its own call, recorded or not."""
+    module, wrong = MultiHeadAttention(8, 2), []
+
+    def run(n):
+        x = torch.randn(1, n, 8, generator=torch.Generator().manual_seed(n))
+        for _ in range(40):
+            if n == 2:  # it does not record, and must not be recorded
+                module(x, x)
+                continue
+            with record_attention(module) as maps:
+                for _ in range(5):
+                    module(x, x)
+            if maps[""].shape[2] != n:
+                wrong.append((n, maps[""].shape))
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in (2, 3, 4, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and module.record is None
+
+
 def test_under_autocast():
     module, x = MultiHeadAttention(8, 2), torch.randn(2, 4, 8)
     expected = module(x, x, causal_mask(4))
     with torch.autocast("cpu", torch.bfloat16):
         got = module(x, x, causal_mask(4))
     got.float().sum().backward()
-    torch.testing.assert_close(
-        got.float(), expected, atol=3e-2, rtol=3e-2
-    )
+    torch.testing.assert_close(got.float(), expected, atol=3e-2, rtol=3e-2)
 
 
 def test_the_scale_keeps_the_variance_at_one():
@@ -289,27 +316,19 @@ def test_the_scale_keeps_the_variance_at_one():
         assert abs(scores.var() - 1) < 0.2
 
 
-def test_additive_attention_keeps_a_vector_for_every_pair():
-    """As many multiplications, but more numbers for the way back."""
-    kept, d_k = [], 32
-    query, key = torch.randn(2, 50, d_k, requires_grad=True)
-    v = torch.randn(d_k)
-
-    def additive():
-        pairs = (query[:, None] + key).tanh()  # (n, n, d_k)
-        return (pairs @ v).softmax(dim=-1) @ key
-
-    for function in (lambda: attention(query, key, key), additive):
-        sizes = {}
-
-        def pack(tensor, sizes=sizes):
-            sizes[tensor.data_ptr()] = tensor.numel()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, id):
-            function()
-        kept.append(sum(sizes.values()))
-    assert kept[1] > 5 * kept[0]
+def test_large_products_leave_the_softmax_small_gradients():
+    """And the scale counteracts it, whatever the width of the keys."""
+    slopes = {}
+    for d_k in (16, 4096):
+        key = torch.randn(20, d_k)
+        query = torch.randn(400, d_k).requires_grad_()
+        for name, size in (("scaled", 1.0), ("unscaled", math.sqrt(d_k))):
+            _, weights = attention(size * query, key, key)
+            # of a weight by its own score; 0 where all is one or none
+            slopes[name, d_k] = (weights * (1 - weights)).sum(-1).mean()
+    assert slopes["scaled", 4096] > 0.9 * slopes["scaled", 16]
+    assert slopes["unscaled", 4096] < 0.1 * slopes["scaled", 4096]
+    assert slopes["unscaled", 4096] < 0.3 * slopes["unscaled", 16]
 
 
 def test_two_heads_fetch_what_one_must_average():

@@ -73,9 +73,7 @@ def test_no_pair_left(bpe):
 
 
 def test_collate():
-    batch = collate(
-        [([5, 6, EOS], [7, EOS]), ([8, EOS], [9, 4, EOS])]
-    )
+    batch = collate([([5, 6, EOS], [7, EOS]), ([8, EOS], [9, 4, EOS])])
     assert batch.source_ids.tolist() == [[5, 6, EOS], [8, EOS, PAD]]
     assert batch.target_ids.tolist() == [[BOS, 7, PAD], [BOS, 9, 4]]
     assert batch.labels.tolist() == [[7, EOS, PAD], [9, 4, EOS]]
@@ -98,9 +96,7 @@ def test_devices():
     batch = collate(some_pairs(7))
     moved = batch.to("meta")
     ids = (moved.source_ids, moved.target_ids, moved.labels)
-    assert (
-        all(x.is_meta for x in ids) and moved.tokens == batch.tokens
-    )
+    assert all(x.is_meta for x in ids) and moved.tokens == batch.tokens
 
 
 # Batches
@@ -134,9 +130,7 @@ def test_sentences_of_like_length():
         target = (batch.labels != PAD).sum(1)
         longer = torch.maximum(source, target)
         assert longer.max() - longer.min() <= 1
-    cells = sum(
-        b.source_ids.numel() + b.labels.numel() for b in epoch
-    )
+    cells = sum(b.source_ids.numel() + b.labels.numel() for b in epoch)
     text = sum(len(s) + len(t) for s, t in some_pairs(5000))
     assert 1 - text / cells < 0.08
 
@@ -166,9 +160,7 @@ def test_deterministic_in_seed_and_epoch():
 
 def test_skipped_batches_are_not_made(monkeypatch):
     batches, made = TokenBatches(some_pairs(), 200), []
-    monkeypatch.setattr(
-        "transformer_lib.batching.collate", made.append
-    )
+    monkeypatch.setattr("transformer_lib.batching.collate", made.append)
     assert len(list(batches.epoch(0, start=len(batches) - 2))) == 2
     assert len(made) == 2
 
@@ -186,8 +178,7 @@ def test_not_only_the_order_of_batches_changes():
 def test_unshuffled_is_sorted_and_the_same():
     batches = TokenBatches(some_pairs(), 200, shuffle=False)
     widths = [
-        max(b.source_ids.shape[1], b.labels.shape[1])
-        for b in batches.epoch(0)
+        max(b.source_ids.shape[1], b.labels.shape[1]) for b in batches.epoch(0)
     ]
     assert widths == sorted(widths)
     assert equal(list(batches.epoch(0)), list(batches.epoch(5)))
@@ -212,9 +203,7 @@ def test_workers(world_size):
 
 def test_budget_below_a_sentence():
     pairs = [([5] * 40 + [EOS], [6, EOS])]
-    with pytest.raises(
-        ValueError, match="41 ids > .*=40: .*max_length"
-    ):
+    with pytest.raises(ValueError, match="41 ids > .*=40: .*max_length"):
         TokenBatches(pairs, 40)
     assert len(TokenBatches(pairs, 41)) == 1
 

@@ -1,11 +1,14 @@
 """Beam search against brute force, greedy and itself."""
 
 import inspect
+import sys
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from test_decoding import SMALL, a_model, log_probabilities, sources
 
 from transformer_book.exercises import beams as exercise
@@ -13,7 +16,7 @@ from transformer_lib.beams import (
     _Beam,
     beam_search,
     decode_all,
-    length_penalty,
+    length_divisor,
 )
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS, PAD
@@ -42,7 +45,7 @@ def test_wide_beam_equals_brute_force(seed, alpha):
     every = list(every_output(limit))
     totals = log_probabilities(model, source, every)
     score = {
-        tuple(ids): total / length_penalty(len(ids), alpha)
+        tuple(ids): total / length_divisor(len(ids), alpha)
         for ids, total in zip(every, totals, strict=True)
     }
     ended = [ids for ids in found.ids[0] if ids[-1] == EOS]
@@ -73,9 +76,9 @@ def test_the_papers_search():
 
 
 def test_length_penalty_is_the_papers():
-    assert length_penalty(1, 0.6) == 1
-    assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
-    assert length_penalty(25, 0) == 1
+    assert length_divisor(1, 0.6) == 1
+    assert length_divisor(7, 0.6) == pytest.approx(2**0.6)
+    assert length_divisor(25, 0) == 1
     model, batch = a_model(5, end=-2.0), sources(5, 9)
     found = beam_search(model, batch, max_extra=6)
     for row, ranked in enumerate(found.ids):
@@ -87,15 +90,21 @@ def test_length_penalty_is_the_papers():
         assert found.scores[row] == pytest.approx(scores, abs=1e-3)
 
 
+def test_a_penalty_too_large_for_a_number_is_named():
+    with pytest.raises(ValueError, match="alpha=1000.0 is too large"):
+        length_divisor(50, 1000.0)
+
+
 def test_over_when_the_beam_has_ended_and_not_before():
     beam = _Beam(size=2, alpha=0.6, limit=9)
     assert beam.extend([(-0.1, 0, EOS), (-9.0, 0, 5), (-9.1, 0, 6)])
     # None of the open ones can be first any more, one can be second.
     assert beam.extend([(-9.5, 0, 4), (-9.6, 1, 4), (-9.7, 0, EOS)])
     assert not beam.extend([(-9.9, 1, EOS), (-9.95, 0, 4)])
-    _, scores, totals, ids = zip(*beam.best(), strict=True)
-    assert ids == ([EOS], [6, 4, EOS]) and totals == (-0.1, -9.9)
-    assert scores[1] == pytest.approx(-9.9 / (8 / 6) ** 0.6)
+    first, second = beam.best()
+    assert first == (-0.1, [BOS, EOS])
+    assert second == (-9.9, [BOS, 6, 4, EOS])
+    assert beam.score(second) == pytest.approx(-9.9 / (8 / 6) ** 0.6)
     calls, model = [], a_model(1, end=50.0)
     model.pre_softmax.register_forward_hook(
         lambda module, x, y: calls.append(1)
@@ -121,8 +130,7 @@ def test_batched_equals_one_by_one(beam_size, norm):
     lengths = [1, 30, 2, 14, 5, 5, 22]
     batch = sources(*lengths)
     lists = [
-        row[: n + 1].tolist()
-        for row, n in zip(batch, lengths, strict=True)
+        row[: n + 1].tolist() for row, n in zip(batch, lengths, strict=True)
     ]
     together = decode_all(model, lists, beam_size, max_extra=5)
     small = decode_all(model, lists, beam_size, 0.6, 5, batch_size=3)
@@ -136,6 +144,64 @@ def test_batched_equals_one_by_one(beam_size, norm):
     assert len(ends) > 2, "they should end at different steps"
 
 
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10_000),
+    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=6),
+    max_extra=st.integers(0, 2),
+    beam_size=st.integers(1, 5),
+    end=st.sampled_from([-2.0, 0.0, 2.0]),
+)
+@example(seed=0, lengths=[1, 1, 1, 4], max_extra=0, beam_size=4, end=0.0)
+def test_a_batch_is_its_sentences_one_by_one(
+    seed, lengths, max_extra, beam_size, end
+):
+    """Sentences that end at very different steps, and empty ones."""
+    max_extra = max_extra or min(lengths) == 0  # room for a piece
+    model, batch = a_model(seed, end=end), sources(*lengths, seed=seed)
+    together = beam_search(model, batch, beam_size, max_extra=max_extra)
+    for row, length in enumerate(lengths):
+        source = batch[row : row + 1, : length + 1]
+        alone = beam_search(model, source, beam_size, max_extra=max_extra)
+        totals = together.log_probabilities[row]
+        assert totals == pytest.approx(alone.log_probabilities[0], abs=1e-3)
+        scores = together.scores[row]
+        gaps = [abs(a - b) for a, b in pairwise(sorted(scores))]
+        if min(gaps, default=1) > 1e-3:  # no two of them level
+            assert together.ids[row] == alone.ids[0]
+
+
+def test_rows_that_are_as_many_need_not_be_the_same_sentences():
+    """Three sentences end, a fourth grows to as many rows."""
+    for seed in range(40):
+        model, batch = a_model(seed), sources(1, 1, 1, 4, seed=seed)
+        together = beam_search(model, batch, 4, max_extra=0)
+        alone = beam_search(model, batch[3:], 4, max_extra=0)
+        totals = together.log_probabilities[3]
+        assert totals == pytest.approx(alone.log_probabilities[0], abs=1e-3)
+
+
+def test_hypotheses_of_no_probability_do_not_come_out():
+    """A tiny vocabulary leaves places of the beam at -inf."""
+    found = beam_search(a_model(0), sources(1), 9, max_extra=0)
+    totals = found.log_probabilities[0]
+    assert 0 < len(totals) < 9 and min(totals) > -1e9
+
+
+def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
+    sizes, module = [], sys.modules["transformer_lib.beams"]
+    greedy = module.greedy_decode
+
+    def spy(model, ids, *rest, **named):
+        sizes.append(len(ids))
+        return greedy(model, ids, *rest, **named)
+
+    monkeypatch.setattr(module, "greedy_decode", spy)
+    lists = [[4] * n + [EOS] for n in range(1, 8)]
+    decode_all(a_model(), lists, beam_size=1, batch_size=3)
+    assert sizes == [3, 3, 1]
+
+
 def test_no_sentence_is_no_work():
     assert decode_all(a_model(), []) == []
 
@@ -146,14 +212,13 @@ def test_no_sentence_is_no_work():
         ({"beam_size": 0}, "beam_size=0"),
         ({"length_penalty": -1.0}, "length_penalty=-1.0"),
         ({"length_penalty": float("nan")}, "length_penalty=nan"),
+        ({"length_penalty": 1e6}, "length_penalty=1000000.0.* 100"),
         ({"batch_size": 0}, "batch_size=0"),
     ],
 )
 def test_impossible_searches_are_refused(arguments, named):
     with pytest.raises(ValueError, match=named):
-        decode_all(
-            a_model(), [[4, EOS]], **arguments | {"max_extra": 3}
-        )
+        decode_all(a_model(), [[4, EOS]], **arguments | {"max_extra": 3})
 
 
 def test_the_stubs_reference_is_the_library():
@@ -162,18 +227,13 @@ def test_the_stubs_reference_is_the_library():
         beam = _Beam(3, 0.6, 6)
         while beam.open:
             logs = torch.stack(
-                [
-                    language(ids[1:]) + total
-                    for total, ids in beam.open
-                ]
+                [language(ids[1:]) + total for total, ids in beam.open]
             )
             sums, places = logs.flatten().topk(6)
             found = [
                 (s, i // 7, i % 7)
-                for s, i in zip(
-                    sums.tolist(), places.tolist(), strict=True
-                )
+                for s, i in zip(sums.tolist(), places.tolist(), strict=True)
             ]
             beam.extend(found)
         said = exercise._search(language, 3, 0.6, 6)
-        assert said == beam.best()[0][-1]
+        assert said == beam.best()[0].ids[1:]

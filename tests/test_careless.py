@@ -44,9 +44,7 @@ def made(tmp_path_factory):
         (folder / f"{split}.es").write_text(SPANISH, "utf-8")
     texts = (ENGLISH + SPANISH).splitlines()
     tokenizer = BPETokenizer.train(texts, 270)
-    config = TransformerConfig(
-        len(tokenizer), N=1, d_model=8, d_ff=8, h=2
-    )
+    config = TransformerConfig(len(tokenizer), N=1, d_model=8, d_ff=8, h=2)
     torch.manual_seed(0)
     save_model(
         folder / "model",
@@ -97,9 +95,7 @@ def tried(here, capsys, *words):
         out = here / "out"
         kept = {path.name for path in out.iterdir()}
         assert kept == {"config.json", "tokenizer.json", ".lock"}
-        after = {
-            p: x for p, x in after.items() if out not in p.parents
-        }
+        after = {p: x for p, x in after.items() if out not in p.parents}
     else:
         assert not (here / "out").exists()
     assert after == before
@@ -198,10 +194,13 @@ CONFIGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize("number", range(len(CONFIGS)))
-def test_fields_of_a_config(number, here, capsys):
+def test_fields_of_a_config(number, older, here, capsys):
     path = here / "model/config.json"
     held = json.loads(path.read_text())
+    if older:
+        forget_digests(held)
     CONFIGS[number](held)
     path.write_text(json.dumps(held))
     code, _ = tried(here, capsys, *model_words("translate"))
@@ -255,13 +254,26 @@ def test_missing_files_of_a_model(file, folder, here, capsys):
     assert code == 2 and "model" in said.err
 
 
+def forget_digests(held):
+    """config.json as it was written before there were any."""
+    del held["class"], held["sha256"]
+
+
+def rewritten(here, change):
+    """The weights as others may write them, in an older folder."""
+    path = here / "model/config.json"
+    held = json.loads(path.read_text())
+    forget_digests(held)
+    path.write_text(json.dumps(held))
+    path = here / "model/model.safetensors"
+    save_file({n: change(w) for n, w in load_file(path).items()}, path)
+
+
 @pytest.mark.parametrize(
     "kind", [torch.int8, torch.int64, torch.bool, torch.uint8]
 )
 def test_weights_of_another_type(kind, here, capsys):
-    path = here / "model/model.safetensors"
-    held = {name: w.to(kind) for name, w in load_file(path).items()}
-    save_file(held, path)
+    rewritten(here, lambda weight: weight.to(kind))
     code, said = tried(here, capsys, *model_words("translate"))
     why = "no finite floats", "it is too small"
     assert code == 2 and any(part in said.err for part in why)
@@ -269,9 +281,7 @@ def test_weights_of_another_type(kind, here, capsys):
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.float64])
 def test_weights_of_other_floats(kind, here, capsys):
-    path = here / "model/model.safetensors"
-    held = {name: w.to(kind) for name, w in load_file(path).items()}
-    save_file(held, path)
+    rewritten(here, lambda weight: weight.to(kind))
     assert tried(here, capsys, *model_words("translate"))[0] == 0
 
 
@@ -306,8 +316,7 @@ GOOD_TEXTS = {
     "cr": ONE.replace(b"\n", b"\r") * 3,
     "no last end": (ONE * 3).strip(),
     "ends twice": ONE * 3 + b"\n\n",
-    "right to left": "\u05db\u05dc\u05d1 \u202e\u05e8\u05e5\n".encode()
-    * 3,
+    "right to left": "\u05db\u05dc\u05d1 \u202e\u05e8\u05e5\n".encode() * 3,
     "emoji": "\U0001f415\U0001f3ff\u200d\U0001f4a8\n".encode() * 3,
     "combining": ("a" + "\u0301" * 99 + "\n").encode() * 3,
     "unicode ends": "a\u2028b\x85c\x0bd\n".encode() * 3,

@@ -1,21 +1,29 @@
 """Files: whole or absent, read back equal, refused when damaged."""
 
 import json
+import pathlib
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers.normalizers import Lowercase
 
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
     load_checkpoint,
+    load_config,
     load_model,
     save_checkpoint,
+    save_config,
     save_model,
     write_atomically,
 )
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.rivals import (
+    ConvolutionalTranslator,
+    RecurrentTranslator,
+)
 from transformer_lib.schedule import adam
 from transformer_lib.tokenization import BPETokenizer
 
@@ -53,9 +61,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
         assert path.read_text() == "one"  # still there while writing
         raise OSError("disk full")
 
-    with pytest.raises(
-        OSError, match="file.txt was not written.*full"
-    ):
+    with pytest.raises(OSError, match="file.txt was not written.*full"):
         write_atomically(path, fails)
     assert path.read_text() == "one"
     assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
@@ -89,17 +95,15 @@ def test_half_takes_half_the_room_and_reads_as_float32(tmp_path):
     assert half < 0.65 * full
     read = load_model(tmp_path / "half")[0]
     assert read.source_embedding.weight is read.output_weight
-    for a, b in zip(
-        model.parameters(), read.parameters(), strict=True
-    ):
+    for a, b in zip(model.parameters(), read.parameters(), strict=True):
         assert b.dtype == torch.float32
         assert torch.allclose(a, b, atol=1e-3)
 
 
 def test_a_shipped_model_is_read(root):
-    model, tokenizer, info = load_model(root / "runs/little-spanish")
+    model, tokenizer, info = load_model(root / "runs/models/little-spanish")
     assert info["languages"] == ["en", "es"]
-    path = root / "runs/little-spanish/model.safetensors"
+    path = root / "runs/models/little-spanish/model.safetensors"
     for name, weight in load_file(path).items():
         assert torch.equal(model.state_dict()[name], weight.float())
     assert model.source_embedding.weight is model.output_weight
@@ -116,6 +120,14 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path):
         load_checkpoint(path, small())
 
 
+def without_digests(folder):
+    """config.json as it was written before there were any."""
+    path = folder / "config.json"
+    held = json.loads(path.read_text())
+    del held["class"], held["sha256"]
+    path.write_text(json.dumps(held))
+
+
 def test_missing_damaged_and_foreign_models(tmp_path):
     def refused(what, kind=ValueError):
         with pytest.raises(kind, match=what):
@@ -124,15 +136,14 @@ def test_missing_damaged_and_foreign_models(tmp_path):
     refused("config.json", FileNotFoundError)
     tokenizer = BPETokenizer.train(["ein Hund", "a dog"], 270)
     sizes = {"N": 1, "d_model": 16, "d_ff": 32}
-    model = Transformer(
-        TransformerConfig.tiny(len(tokenizer), **sizes)
-    )
+    model = Transformer(TransformerConfig.tiny(len(tokenizer), **sizes))
     save_model(tmp_path, model, tokenizer)
     weights = tmp_path / "model.safetensors"
     good = weights.read_bytes()
+    without_digests(tmp_path)
     for bad in (good[: len(good) // 2], b"something else entirely"):
         weights.write_bytes(bad)
-        refused("model.safetensors is cut short")
+        refused("model.safetensors is damaged")
     weights.unlink()
     refused("has not ended", FileNotFoundError)
     weights.write_bytes(good)
@@ -140,8 +151,8 @@ def test_missing_damaged_and_foreign_models(tmp_path):
     right = path.read_text()
     for name, value in (
         ("d_ff", 48),
-        ("d_model", 10**7),
-        ("N", 1000),
+        ("d_model", 48),
+        ("N", 2),
     ):
         config = json.loads(right)
         config["model"][name] = value
@@ -165,6 +176,7 @@ def test_missing_damaged_and_foreign_models(tmp_path):
 )
 def test_weights_that_are_no_numbers_are_named(tmp_path, spoil):
     save_model(tmp_path, small())
+    without_digests(tmp_path)
     path = tmp_path / "model.safetensors"
     held = load_file(path)
     name = "decoder.layers.0.self_attention.w_k.weight"
@@ -173,24 +185,14 @@ def test_weights_that_are_no_numbers_are_named(tmp_path, spoil):
         load_model(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "field, value",
-    [
-        ("d_k", 10**9),
-        ("d_v", 10**9),
-        ("d_ff", 10**9),
-        ("max_length", 10**9),
-    ],
-)
-def test_sizes_are_refused_before_they_cost_memory(
-    tmp_path, field, value
-):
+@pytest.mark.parametrize("field", ["d_k", "d_v", "d_ff", "max_length"])
+def test_sizes_are_refused_before_they_cost_memory(tmp_path, field):
     save_model(tmp_path, small(positions="learned"))
     path = tmp_path / "config.json"
     held = json.loads(path.read_text())
-    held["model"][field] = value
+    held["model"][field] = 10**9
     path.write_text(json.dumps(held))
-    with pytest.raises(ValueError, match="it is too small"):
+    with pytest.raises(ValueError, match="changed after it was saved"):
         load_model(tmp_path)
 
 
@@ -206,8 +208,180 @@ def test_sizes_are_refused_before_they_cost_memory(
     ],
 )
 def test_info_of_another_type(tmp_path, info):
-    save_model(tmp_path, small(), **info)
+    with pytest.raises(ValueError, match="give two|is no text"):
+        save_model(tmp_path, small(), **info)
+    assert not [*tmp_path.iterdir()]
+    save_model(tmp_path, small())
+    without_digests(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"info": info}))
     with pytest.raises(ValueError, match="config.json is damaged"):
+        load_model(tmp_path)
+
+
+# What is compared when it is read
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder with a model and its tokenizer."""
+    tokenizer = BPETokenizer.train(["ein Hund", "a dog"], 270)
+    sizes = {"N": 1, "d_model": 16, "d_ff": 32}
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig.tiny(len(tokenizer), **sizes))
+    save_model(tmp_path, model, tokenizer, languages=["de", "en"])
+    return tmp_path
+
+
+def flip(path, place, bit=0):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", [-1, -2, -400, 5000])
+def test_a_flipped_bit_in_the_weights_is_seen(saved, place):
+    flip(saved / "model.safetensors", place)
+    with pytest.raises(ValueError, match="safetensors is not the file"):
+        load_model(saved)
+
+
+def test_any_flipped_bit_in_config_json_is_seen_or_changes_nothing(saved):
+    path = saved / "config.json"
+    good, before = path.read_bytes(), load_config(saved)
+    for place in range(0, len(good), 3):
+        path.write_bytes(good)
+        flip(path, place, bit=place % 7)
+        try:
+            after = load_config(saved)
+        except (ValueError, FileNotFoundError):
+            continue
+        for name in ("kind", "config", "info"):
+            assert getattr(after, name) == getattr(before, name)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"h": 2}, {"positions": "none"}, {"scale_embeddings": False}],
+)
+def test_sizes_edited_in_config_json_are_seen(saved, changes):
+    """They keep all shapes: nothing else would notice."""
+    path = saved / "config.json"
+    held = json.loads(path.read_text())
+    held["model"] |= changes
+    path.write_text(json.dumps(held))
+    with pytest.raises(ValueError, match="changed after it was saved"):
+        load_model(saved)
+    without_digests(saved)  # what an older folder could not notice
+    load_model(saved)
+
+
+def test_ids_swapped_in_tokenizer_json_are_seen(saved):
+    path = saved / "tokenizer.json"
+    held = json.loads(path.read_text())
+    words = held["model"]["vocab"]
+    words["a"], words["b"] = words["b"], words["a"]
+    path.write_text(json.dumps(held))
+    with pytest.raises(ValueError, match="tokenizer.json is not the file"):
+        load_model(saved)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="tokenizer.json"):
+        load_model(saved)
+
+
+def test_a_model_saved_without_a_tokenizer_has_none(saved):
+    save_model(saved, small())
+    assert load_model(saved)[1] is None
+    assert not (saved / "tokenizer.json").exists()
+
+
+# What is refused before anything is written
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def spoilt(value):
+    model = small()
+    with torch.no_grad():
+        model.encoder.layers[0].self_attention.w_k.weight[0, 0] = value
+    return model
+
+
+def exchanged():
+    model = small()
+    model.encoder.layers[0].feed_forward = torch.nn.Linear(16, 16)
+    return model
+
+
+@pytest.mark.parametrize(
+    "model, how, said",
+    [
+        (lambda: spoilt(float("nan")), {}, "w_k.*no finite"),
+        (lambda: spoilt(float("-inf")), {}, "w_k.*no finite"),
+        (lambda: spoilt(1e5), {"half": True}, "w_k.*no finite"),
+        (exchanged, {}, "a class of their own"),
+        (small, {"place": pathlib.Path("x")}, "not JSON serializable"),
+        (small, {"rate": float("nan")}, "not JSON compliant"),
+        (lambda: torch.nn.Linear(2, 2), {}, "Linear is no Transformer"),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(saved, model, how, said):
+    before = contents(saved)
+    with pytest.raises((ValueError, TypeError), match=said):
+        save_model(saved, model(), **how)
+    assert contents(saved) == before
+
+
+def test_a_tokenizer_is_written_if_it_can_be_read_back(saved):
+    model, tokenizer, _ = load_model(saved)
+    before = contents(saved)
+    with pytest.raises(ValueError, match="not a pair"):
+        save_model(saved, small(), tokenizer)
+    tokenizer.tokenizer.normalizer = Lowercase()
+    with pytest.raises(ValueError, match="another make"):
+        save_model(saved, model, tokenizer=tokenizer)
+    assert contents(saved) == before
+    tokenizer.tokenizer.normalizer = None
+    save_model(saved, model, tokenizer=tokenizer)  # by its name, too
+    assert load_model(saved)[1].encode("a dog") == tokenizer.encode("a dog")
+
+
+def test_of_a_compiled_model_the_plain_one_is_saved(tmp_path):
+    model = small()
+    save_model(tmp_path, torch.compile(model))
+    assert equal(load_model(tmp_path)[0], model)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    "kind", [Transformer, RecurrentTranslator, ConvolutionalTranslator]
+)
+def test_each_translator_is_read_back_as_what_it_is(tmp_path, kind, half):
+    """Large widths that a kind does not use must not be counted."""
+    config = TransformerConfig.tiny(30, N=2, d_model=16, d_ff=24)
+    model = kind(config).eval()
+    save_model(tmp_path, model, half=half)
+    read = load_model(tmp_path)[0]
+    assert type(read) is kind and read.config == model.config
+    ids = torch.randint(4, 30, (2, 5))
+    rough = 0.1 if half else 0.0
+    torch.testing.assert_close(
+        read(ids, ids), model(ids, ids), atol=rough, rtol=0
+    )
+    held = json.loads((tmp_path / "config.json").read_text())
+    assert held["class"] == kind.__name__
+
+
+def test_a_class_that_nobody_imported_is_named(tmp_path):
+    class Passing(Transformer):
+        pass
+
+    save_model(tmp_path, Passing(small().config))
+    assert type(load_model(tmp_path)[0]) is Passing
+    Passing.__name__ = "Elsewhere"
+    with pytest.raises(ValueError, match="'Passing'.*import the module"):
         load_model(tmp_path)
 
 
@@ -223,15 +397,11 @@ def test_checkpoint_round_trip(tmp_path):
     moments = adam(other)
     read = load_checkpoint(path, other, moments)
     assert read == state and equal(model, other)
-    for a, b in zip(
-        model.parameters(), other.parameters(), strict=True
-    ):
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
         mine, theirs = optimizer.state[a], moments.state[b]
         assert mine.keys() == theirs.keys()
         assert {"step", "exp_avg", "exp_avg_sq"} == set(mine)
-        assert all(
-            torch.equal(mine[key], theirs[key]) for key in mine
-        )
+        assert all(torch.equal(mine[key], theirs[key]) for key in mine)
     path.unlink()  # what was read does not live in the file
     moments.step()
 
@@ -254,9 +424,7 @@ def test_only_the_last_checkpoints_are_kept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 6  # strangers are let be
 
 
-def test_nothing_is_lost_to_a_full_disk_or_to_nan(
-    tmp_path, monkeypatch
-):
+def test_nothing_is_lost_to_a_full_disk_or_to_nan(tmp_path, monkeypatch):
     model, optimizer = trained()
 
     def save(step):
@@ -287,66 +455,96 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
     model, optimizer = trained()
     path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
     for changes in ({"d_model": 32}, {"N": 2}, {"norm": "pre"}):
-        with pytest.raises(
-            ValueError, match="00000001.*another model"
-        ):
+        with pytest.raises(ValueError, match="00000001.*another model"):
             load_checkpoint(path, small(**changes))
     path.write_bytes(path.read_bytes()[:2000])
     for read in (lambda: load_checkpoint(path, model),
                  lambda: average_checkpoints([path])):  # fmt: skip
-        with pytest.raises(ValueError, match="cut short"):
+        with pytest.raises(ValueError, match="00000001.pt is damaged"):
             read()
     with pytest.raises(FileNotFoundError, match="gone"):
         load_checkpoint(tmp_path / "gone.pt", model)
 
 
-FRESH = {"step": 0, "log": "", "since": {"loss": 0}}
+NAME = "decoder.layers.0.self_attention.w_k.weight"
 SPOILT = {
     "empty": lambda held: held.clear(),
     "no weights": lambda held: held.update(model=None),
     "a weight": lambda held: held["model"].update({NAME: "x"}),
+    "a number of it": lambda held: held["model"][NAME][0].add_(1e-3),
+    "whole numbers": lambda held: held["model"].update(
+        {NAME: held["model"][NAME].to(torch.int8)}
+    ),
     "no optimizer": lambda held: held.pop("optimizer"),
+    "empty moments": lambda held: held["optimizer"]["state"].clear(),
     "moments": lambda held: held["optimizer"]["state"][0].clear(),
     "a moment": lambda held: held["optimizer"]["state"][0].update(
         exp_avg=torch.zeros(3)
     ),
-    "its step": lambda held: held["optimizer"]["state"][0].update(
-        step=[]
-    ),
+    "its step": lambda held: held["optimizer"]["state"][0]["step"].add_(1),
     "no state": lambda held: held.pop("state"),
     "state": lambda held: held.update(state=5),
-    "step": lambda held: held["state"].update(step=None),
-    "before": lambda held: held["state"].update(step=-7),
-    "since": lambda held: held["state"].update(since={"loss": ""}),
+    "step": lambda held: held["state"].update(step=99),
+    "position": lambda held: held["state"].update(position=-7),
+    "no digests": lambda held: held.pop("sha256"),
 }
-NAME = "decoder.layers.0.self_attention.w_k.weight"
 
 
 @pytest.mark.parametrize("way", SPOILT)
 def test_a_checkpoint_of_other_content(way, tmp_path):
     model, optimizer = trained()
-    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
-    found = load_checkpoint(path, model, optimizer, FRESH)
-    assert found == FRESH | {"step": 1}
+    state = {"step": 1, "position": 3}
+    path = save_checkpoint(tmp_path, model, optimizer, state)
+    assert load_checkpoint(path, model, optimizer) == state
     held = torch.load(path)
     SPOILT[way](held)
     torch.save(held, path)
-    with pytest.raises(ValueError, match="checkpoint-00000001.pt is"):
-        load_checkpoint(path, model, optimizer, FRESH)
+    with pytest.raises(ValueError, match="checkpoint-00000001.pt is damaged"):
+        load_checkpoint(path, model, optimizer)
     if "weight" in way or way == "empty":
         with pytest.raises(ValueError, match="no checkpoint"):
             average_checkpoints([path])
 
 
+def test_any_flipped_bit_of_a_checkpoint_is_seen_or_changes_nothing(tmp_path):
+    model, optimizer = trained()
+    state = {"step": 1, "position": 3, "log": "a line"}
+    path = save_checkpoint(tmp_path, model, optimizer, state)
+    good, seen = path.read_bytes(), 0
+    other = small(seed=5)
+    for place in range(0, len(good), len(good) // 200):
+        path.write_bytes(good)
+        flip(path, place, bit=place % 8)
+        try:
+            found = load_checkpoint(path, other)
+        except (ValueError, FileNotFoundError):
+            seen += 1
+            continue
+        assert found == state and equal(model, other)
+    assert seen > 100
+
+
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(
+    tmp_path, monkeypatch
+):
+    path = save_checkpoint(tmp_path, *trained(), {"step": 1})
+
+    def refuse(*args, **how):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(torch, "load", refuse)
+    with pytest.raises(PermissionError):
+        load_checkpoint(path, small())
+
+
 def test_the_settings_of_an_optimizer_stay_its_own(tmp_path):
     model, optimizer = trained()
+    optimizer.param_groups[0]["betas"] = (0.5, 0.5)
     path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
-    held = torch.load(path)
-    held["optimizer"]["param_groups"] = [{"betas": None}]
-    torch.save(held, path)
-    load_checkpoint(path, model, optimizer)
-    assert optimizer.param_groups[0]["betas"] == (0.9, 0.98)
-    optimizer.step()
+    other = adam(model)
+    load_checkpoint(path, model, other)
+    assert other.param_groups[0]["betas"] == (0.9, 0.98)
+    other.step()
 
 
 def test_halves_that_a_killed_training_left_are_cleared(tmp_path):
@@ -380,3 +578,15 @@ def test_average_is_the_mean(tmp_path):
     other = save_checkpoint(tmp_path / "b", wide, adam(wide), state)
     with pytest.raises(ValueError, match="of one model"):
         average_checkpoints([paths[0], other])
+
+
+def test_a_config_from_before_starts_had_names_says_xavier(tmp_path):
+    """Whatever the default is now, those models were drawn so."""
+    save_config(tmp_path, small(start="small"))
+    assert load_config(tmp_path).config.start == "small"
+    without_digests(tmp_path)
+    path = tmp_path / "config.json"
+    held = json.loads(path.read_text())
+    del held["model"]["start"]
+    path.write_text(json.dumps(held))
+    assert load_config(tmp_path).config.start == "xavier"

@@ -22,9 +22,11 @@ from transformer_lib.checkpoints import (
     checkpoint_files,
     load_model,
     save_checkpoint,
+    save_model,
 )
 from transformer_lib.cli import main
 from transformer_lib.model import TransformerConfig
+from transformer_lib.rivals import RecurrentTranslator
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.translator import Translator
 
@@ -78,9 +80,7 @@ def test_training_leaves_all_that_is_promised(trained):
     texts = (trained / "translations.txt").read_text()
     assert texts.count("\n") == 200  # --limit holds for the test too
     assert "validation_bleu" in log(trained)[-1]
-    for name, mean in average_checkpoints(
-        checkpoint_files(trained)
-    ).items():
+    for name, mean in average_checkpoints(checkpoint_files(trained)).items():
         assert torch.allclose(weights(trained)[name], mean, atol=1e-3)
 
 
@@ -118,9 +118,7 @@ def test_a_finished_training_is_left_alone(trained, capsys):
 
 
 def test_translates_arguments_and_lines(trained, capsys, monkeypatch):
-    said = Translator.from_pretrained(trained).translate(
-        "I like trees"
-    )
+    said = Translator.from_pretrained(trained).translate("I like trees")
     words = ["translate", "--model", str(trained)]
     assert main([*words, "I like trees"]) == 0
     assert capsys.readouterr().out == said + "\n"
@@ -172,9 +170,7 @@ def test_a_training_that_ends_before_its_first_line(
 
 def test_an_unfinished_training_translates_nothing(tmp_path, capsys):
     folder = tmp_path / "u"
-    words = training(
-        folder, "--max-steps", 10**6, "--checkpoint-every", 1
-    )
+    words = training(folder, "--max-steps", 10**6, "--checkpoint-every", 1)
     process = subprocess.Popen(
         [sys.executable, "-m", "transformer_lib", *words],
         stderr=subprocess.PIPE,
@@ -271,11 +267,7 @@ def test_bad_input_is_one_line_exit_2_and_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_of_save_model_is_no_training(
-    trained, tmp_path, capsys
-):
-    from transformer_lib.checkpoints import save_model
-
+def test_a_folder_of_save_model_is_no_training(trained, tmp_path, capsys):
     save_model(tmp_path, *load_model(trained)[:2])
     assert main(training(tmp_path, "--max-steps", 8)) == 2
     assert "holds a model" in capsys.readouterr().err
@@ -417,12 +409,28 @@ def test_the_mean_of_a_model_with_any_info(trained, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(trained, folder)
     held = json.loads((folder / "config.json").read_text())
-    odd = {"model": 1, "folder": 2, "tokenizer": 3, "config": 4}
+    odd = {"model": 1, "folder": 2, "config": 4}
     held["info"] |= odd
+    del held["class"], held["sha256"]  # as in an older folder
     (folder / "config.json").write_text(json.dumps(held))
     words = ["average", "--model", str(folder), "--out"]
     assert main([*words, str(tmp_path / "mean")]) == 0
     assert load_model(tmp_path / "mean")[2].items() >= odd.items()
+
+
+def test_a_rival_in_a_folder_translates(trained, tmp_path):
+    """In a process of its own, where nobody has imported it."""
+    tokenizer = load_model(trained)[1]
+    config = TransformerConfig.tiny(len(tokenizer), N=1, d_model=8, d_ff=8)
+    model = RecurrentTranslator(config)
+    save_model(tmp_path, model, tokenizer, languages=["en", "es"])
+    words = ["translate", "--model", str(tmp_path), "--device", "cpu", "A"]
+    done = subprocess.run(
+        [sys.executable, "-m", "transformer_lib", *words],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("place", ["terminal", "pipe"])
@@ -460,9 +468,7 @@ def test_exports(trained, tmp_path, monkeypatch):
     translator, *others = made[0]
     assert isinstance(translator, Translator)
     assert others == [str(tmp_path), "onnx", False]
-    assert (
-        main(["export", "--model", str(trained), "--out", "x"]) == 0
-    )
+    assert main(["export", "--model", str(trained), "--out", "x"]) == 0
     assert made[1][1:] == ("x", "ctranslate2", False)
 
 

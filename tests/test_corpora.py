@@ -88,6 +88,19 @@ def test_little_spanish_stays_as_it_is():
     )
 
 
+def test_in_the_file_of_people_two_meet_in_the_test_alone():
+    """Ana and the boy; and no sentence is in the large file too."""
+    text = (DATA / "little_people.tsv").read_text("utf-8")
+    rows = [line.split("\t") for line in text.splitlines()]
+    assert len({english for _, english, _ in rows}) == len(rows) == 216
+    for part, english, _ in rows:
+        both = "Ana" in english and "the boy" in english.lower()
+        assert (part == "test") == both, english
+    large = (DATA / "little_spanish.tsv").read_text("utf-8")
+    known = {line.split("\t")[1] for line in large.splitlines()}
+    assert not known & {english for _, english, _ in rows}
+
+
 def test_either_way_round():
     there = load_corpus("little_spanish", "en", "es", "test")
     back = load_corpus("little_spanish", "es", "en", "test")
@@ -140,9 +153,7 @@ def test_no_file_and_no_network(folder, name, file):
     with pytest.raises(FileNotFoundError) as told:
         load_corpus(name, "en", "de")
     assert str(folder / name / file) in str(told.value)
-    assert f"Fetch {DOWNLOADS[f'{name}/{file}'][0]}" in str(
-        told.value
-    )
+    assert f"Fetch {DOWNLOADS[f'{name}/{file}'][0]}" in str(told.value)
     assert not list(folder.rglob("*.*"))  # nothing half-written
 
 
@@ -172,9 +183,7 @@ def test_the_known_sums_are_the_files():
 
 @needs("multi30k/train.de.gz")
 def test_multi30k():
-    sizes = [
-        len(load_corpus("multi30k", "de", "en", s)) for s in SPLITS
-    ]
+    sizes = [len(load_corpus("multi30k", "de", "en", s)) for s in SPLITS]
     assert sizes == [29_000, 1_014, 1_000]
     there = load_corpus("multi30k", "de", "fr", "test")
     back = load_corpus("multi30k", "fr", "de", "test")
@@ -220,9 +229,7 @@ def test_a_sentence_stays_in_its_split(folder):
     archive(folder / "tatoeba/spa-eng.zip", "\n".join(rows))
     splits = [load_corpus("tatoeba", split=s) for s in SPLITS]
     assert sum(map(len, splits)) == 6000
-    bare = [
-        {s.lower().strip(".!") for s in x.sources} for x in splits
-    ]
+    bare = [{s.lower().strip(".!") for s in x.sources} for x in splits]
     assert not bare[0] & (bare[1] | bare[2]) and not bare[1] & bare[2]
     assert all(30 < len(split) < 90 for split in splits[1:])
 
@@ -360,7 +367,5 @@ def test_no_whole_gzip_file(tmp_path, way):
 
 def test_a_row_of_tatoeba_without_a_tab(folder):
     archive(folder / "tatoeba/spa-eng.zip", "Go.\tVete.\nGo on.\n")
-    with pytest.raises(
-        ValueError, match="spa-eng.zip, line 2: no sentence"
-    ):
+    with pytest.raises(ValueError, match="spa-eng.zip, line 2: no sentence"):
         load_corpus("tatoeba")

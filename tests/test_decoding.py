@@ -1,5 +1,6 @@
 """The cache, one step, greedy decoding and the limits."""
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -22,9 +23,13 @@ SMALL = TransformerConfig(
 
 
 def a_model(seed=0, config=SMALL, end=0.0):
-    """Random weights whose choices are clear; `end` is added to eos."""
+    """Random weights whose choices are clear; `end` is added to eos.
+
+    Each matrix is drawn alone: in a small start, position by position,
+    a random model says what it has just read.
+    """
     torch.manual_seed(seed)
-    model = Transformer(config).eval()
+    model = Transformer(replace(config, start="xavier")).eval()
     with torch.no_grad():
         model.output_weight.mul_(4.0)
     bias = torch.zeros(config.vocab_size)
@@ -61,13 +66,9 @@ def log_probabilities(model, source, outputs):
     """Of each output, by one uncached, teacher-forced pass."""
     rows = [torch.tensor(ids) for ids in outputs]
     labels = pad_sequence(rows, batch_first=True, padding_value=PAD)
-    inputs = torch.cat(
-        [torch.full_like(labels[:, :1], BOS), labels], 1
-    )
+    inputs = torch.cat([torch.full_like(labels[:, :1], BOS), labels], 1)
     logits = model(source.expand(len(rows), -1), inputs[:, :-1])
-    logs = logits.log_softmax(-1).gather(-1, labels[..., None])[
-        ..., 0
-    ]
+    logs = logits.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
     return (logs * (labels != PAD)).sum(1).tolist()
 
 
@@ -88,7 +89,7 @@ def test_cached_logits_equal_uncached(change):
     ids[:, 0] = BOS
     with evaluating(model):
         expected = model(source, ids)
-        cache = DecoderCache(model, model.encode(source))
+        cache = DecoderCache(model, model.encode(source), longest=12)
         for step in range(12):
             new = ids[:, step : step + 1]
             hidden = model.decode(new, None, source, cache)
@@ -99,11 +100,28 @@ def test_cached_logits_equal_uncached(change):
             assert cache.length == step + 1
 
 
+@pytest.mark.parametrize("sizes", [[5], [1, 4], [2, 1, 2], [3, 2]])
+def test_several_new_positions_see_no_later_one(sizes):
+    """With a cache as without: causal among the new ones too."""
+    model, source = a_model(3), sources(6, 2)
+    ids = torch.randint(4, 7, (2, 5))
+    with evaluating(model):
+        memory = model.encode(source)
+        cache = DecoderCache(model, memory, longest=5)
+        parts = [
+            model.decode(new, None, source, cache)
+            for new in ids.split(sizes, dim=1)
+        ]
+        expected = model.decode(ids, memory, source)
+    found = torch.cat(parts, dim=1)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_cache_reordered_repeated_and_shrunk():
     model = a_model(5)
     source, ids = sources(2, 33, 8), torch.randint(4, 7, (3, 1))
     with evaluating(model):
-        cache = DecoderCache(model, model.encode(source))
+        cache = DecoderCache(model, model.encode(source), longest=12)
         for rows in [[2, 0, 1], [1, 1, 0, 2, 2], [4, 1], [1]]:
             model.decode(ids[:, -1:], None, source, cache)
             rows = torch.tensor(rows)
@@ -115,9 +133,7 @@ def test_cache_reordered_repeated_and_shrunk():
             ids = torch.cat([ids[rows], new[:, None]], 1)
         got = model.decode(new[:, None], None, source, cache)
         expected = model.decode(ids, model.encode(source), source)
-    torch.testing.assert_close(
-        got, expected[:, -1:], atol=1e-4, rtol=1e-4
-    )
+    torch.testing.assert_close(got, expected[:, -1:], atol=1e-4, rtol=1e-4)
 
 
 def test_rows_may_change_places_within_a_sentence():
@@ -126,7 +142,7 @@ def test_rows_may_change_places_within_a_sentence():
     ids = torch.randint(4, 7, (6, 2))
     with evaluating(model):
         memory = model.encode(source)
-        cache = DecoderCache(model, memory)
+        cache = DecoderCache(model, memory, longest=12)
         model.decode(ids[:, :1], None, source, cache)
         cache.select(rows, source=False)
         ids = torch.cat([ids[rows, :1], ids[:, 1:]], 1)
@@ -142,9 +158,7 @@ def test_greedy_goes_on_from_what_it_said():
         ids = naive(model, batch[row], limit)
         assert found.ids[row] == [ids]
         totals = log_probabilities(model, batch[row], [ids])
-        assert found.log_probabilities[row] == pytest.approx(
-            totals, abs=1e-2
-        )
+        assert found.log_probabilities[row] == pytest.approx(totals, abs=1e-2)
     lengths = {len(ids[0]) for ids in found.ids}
     assert len(lengths) > 2, "they should end at different steps"
     assert found.scores == found.log_probabilities
@@ -175,16 +189,12 @@ def test_learned_positions_end_where_their_table_ends():
 def test_pad_and_bos_never_come_out():
     model = a_model(1)
     model.pre_softmax.register_forward_hook(
-        lambda module, x, y: y.index_fill(
-            -1, torch.tensor([PAD, BOS]), 50.0
-        )
+        lambda module, x, y: y.index_fill(-1, torch.tensor([PAD, BOS]), 50.0)
     )
     batch = sources(4, 2)
     for search in (greedy_decode, beam_search):
         found = search(model, batch).ids
-        pieces = {
-            i for ranked in found for ids in ranked for i in ids
-        }
+        pieces = {i for ranked in found for ids in ranked for i in ids}
         assert not pieces & {PAD, BOS}
 
 
@@ -198,6 +208,51 @@ def test_dropout_is_off_and_the_mode_restored():
     model(batch, batch).sum().backward()  # nothing stands in the way
 
 
+def test_what_is_frozen_stays_frozen():
+    """Each module gets its own mode back, not the model's."""
+    model, batch = a_model(1).train(), sources(5, 9)
+    model.encoder.eval()
+    before = [part.training for part in model.modules()]
+    for search in (greedy_decode, beam_search):
+        search(model, batch)
+        assert [part.training for part in model.modules()] == before
+
+
+def test_two_threads_search_with_one_model_and_its_mode_returns():
+    model, batch = a_model(1).train(), sources(3, 9)
+    model.decoder.layers[0].eval()
+    before = [part.training for part in model.modules()]
+    wanted, found = greedy_decode(model, batch).ids, []
+
+    def run():
+        for _ in range(15):
+            found.append(greedy_decode(model, batch).ids)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [wanted] * 45
+    assert [part.training for part in model.modules()] == before
+
+
+def test_no_gradients_are_kept_while_searching():
+    model = a_model()
+    with evaluating(model):
+        assert torch.is_inference_mode_enabled()
+        assert not model(sources(3), sources(3)).requires_grad
+
+
+def test_damaged_weights_are_said_not_translated():
+    model = a_model()
+    with torch.no_grad():
+        model.decoder.layers[0].feed_forward.w_1.weight[0, 0] = torch.nan
+    for search in (greedy_decode, beam_search):
+        with pytest.raises(FloatingPointError, match="not finite"):
+            search(model, sources(3, 5))
+
+
 def test_half_precision():
     model, batch = a_model(5, end=-2.0).bfloat16(), sources(5, 9, 2)
     for search in (greedy_decode, beam_search):
@@ -208,5 +263,7 @@ def test_half_precision():
 def test_one_sentence_is_a_batch_of_one():
     with pytest.raises(ValueError, match=r"ids\[None\]"):
         greedy_decode(a_model(), sources(3)[0])
-    with pytest.raises(ValueError, match="max_extra=-9"):
-        greedy_decode(a_model(), sources(3), max_extra=-9)
+    for max_extra in (-9, -3):  # a limit below 0, and of 0
+        with pytest.raises(ValueError, match=f"max_extra={max_extra}"):
+            greedy_decode(a_model(), sources(3), max_extra=max_extra)
+    assert length_limits(a_model(), sources(3), max_extra=-2) == [1]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK, Embeddings
 from transformer_lib.model import Transformer, TransformerConfig
 
@@ -57,3 +58,11 @@ def test_a_linear_map_and_a_softmax_give_probabilities():
     hidden = torch.randn(2, 3, 8)
     by_hand = hidden @ model.target_embedding.weight.T
     assert torch.allclose(model.project(hidden), by_hand, atol=1e-6)
+    assert model.project(hidden).requires_grad, "learnt"
+    found = greedy_decode(model, IDS[:1], max_extra=3)
+    ids = found.ids[0][0]
+    hidden = model.hidden(IDS[:1], torch.tensor([[BOS, *ids[:-1]]]))
+    powers = (hidden @ model.target_embedding.weight.T).exp()[0]
+    each = (powers / powers.sum(-1, keepdim=True))[range(len(ids)), ids]
+    told = found.log_probabilities[0][0]
+    assert abs(each.log().sum().item() - told) < 1e-4

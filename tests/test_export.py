@@ -18,6 +18,7 @@ from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.evaluation import bleu
 from transformer_lib.export import export
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.rivals import RecurrentTranslator
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import Translator
 
@@ -102,7 +103,7 @@ def model(request, spanish):
         return spanish
     if not os.environ.get("TRANSFORMER_LIB_DATA"):
         pytest.skip("TRANSFORMER_LIB_DATA names no folder")
-    return shipped("multi30k-de-en-0", "multi30k", "de", "en")
+    return shipped("multi30k-de-en", "multi30k", "de", "en")
 
 
 def test_ctranslate2_says_the_same(model, tmp_path):
@@ -190,13 +191,10 @@ def test_ctranslate2_holds_the_option(options, tokenizer, tmp_path):
     model = translator.model.float().eval()
     engine = ctranslate2.Translator(str(tmp_path / "x"))
     names = [
-        [tokenizer.tokenizer.id_to_token(i) for i in ids]
-        for ids in sources
+        [tokenizer.tokenizer.id_to_token(i) for i in ids] for ids in sources
     ]
     # Each sentence's log-probability, piece by piece, given the last.
-    found = engine.score_batch(
-        names, [row[:-1] for row in names[::-1]]
-    )
+    found = engine.score_batch(names, [row[:-1] for row in names[::-1]])
     for source, target, said in zip(
         sources, sources[::-1], found, strict=True
     ):
@@ -239,9 +237,7 @@ def test_bad_requests_are_named(tokenizer, tmp_path):
         export(translator, tmp_path)
 
 
-def test_onnx_needs_a_torch_that_writes_it(
-    tokenizer, tmp_path, monkeypatch
-):
+def test_onnx_needs_a_torch_that_writes_it(tokenizer, tmp_path, monkeypatch):
     """2.6 and 2.8 break off or write graphs that do not run."""
     monkeypatch.setattr(torch, "__version__", TorchVersion("2.8.0"))
     with pytest.raises(ImportError, match="torch>=2.13"):
@@ -274,3 +270,44 @@ def test_what_is_missing_is_named(to, tmp_path):
     ).stdout
     assert out.startswith(f"{to} needs: pip install {to}")
     assert not Path(tmp_path, "x").exists()
+
+
+def a_translator(tokenizer, kind=Transformer, **changes):
+    torch.manual_seed(0)
+    config = TransformerConfig(len(tokenizer), **SMALL | changes)
+    return Translator(kind(config), tokenizer)
+
+
+def test_a_rival_is_not_exported(tokenizer, tmp_path):
+    rival = a_translator(tokenizer, RecurrentTranslator)
+    for to in ("ctranslate2", "onnx"):
+        with pytest.raises(ValueError, match="a RecurrentTranslator cannot"):
+            export(rival, tmp_path / "new", to)
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_weights_are_not_written(tokenizer, tmp_path):
+    damaged = a_translator(tokenizer)
+    with torch.no_grad():
+        damaged.model.encoder.layers[0].residuals[0].norm.bias[0] = torch.nan
+    with pytest.raises(FloatingPointError, match="norm.bias is NaN"):
+        export(damaged, tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_leaves_nothing_that_blocks_the_next_try(
+    tokenizer, tmp_path, monkeypatch
+):
+    whole = a_translator(tokenizer)
+
+    def fails(path):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(whole.tokenizer, "save", fails)
+    with pytest.raises(OSError, match="the disk is full"):
+        export(whole, tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    export(whole, tmp_path / "new")
+    assert (tmp_path / "new" / "model.bin").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]

@@ -14,7 +14,7 @@ from transformer_lib.checkpoints import load_model
 from transformer_lib.corpora import load_corpus
 from transformer_lib.tokenization import BPETokenizer
 
-sys.path.append(str(tangle.ROOT / "runs"))
+sys.path.append(str(tangle.ROOT / "experiments"))
 import large  # noqa: E402
 
 CORPUS = load_corpus("little_spanish")[:400]
@@ -82,9 +82,7 @@ def test_what_cannot_be_prepared(words, said, text, tmp_path):
     assert not (tmp_path / "ids/places").exists()
 
 
-def test_a_prepared_folder_is_kept_and_a_cut_one_refused(
-    text, tmp_path
-):
+def test_a_prepared_folder_is_kept_and_a_cut_one_refused(text, tmp_path):
     stored = prepare(tmp_path / "ids", text)
     with pytest.raises(SystemExit, match="is prepared"):
         prepare(tmp_path / "ids", text)
@@ -110,13 +108,9 @@ def test_only_what_is_asked_for_is_read(tmp_path):
     assert stored[0] == ([0, 0], [0, 0, 0])
 
 
-def test_a_training_from_files_stopped_and_gone_on_with(
-    text, tmp_path
-):
+def test_a_training_from_files_stopped_and_gone_on_with(text, tmp_path):
     prepare(tmp_path / "ids", text)
-    sizes = (
-        "--preset tiny --N 1 --d-model 8 --d-ff 8 --h 2 --device cpu"
-    )
+    sizes = "--preset tiny --N 1 --d-model 8 --d-ff 8 --h 2 --device cpu"
     more = "--checkpoint-every 1 --tokens-per-batch 500 --dropout 0.1"
 
     def train(to, steps):
@@ -136,17 +130,13 @@ def test_a_training_from_files_stopped_and_gone_on_with(
     assert info["languages"] == ["en", "es"]
     train(tmp_path / "twice", 2)
     twice, _, _ = train(tmp_path / "twice", 4)
-    for one, other in zip(
-        once.parameters(), twice.parameters(), strict=True
-    ):
+    for one, other in zip(once.parameters(), twice.parameters(), strict=True):
         assert torch.equal(one, other)
     log = (tmp_path / "once/log.jsonl").read_text().splitlines()
     assert "validation_loss" in json.loads(log[-1])
 
 
 def test_what_is_read_is_told_in_plain_lines(capsys):
-    assert (
-        sum(1 for _ in large.told(range(200_000), "ids")) == 200_000
-    )
+    assert sum(1 for _ in large.told(range(200_000), "ids")) == 200_000
     said = capsys.readouterr().err
     assert said == "ids: 100,000 pairs\nids: 200,000 pairs\n"

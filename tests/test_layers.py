@@ -13,6 +13,7 @@ from transformer_lib.layers import (
     Encoder,
     EncoderLayer,
     FeedForward,
+    LayerCache,
     Residual,
 )
 from transformer_lib.masks import causal_mask, padding_mask
@@ -33,9 +34,7 @@ def layer_of(kind, norm="post", dropout=0.0):
 
 def stack_of(kind, N, norm="post"):
     layer = EncoderLayer if kind is Encoder else DecoderLayer
-    return kind(
-        [layer_of(layer, norm) for _ in range(N)], D_MODEL, norm
-    )
+    return kind([layer_of(layer, norm) for _ in range(N)], D_MODEL, norm)
 
 
 def as_pytorchs(layer) -> dict:
@@ -150,9 +149,7 @@ def test_feed_forward_treats_positions_apart_and_alike():
         torch.randn(2, 5, D_MODEL),
     )
     order = torch.randperm(5)
-    torch.testing.assert_close(
-        network(x[:, order]), network(x)[:, order]
-    )
+    torch.testing.assert_close(network(x[:, order]), network(x)[:, order])
     changed = x.clone()
     changed[:, 2] += 1
     moved = (network(changed) != network(x)).any(-1)
@@ -190,9 +187,7 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
     assert abs((out == 7).float().mean() - 0.5) < 0.05
     assert torch.equal(residual(x, torch.zeros_like), x)
     for kind in (EncoderLayer, DecoderLayer):
-        rates = [
-            r.dropout.p for r in layer_of(kind, norm, 0.3).residuals
-        ]
+        rates = [r.dropout.p for r in layer_of(kind, norm, 0.3).residuals]
         assert set(rates) == {0.3}
 
 
@@ -203,9 +198,7 @@ def test_unknown_norm():
 
 @both_norms
 def test_a_last_norm_only_with_pre(norm):
-    encoder, decoder = (
-        stack_of(kind, 1, norm) for kind in (Encoder, Decoder)
-    )
+    encoder, decoder = (stack_of(kind, 1, norm) for kind in (Encoder, Decoder))
     for stack in (encoder, decoder):
         assert hasattr(stack, "norm") == (norm == "pre")
     x = torch.randn(2, 3, D_MODEL)
@@ -251,44 +244,41 @@ def test_layers_share_nothing():
         assert not ours & {id(p) for p in second.parameters()}
 
 
-class Grow:
-    """A plain cache: appends what is new to what it has."""
-
-    def __init__(self):
-        self.kept = None
-
-    def keys_values(self, module, memory):
-        new = module.keys_values(memory)
-        if self.kept is not None:
-            pairs = zip(self.kept, new, strict=True)
-            new = tuple(torch.cat(pair, dim=2) for pair in pairs)
-        self.kept = new
-        return new
-
-
-class Once(Grow):
-    """What was computed first stays."""
-
-    def keys_values(self, module, memory):
-        self.kept = self.kept or module.keys_values(memory)
-        return self.kept
-
-
-class Cache:
-    def __init__(self, n):
-        self.layers = [(Grow(), Once()) for _ in range(n)]
-
-
 @both_norms
 def test_one_position_at_a_time_with_a_cache(norm):
-    decoder, cache = stack_of(Decoder, 2, norm), Cache(2)
+    decoder = stack_of(Decoder, 2, norm)
     memory, x = torch.randn(2, 3, D_MODEL), torch.randn(2, 5, D_MODEL)
+    cache = [layer.new_cache(memory, longest=5) for layer in decoder.layers]
     expected = decoder(x, memory, causal_mask(5), None)
     steps = [
-        decoder(x[:, i : i + 1], memory, None, None, cache)
-        for i in range(5)
+        decoder(x[:, i : i + 1], None, None, None, cache) for i in range(5)
     ]
     torch.testing.assert_close(torch.cat(steps, 1), expected)
+
+
+def test_a_cache_is_tensors_in_room_that_was_made_once():
+    """And rows in it are reordered, repeated and dropped."""
+    source = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
+    first = torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 6)
+    cache = LayerCache(source, [part[:, :, :0] for part in first], longest=3)
+    rooms = [room.data_ptr() for room in cache.rooms]
+    key, value = cache.append(*first)
+    assert torch.equal(key, first[0]) and torch.equal(value, first[1])
+    assert [room.shape[2] for room in cache.rooms] == [3, 3]
+    cache.select(torch.tensor([1, 0]), source=False)
+    assert torch.equal(cache.source[0], source[0])
+    assert [room.data_ptr() for room in cache.rooms] == rooms
+    cache.select(torch.tensor([1, 0, 0]))
+    assert torch.equal(cache.source[1], source[1][[1, 0, 0]])
+    second = torch.randn(3, 3, 1, 5), torch.randn(3, 3, 1, 6)
+    key, value = cache.append(*second)
+    wanted = torch.cat([first[1][[0, 1, 1]], second[1]], dim=2)
+    assert torch.equal(value, wanted)
+    cache.select(torch.tensor([2]))
+    key, value = cache.append(second[0][:1], second[1][:1])
+    assert key.shape == (1, 3, 3, 5)
+    with pytest.raises(ValueError, match="position 4 .*longest=3"):
+        cache.append(second[0][:1], second[1][:1])
 
 
 def test_no_recurrence_no_convolution():
@@ -321,3 +311,19 @@ def test_everything_is_d_model_wide():
     model(ids, ids)
     assert len(widths) == len(parts) > 20
     assert set(widths.values()) == {D_MODEL}
+
+
+def test_unless_told_layers_are_the_papers():
+    """Dropout 0.1 on every sub-layer, post-norm, no last norm."""
+    attention, network = MultiHeadAttention(8, 2), FeedForward(8, 16)
+    layers = [
+        EncoderLayer(attention, network, 8),
+        DecoderLayer(attention, attention, network, 8),
+    ]
+    residuals = [Residual(8), *layers[0].residuals, *layers[1].residuals]
+    assert len(residuals) == 6
+    for residual in residuals:
+        assert residual.dropout.p == 0.1 and not residual.pre_norm
+    assert not hasattr(Encoder(layers[:1], 8), "norm")
+    assert not hasattr(Decoder(layers[1:], 8), "norm")
+    assert network.dropout.p == 0

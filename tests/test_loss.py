@@ -55,9 +55,7 @@ def test_projected_losses_and_gradients(kind, share):
     hidden, weight = rows(1200, 8, 30)
     labels = torch.randint(0, 30, (1200,))  # three chunks
     slow = smoothed_loss(hidden @ weight.T, labels, share, kind)
-    fast, plain = projected_losses(
-        hidden, weight, labels, share, kind
-    )
+    fast, plain = projected_losses(hidden, weight, labels, share, kind)
     assert torch.allclose(fast, slow)
     wanted = smoothed_loss(hidden @ weight.T, labels, 0.0)
     assert torch.allclose(plain, wanted) and not plain.requires_grad

@@ -1,5 +1,8 @@
 """The whole model against PyTorch's, and what must never leak."""
 
+from dataclasses import replace
+from itertools import combinations
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +10,14 @@ from translators import hides_what_comes_later, ignores_padding
 
 from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import Embeddings
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.masks import padding_mask
+from transformer_lib.model import (
+    STARTS,
+    Transformer,
+    TransformerConfig,
+    draw_weights,
+    model_class,
+)
 
 SMALL = dict(N=2, d_model=16, d_ff=32, h=4, dropout=0.0)
 SOURCE = torch.tensor([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
@@ -115,10 +125,9 @@ def test_decode_with_cache_equals_without(positions):
     model = small(positions=positions).double().eval()
     memory = model.encode(SOURCE)
     ids = torch.randint(4, 13, (2, 4))
-    cache = DecoderCache(model, memory)
+    cache = DecoderCache(model, memory, longest=4)
     parts = [
-        model.decode(new, memory, SOURCE, cache)
-        for new in ids.split(1, 1)
+        model.decode(new, memory, SOURCE, cache) for new in ids.split(1, 1)
     ]
     torch.testing.assert_close(
         torch.cat(parts, 1), model.decode(ids, memory, SOURCE)
@@ -152,23 +161,106 @@ def test_tied_gradients_come_from_every_place(tie, tables):
         torch.testing.assert_close(home.grad, total)
 
 
-def test_initialisation():
+def matrices(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Every matrix of a Linear, by the name of its module."""
+    return {
+        path: module.weight
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    }
+
+
+def test_embeddings_begin_with_their_own_deviation():
     torch.manual_seed(0)
-    model = Transformer(
-        TransformerConfig(4000, N=2, d_model=256, d_ff=512, h=4)
-    )
+    model = Transformer(TransformerConfig(4000, N=1, d_model=256, h=4))
     table = model.output_weight
     assert abs(table.std().item() * 256**0.5 - 1) < 0.01
     assert isinstance(model.source_embedding, Embeddings)
-    seen = set()
-    for name, linear in model.named_modules():
-        if not isinstance(linear, nn.Linear) or name == "pre_softmax":
-            continue
-        bound = (6 / sum(linear.weight.shape)) ** 0.5
-        assert 0.99 * bound < linear.weight.abs().max() <= bound
-        assert linear.bias is None or (linear.bias == 0).all()
-        seen.add(linear.weight[0, 0].item())  # no layer is a copy
-    assert len(seen) == 2 * (4 + 2) + 2 * (8 + 2)
+
+
+def drawn_at_first(config: TransformerConfig) -> dict[str, torch.Tensor]:
+    """What Xavier's range gives, matrix by matrix, seed 0."""
+    torch.manual_seed(0)
+    model = Transformer(config)
+    torch.manual_seed(1)
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+    return {path: w.clone() for path, w in matrices(model).items()}
+
+
+def wanted_factor(path: str, start: str) -> float:
+    """What a start multiplies a matrix by, written down again."""
+    last = path.split(".")[-1]
+    if start == "xavier" or path == "pre_softmax":
+        return 1
+    if "self_attention" in path and last in ("w_q", "w_k", "w_v"):
+        return (2 / 4) ** 0.5  # sqrt(6 / 4d) over sqrt(6 / 2d)
+    if "cross_attention" in path and last in ("w_k", "w_v"):
+        return (2 / 3) ** 0.5  # sqrt(6 / 3d) over sqrt(6 / 2d)
+    if start == "small" and last in ("w_o", "w_2"):
+        return STARTS["small"]["w_o"]
+    return 1
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_starts_differ_by_their_factors_alone(start):
+    """The same draws, each matrix alone, times what the start says."""
+    config = TransformerConfig(13, **SMALL, bias=True, tie="none")
+    first = drawn_at_first(config)
+    model = Transformer(config)
+    torch.manual_seed(1)
+    draw_weights(model, start)
+    for path, matrix in matrices(model).items():
+        wanted = first[path] * wanted_factor(path, start)
+        torch.testing.assert_close(matrix.detach(), wanted)
+    for name, weight in model.named_parameters():
+        if name.endswith("bias"):
+            assert not weight.any(), name
+
+
+def test_start_xavier_multiplies_by_nothing():
+    """Bit for bit each matrix alone: older records were drawn so."""
+    config = TransformerConfig(13, **SMALL, start="xavier")
+    first = drawn_at_first(config)
+    model = Transformer(config)
+    torch.manual_seed(1)
+    draw_weights(model, "xavier")
+    found = matrices(model)
+    del first["pre_softmax"], found["pre_softmax"]  # tied after drawing
+    for path, matrix in found.items():
+        assert torch.equal(matrix, first[path]), path
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_model_is_drawn_by_its_configs_start(start):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(13, **SMALL, start=start))
+    ours = model.encoder.layers[0].self_attention.w_q.weight
+    bound = (6 / 32) ** 0.5 * wanted_factor("self_attention.w_q", start)
+    assert 0.95 * bound < ours.abs().max() <= bound
+
+
+def test_a_packed_start_has_the_range_of_the_packed_matrix():
+    """As PyTorch draws its in_proj_weight: (3 d_model, d_model)."""
+    torch.manual_seed(0)
+    config = TransformerConfig(13, d_model=128, d_ff=256, h=4, N=2)
+    model = Transformer(replace(config, start="packed"))
+    theirs = nn.MultiheadAttention(128, 4, bias=False).in_proj_weight
+    for layer in model.decoder.layers:
+        a = layer.self_attention
+        ours = torch.cat([a.w_q.weight, a.w_k.weight, a.w_v.weight])
+        assert abs(ours.std() / theirs.std() - 1) < 0.02
+        assert abs(ours.abs().max() / theirs.abs().max() - 1) < 0.001
+
+
+def test_every_start_has_a_name_and_others_are_refused():
+    with pytest.raises(ValueError, match="start='kaiming'.*packed"):
+        TransformerConfig(13, start="kaiming")
+    with pytest.raises(ValueError, match="start='kaiming'.*packed"):
+        draw_weights(small(), "kaiming")
+    for start in STARTS:
+        assert TransformerConfig(13, start=start).start == start
 
 
 def test_dropout_falls_on_the_sums_in_both_stacks():
@@ -176,14 +268,45 @@ def test_dropout_falls_on_the_sums_in_both_stacks():
     model = small(dropout=0.5).train()
     inputs = []
     for stack in (model.encoder, model.decoder):
-        stack.register_forward_pre_hook(
-            lambda _, args: inputs.append(args[0])
-        )
+        stack.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     model(SOURCE.repeat(20, 1), TARGET.repeat(20, 1))
     for x in inputs:
         assert 0.4 < (x == 0).float().mean() < 0.6
     model.eval()(SOURCE, TARGET)
     assert not (inputs[2] == 0).any() and not (inputs[3] == 0).any()
+
+
+def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own():
+    """Section 3.1: N layers, and not one layer N times."""
+    for N in (1, 3):
+        model = small(N=N).eval()
+        for stack in (model.encoder, model.decoder):
+            assert len(stack.layers) == N
+            assert len({type(layer) for layer in stack.layers}) == 1
+            places = [
+                weight.data_ptr()
+                for layer in stack.layers
+                for weight in layer.parameters()
+            ]
+            assert len(set(places)) == len(places)
+        mask = padding_mask(SOURCE)
+        x = model.embed(SOURCE, model.source_embedding)
+        for layer in model.encoder.layers:
+            x = layer(x, mask)
+        assert torch.equal(model.encode(SOURCE), x)
+
+
+def test_feed_forward_parameters_differ_from_layer_to_layer():
+    """Section 3.3, in the models that are trained."""
+    model = small(N=3)
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    networks = [layer.feed_forward for layer in layers]
+    for name, _ in networks[0].named_parameters():
+        weights = [network.get_parameter(name) for network in networks]
+        assert len({weight.data_ptr() for weight in weights}) == 6
+        if name.endswith("weight"):
+            for one, other in combinations(weights, 2):
+                assert not torch.equal(one, other)
 
 
 def test_no_recurrence_no_convolution():
@@ -273,3 +396,41 @@ def test_parameters_of_base_and_big():
         with torch.device("meta"):  # shapes without memory
             model = Transformer(config)
         assert sum(p.numel() for p in model.parameters()) == wanted
+
+
+def test_a_class_of_model_is_found_by_its_name():
+    class Relative(Transformer):
+        pass
+
+    assert model_class("Transformer") is Transformer
+    assert model_class("Relative") is Relative
+    with pytest.raises(ValueError, match="'Unheard'.*import"):
+        model_class("Unheard")
+
+
+def test_what_torch_derives_to_trace_a_model_is_not_its_class():
+    """An export leaves such classes behind, under the same name."""
+    traced = type("Transformer", (Transformer,), {"__module__": "torch.fx"})
+    assert model_class("Transformer") is Transformer
+    assert traced.__name__ == "Transformer"
+
+
+def test_hidden_is_what_the_logits_are_projected_from():
+    model = small().eval()
+    hidden = model.hidden(SOURCE, TARGET)
+    assert hidden.shape == (2, 4, 16)
+    assert torch.equal(model.project(hidden), model(SOURCE, TARGET))
+
+
+def test_a_stack_has_at_most_a_thousand_layers():
+    assert TransformerConfig(13, N=1000).N == 1000
+    with pytest.raises(ValueError, match="N=1001: .* from 1 to 1000"):
+        TransformerConfig(13, N=1001)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_nothing_goes_in_and_nothing_comes_out(shape):
+    """No sentence, or sentences of no piece: shapes, no error."""
+    model = small().eval()
+    nothing = torch.zeros(shape, dtype=torch.long)
+    assert model(nothing, nothing).shape == (*shape, 13)

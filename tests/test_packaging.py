@@ -39,21 +39,17 @@ def names(folder, where):
 def test_the_sdist_is_the_repository(built, root):
     source, _ = built
     assert (source / "transformer_lib/py.typed").is_file()
-    assert (source / "runs/little-spanish/config.json").is_file()
+    assert (source / "runs/models/little-spanish/config.json").is_file()
     paths = (path for path in source.rglob("*") if path.is_file())
     held = {path.relative_to(source).as_posix() for path in paths}
     assert names("transformer_lib", root) <= held
-    assert not [
-        x for x in held if re.search(r"\.(pyc|pt)$|\.venv", x)
-    ]
+    assert not [x for x in held if re.search(r"\.(pyc|pt)$|\.venv", x)]
 
 
 def test_the_wheel_has_all_that_runs_and_nothing_else(built, root):
     _, wheel = built
     held = set(zipfile.ZipFile(wheel).namelist())
-    own = names("transformer_lib", root) | names(
-        "transformer_book", root
-    )
+    own = names("transformer_lib", root) | names("transformer_book", root)
     project = tomllib.loads((root / "pyproject.toml").read_text())
     shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     for run, place in shipped["force-include"].items():
@@ -61,13 +57,12 @@ def test_the_wheel_has_all_that_runs_and_nothing_else(built, root):
     about = {x for x in held if x.startswith(f"{NAME}-")}
     assert held - about == own
     assert "transformer_lib/py.typed" in own
-    for model in (root / "runs").glob("*/model.safetensors"):
-        assert f"runs/{model.parent.name}" in shipped["force-include"]
+    for model in (root / "runs/models").glob("*/model.safetensors"):
+        place = f"transformer_lib/pretrained/{model.parent.name}"
+        assert f"{place}/model.safetensors" in held
 
 
-def test_an_installed_wheel_does_what_the_readme_says(
-    built, tmp_path, root
-):
+def test_an_installed_wheel_does_what_the_readme_says(built, tmp_path, root):
     """Its own lines, in a folder and an environment without the tree."""
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
@@ -76,12 +71,8 @@ def test_an_installed_wheel_does_what_the_readme_says(
     readme = (root / "README.md").read_text("utf-8")
     [lines] = re.findall(r"```python\n(.*?)```", readme, re.S)
     *before, last = lines.strip().splitlines()
-    code = (
-        f"{chr(10).join(before)}\nimport json, transformer_lib as t"
-    )
-    code += (
-        f"\nprint(json.dumps([t.__file__, t.__version__, {last}]))"
-    )
+    code = f"{chr(10).join(before)}\nimport json, transformer_lib as t"
+    code += f"\nprint(json.dumps([t.__file__, t.__version__, {last}]))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -112,7 +103,5 @@ def test_the_name_is_the_projects_own(root):
     pages += [*(root / "book").rglob("*.md")]
     pages += [*(root / "book/_ext").glob("*.py")]
     for page in pages:
-        for line in re.findall(
-            "pip install.*", page.read_text("utf-8")
-        ):
+        for line in re.findall("pip install.*", page.read_text("utf-8")):
             assert not re.search(r"transformer[-_]lib", line), page

@@ -43,9 +43,7 @@ def test_wavelengths_are_a_geometric_progression():
 @pytest.mark.parametrize("k", [1, 5, 40])
 def test_an_offset_is_a_linear_map(k):
     table = sinusoids(160, 32).double()
-    fit = torch.linalg.lstsq(
-        table[:100], table[k : k + 100], driver="gelsd"
-    )
+    fit = torch.linalg.lstsq(table[:100], table[k : k + 100], driver="gelsd")
     moved = table[100:119] @ fit.solution
     assert torch.allclose(moved, table[100 + k : 119 + k], atol=1e-3)
 
@@ -53,9 +51,7 @@ def test_an_offset_is_a_linear_map(k):
 def test_a_head_can_look_a_fixed_distance_back():
     """Section 3.5: attending by relative position is linear."""
     table, k = sinusoids(40, 64).double(), 3
-    back = torch.linalg.lstsq(
-        table[k:], table[:-k], driver="gelsd"
-    ).solution
+    back = torch.linalg.lstsq(table[k:], table[:-k], driver="gelsd").solution
     scores = table[k:] @ back @ table.T
     assert scores.argmax(-1).tolist() == list(range(40 - k))
 
@@ -94,9 +90,7 @@ def test_learnt_positions_end():
 def test_order_matters_with_positions_alone(kind):
     torch.manual_seed(0)
     sizes = dict(N=1, d_model=16, d_ff=32, h=2)
-    model = Transformer(
-        TransformerConfig(12, **sizes, positions=kind)
-    ).eval()
+    model = Transformer(TransformerConfig(12, **sizes, positions=kind)).eval()
     ids = torch.arange(4, 10)[None]
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     moved, same = model.encode(ids[:, order]), model.encode(ids)

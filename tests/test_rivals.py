@@ -1,21 +1,36 @@
 """The rivals of table 2: the Transformer's rules, with other layers."""
 
-from functools import partial
+import re
+import sys
+from dataclasses import replace
 
 import pytest
+import tangle
 import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 from translators import (
     copies,
     hides_what_comes_later,
     ignores_padding,
 )
 
+from transformer_lib.attention import MultiHeadAttention, attention
 from transformer_lib.batching import TokenBatches
 from transformer_lib.beams import beam_search
-from transformer_lib.checkpoints import checkpoint_files
+from transformer_lib.checkpoints import (
+    checkpoint_files,
+    load_model,
+    save_model,
+)
 from transformer_lib.decoding import DecoderCache, greedy_decode
-from transformer_lib.embeddings import EOS
-from transformer_lib.model import TransformerConfig
+from transformer_lib.embeddings import EOS, Embeddings
+from transformer_lib.model import (
+    Transformer,
+    TransformerConfig,
+    draw_weights,
+    model_class,
+)
 from transformer_lib.rivals import (
     AdditiveAttention,
     ConvolutionalTranslator,
@@ -24,16 +39,39 @@ from transformer_lib.rivals import (
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import train
 
+sys.path.append(str(tangle.ROOT / "experiments"))
+from swaps import (  # noqa: E402
+    ConvolutionInDecoder,
+    ConvolutionInEncoder,
+    ConvolutionInPlace,
+    RecurrenceInDecoder,
+    RecurrenceInEncoder,
+    RecurrenceInPlace,
+)
+
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 3], [9, 4, 3, 0, 0, 0]])
 TARGET = torch.tensor([[2, 10, 11, 12, 5], [2, 9, 0, 0, 0]])
+
+
+class Wide(ConvolutionalTranslator):
+    k = 4
+
+
 RIVALS = {
     "recurrent": RecurrentTranslator,
     "convolutional": ConvolutionalTranslator,
     "learned": ConvolutionalTranslator,
-    "wide": partial(ConvolutionalTranslator, k=4),
+    "wide": Wide,
 }
-every = pytest.mark.parametrize("kind", RIVALS)
-both = pytest.mark.parametrize("kind", list(RIVALS)[:2])
+SWAPS = {
+    "ConvolutionInEncoder": ConvolutionInEncoder,
+    "RecurrenceInEncoder": RecurrenceInEncoder,
+    "ConvolutionInDecoder": ConvolutionInDecoder,
+    "RecurrenceInDecoder": RecurrenceInDecoder,
+}
+MODELS = RIVALS | SWAPS
+every = pytest.mark.parametrize("kind", MODELS)
+rivals = pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
 
 
 def small(kind: str, seed: int = 0, **changes):
@@ -42,7 +80,7 @@ def small(kind: str, seed: int = 0, **changes):
     if kind == "learned":
         sizes |= dict(positions="learned", max_length=40)
     config = TransformerConfig(14, **(sizes | changes))
-    return RIVALS[kind](config)
+    return MODELS[kind](config)
 
 
 @every
@@ -84,7 +122,7 @@ def test_with_the_cache_step_by_step_equals_teacher_forcing(kind):
     memory = model.encode(SOURCE)
     ids = torch.randint(4, 14, (2, 9))
     wanted = model.decode(ids, memory, SOURCE)
-    cache = DecoderCache(model, memory)
+    cache = DecoderCache(model, memory, longest=9)
     rows, source = torch.arange(2), SOURCE
     for t in range(9):
         new = ids[rows, t : t + 1]
@@ -133,7 +171,7 @@ TRAINING = TrainingConfig(
 )
 
 
-@both
+@rivals
 def test_learns_to_copy(kind):
     """Guessing one of ten symbols costs two nats a piece and more."""
     model = small(kind, N=1, d_model=32, d_ff=48)
@@ -146,7 +184,7 @@ def test_learns_to_copy(kind):
         assert found.ids[0][0][-1] == EOS
 
 
-@both
+@rivals
 def test_a_training_goes_on_as_if_not_stopped(kind, tmp_path):
     batches = TokenBatches(copies(60, 6, 14), 64)
     ends = []
@@ -161,6 +199,61 @@ def test_a_training_goes_on_as_if_not_stopped(kind, tmp_path):
         assert checkpoint_files(folder)
         ends.append(model.state_dict())
     torch.testing.assert_close(*ends, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("d_model", [16, 128, 512])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("kind", [ConvolutionInPlace, RecurrenceInPlace])
+def test_what_stands_in_place_has_attentions_size(kind, causal, d_model):
+    ours = sum(w.numel() for w in kind(d_model, causal).parameters())
+    attention = MultiHeadAttention(d_model, 4)
+    theirs = sum(w.numel() for w in attention.parameters())
+    assert abs(ours / theirs - 1) < (0.02 if d_model > 100 else 0.1)
+
+
+@pytest.mark.parametrize("kind", SWAPS.values())
+def test_a_swapped_model_has_the_transformers_size(kind):
+    config = TransformerConfig(4000, N=3, d_model=128, d_ff=512, h=4)
+    ours, theirs = (
+        sum(w.numel() for w in build(config).parameters())
+        for build in (kind, Transformer)
+    )
+    assert abs(ours / theirs - 1) < 0.01
+
+
+@pytest.mark.parametrize("kind", SWAPS)
+def test_a_swap_changes_one_place_and_nothing_else(kind):
+    """In every layer of one stack; names and shapes say the rest."""
+    config = TransformerConfig(14, N=2, d_model=16, d_ff=12, h=4)
+    whole, swapped = Transformer(config), SWAPS[kind](config)
+    stack = "encoder" if "Encoder" in kind else "decoder"
+    shapes = [
+        {name: w.shape for name, w in model.named_parameters()}
+        for model in (whole, swapped)
+    ]
+    ours = re.compile(rf"{stack}\.layers\.\d\.self_attention\.")
+    rest = [
+        {name: x for name, x in each.items() if not ours.match(name)}
+        for each in shapes
+    ]
+    assert rest[0] == rest[1]
+    own = [part for part in swapped.modules() if hasattr(part, "causal")]
+    assert len(own) == config.N
+    assert {part.causal for part in own} == {stack == "decoder"}
+    other = "Convolution" if "Recurrence" in kind else "Recurrence"
+    assert {type(p).__name__ for p in own} & {f"{other}InPlace"} == set()
+    words = [f"{type(part).__name__}" for part in own]
+    assert all(kind.startswith(word[: -len("InPlace")]) for word in words)
+
+
+@every
+def test_saved_and_found_again_by_the_name_of_its_class(kind, tmp_path):
+    model = small(kind).eval()
+    assert model_class(type(model).__name__) is type(model)
+    save_model(tmp_path, model)
+    read = load_model(tmp_path)[0]
+    assert type(read) is type(model) and read.config == model.config
+    assert torch.equal(model(SOURCE, TARGET), read(SOURCE, TARGET))
 
 
 def test_additive_attention_is_its_equation():
@@ -181,6 +274,78 @@ def test_additive_attention_is_its_equation():
             weights = torch.stack(scores).softmax(0)
             wanted = weights @ memory[row, :length]
             torch.testing.assert_close(found[row, at], wanted)
+
+
+def test_additive_attention_multiplies_as_much_and_keeps_more():
+    """Section 3.2.1: alike on paper, but a vector for every pair."""
+    n, d = 50, 32
+    attend, x = AdditiveAttention(d, d), torch.randn(1, n, d)
+
+    def dot_product():
+        query, key = attend.from_query(x), attend.from_key(x)
+        return attention(query, key, x)[0]
+
+    multiplied, kept = [], []
+    for function in (lambda: attend(x, x), dot_product):
+        sizes = {}
+
+        def pack(tensor, sizes=sizes):
+            sizes[tensor.data_ptr()] = tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, id):
+            function()
+        kept.append(sum(sizes.values()))
+        with FlopCounterMode(display=False) as counter:
+            function()
+        multiplied.append(counter.get_total_flops())
+    assert multiplied[0] == multiplied[1]
+    assert kept[0] > n * n * d and kept[0] > 5 * kept[1]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Transformer,
+        RecurrentTranslator,
+        ConvolutionalTranslator,
+        *SWAPS.values(),
+    ],
+)
+def test_one_function_draws_every_matrix(kind, monkeypatch):
+    """All but the embeddings': of Linear, GRU and convolution."""
+    calls = []
+
+    def fill(model, start):
+        calls.append(start)
+        for weight in model.parameters():
+            nn.init.constant_(weight, torch.nan)
+        draw_weights(model, start)
+
+    monkeypatch.setattr("transformer_lib.model.draw_weights", fill)
+    config = TransformerConfig(14, N=2, d_model=16, d_ff=12, h=4, bias=True)
+    model = kind(replace(config, start="packed", tie="none"))
+    assert calls == ["packed"]
+    for path, module in model.named_modules():
+        for name, weight in module.named_parameters(recurse=False):
+            if not isinstance(module, Embeddings | nn.LayerNorm):
+                assert weight.isfinite().all(), f"{path}.{name}"
+
+
+def test_each_gate_and_each_window_has_its_own_range():
+    torch.manual_seed(0)
+    gru = nn.GRU(60, 90)
+    draw_weights(gru, "xavier")
+    for weight, inputs in ((gru.weight_ih_l0, 60), (gru.weight_hh_l0, 90)):
+        for gate in weight.chunk(3):
+            bound = (6 / (inputs + 90)) ** 0.5
+            assert 0.99 * bound < gate.abs().max() <= bound
+    assert not gru.bias_ih_l0.any() and not gru.bias_hh_l0.any()
+    window = nn.Conv1d(40, 80, 3)
+    draw_weights(window, "xavier")
+    bound = (6 / (3 * 40 + 3 * 80)) ** 0.5
+    assert 0.99 * bound < window.weight.abs().max() <= bound
+    assert not window.bias.any()
 
 
 def test_gated_branch_begins_with_the_variance_of_its_input():
@@ -228,10 +393,6 @@ def test_recurrent_translator_reads_in_order_without_positions():
     [
         (lambda: small("recurrent", d_ff=0), "d_ff=0"),
         (lambda: small("recurrent", dropout=1.0), "dropout=1.0"),
-        (
-            lambda: ConvolutionalTranslator(TransformerConfig(9), 0),
-            "k=0",
-        ),
         (lambda: small("convolutional")(SOURCE[0], TARGET), "None"),
         (
             lambda: small("learned", max_length=3)(SOURCE, TARGET),

@@ -2,7 +2,9 @@
 
 import json
 import shlex
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,32 +18,66 @@ from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.loss import validation_loss
 
 RUNS = tangle.ROOT / "runs"
-sys.path.append(str(RUNS))
+sys.path.append(str(tangle.ROOT / "experiments"))
 import decoding  # noqa: E402
 import rivals  # noqa: E402
+import starts  # noqa: E402
 import variations  # noqa: E402
 
-REPORTS = "*/report.json", "*/copying.json"
+SCRIPTS = {"variations.py": variations, "rivals.py": rivals}
+SCRIPTS["starts.py"] = starts
+REPORTS = "*/*/report.json", "*/*/copying.json"
 RECORDS = sorted(path for name in REPORTS for path in RUNS.glob(name))
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.parent.name)
-def test_a_records_command_is_one_of_today(path):
-    name = path.parent.name
-    python, *words = shlex.split(
-        json.loads(path.read_text())["command"]
-    )
-    assert python == "python"
-    if words[0] == "-m":
-        options = cli._parser().parse_args(words[2:])
-        assert options.out.endswith(name)
+def told(words):
+    """What a command says, without where it writes."""
+    python, script, *rest = words
+    assert python.endswith("python")
+    if script == "-m":
+        script, options = rest[0], vars(cli._parser().parse_args(rest[1:]))
     else:
-        script = {
-            "runs/variations.py": variations,
-            "runs/rivals.py": rivals,
-        }
-        options = script[words[0]].parser().parse_args(words[1:])
-        assert options.out.name == name
+        script = Path(script).name  # it may have moved since
+        options = vars(SCRIPTS[script].parser().parse_args(rest))
+    del options["out"]
+    return script, options
+
+
+@pytest.mark.parametrize(
+    "path", RECORDS, ids=lambda p: p.parent.relative_to(RUNS).as_posix()
+)
+def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
+    """The Makefile has the very command that the record has."""
+    name = path.parent.relative_to(RUNS).as_posix()
+    report = json.loads(path.read_text())
+    (tmp_path / "experiments").mkdir()
+    makefile = (tangle.ROOT / "experiments/Makefile").read_text()
+    (tmp_path / "experiments/Makefile").write_text(makefile)
+    (tmp_path / "runs/rivals").mkdir(parents=True)
+    (tmp_path / "runs/rivals/seconds.json").touch()
+    precision = report.get("training", {}).get("precision", "bf16")
+    words = ["make", "-sn", name, f"precision={precision}"]
+    made = subprocess.check_output(
+        words, cwd=tmp_path / "experiments", text=True
+    )
+    command = shlex.split(made.replace("\\\n", " "))[3:]
+    assert told(command) == told(shlex.split(report["command"]))
+    assert command[command.index("--out") + 1] == f"runs/{name}"
+
+
+@pytest.mark.parametrize("name", ["heads", "lengths", "pronouns", "smoothing"])
+def test_a_count_is_made_by_its_script(name, tmp_path):
+    """By the command that make runs where there is no count yet."""
+    (tmp_path / "experiments").mkdir()
+    makefile = (tangle.ROOT / "experiments/Makefile").read_text()
+    (tmp_path / "experiments/Makefile").write_text(makefile)
+    made = subprocess.check_output(
+        ["make", "-sn", name], cwd=tmp_path / "experiments", text=True
+    )
+    path = RUNS / name / f"{name}.json"
+    command = json.loads(path.read_text())["command"]
+    assert shlex.split(made)[4:] == shlex.split(command)[1:]
+    assert (tangle.ROOT / shlex.split(command)[1]).is_file()
 
 
 @pytest.mark.parametrize("row", variations.ROWS)
@@ -64,17 +100,12 @@ def test_a_row_is_built_and_its_cache_tells_the_same(row):
         logits = model(source[i : i + 1], given)[0]
         log_p = logits.log_softmax(-1)[range(len(ids)), ids].sum()
         told = found.log_probabilities[i][0]
-        torch.testing.assert_close(
-            log_p.item(), told, atol=1e-3, rtol=0
-        )
+        torch.testing.assert_close(log_p.item(), told, atol=1e-3, rtol=0)
 
 
 def test_what_the_three_rows_beyond_the_table_leave_out():
     size = {
-        row: sum(
-            w.numel()
-            for w in variations.build(row, 40)[0].parameters()
-        )
+        row: sum(w.numel() for w in variations.build(row, 40)[0].parameters())
         for row in variations.ROWS
     }
     d, d_ff, layers = 128, 512, 6
@@ -93,9 +124,7 @@ def test_without_decoder_self_attention_no_piece_sees_another():
     source, target = torch.randint(4, 40, (2, 1, 7))
     other = target.clone()
     other[0, 2] = 4 + (other[0, 2] - 3) % 36
-    moved = (
-        (model(source, target) - model(source, other)).abs().amax(-1)
-    )
+    moved = (model(source, target) - model(source, other)).abs().amax(-1)
     assert moved[0, 2] > 1e-3
     moved[0, 2] = 0
     assert moved.max() < 1e-5
@@ -116,9 +145,7 @@ def test_nats_of_each_sentence():
 
 
 def test_ways_to_decode_are_compared_pair_by_pair():
-    targets = [
-        f"Ein Hund Nummer {i} rennt im Gras ." for i in range(60)
-    ]
+    targets = [f"Ein Hund Nummer {i} rennt im Gras ." for i in range(60)]
     worse = [line.replace("rennt im", "sitzt am") for line in targets]
     said = {"as in 6.1": targets, "worse": worse, "same": targets}
     found = decoding.compare(said, targets, "de")
@@ -158,3 +185,21 @@ def test_a_race_keeps_the_rate_with_the_lowest_loss(tmp_path):
         log = (tmp_path / "log.jsonl").read_text()
         assert log == (tmp_path / "rate-1" / "log.jsonl").read_text()
         assert history.lines == [*map(json.loads, log.splitlines())]
+
+
+@pytest.mark.parametrize("name", rivals.SWAPS)
+def test_a_swapped_model_takes_the_transformers_steps(name, tmp_path):
+    """And is made by its name, of the Transformer's size."""
+    sizes = {}
+    for kind in "transformer", name:
+        model = rivals.build(kind, 4000, 0)
+        sizes[kind] = sum(w.numel() for w in model.parameters())
+    assert abs(sizes[name] / sizes["transformer"] - 1) < 0.01
+    rows = rivals.rows_to_copy(20, 10, 0)
+    held_out = TokenBatches(rows, 512, shuffle=False)
+    options = SimpleNamespace(
+        model=name, rates=[1.0], steps=2, seed=0, out=tmp_path
+    )
+    size = EOS + 1 + rivals.SYMBOLS
+    *_, clock = rivals.trained(options, "copying-20", size, held_out, held_out)
+    assert clock["paced_by"] == "transformer"

@@ -17,9 +17,7 @@ def test_learning_rate_is_equation_3():
     assert rates.index(max(rates)) + 1 == 4000
     assert math.isclose(max(rates), (512 * 4000) ** -0.5)
     assert math.isclose(rates[1999], 2 * rates[999]), "linear"
-    assert math.isclose(rates[15_999], rates[3999] / 2), (
-        "inverse root"
-    )
+    assert math.isclose(rates[15_999], rates[3999] / 2), "inverse root"
     assert math.isclose(learning_rate(1, 64, 100), 1 / 8000)
 
 

@@ -8,7 +8,7 @@ import torch
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.translator import Translator
 
-FOLDER = Path(__file__).parent.parent / "runs" / "little-spanish"
+FOLDER = Path(__file__).parent.parent / "runs/models/little-spanish"
 PAIRS = {
     "I like trees": "Me gustan los árboles",
     "I like the tree": "Me gusta el árbol",
@@ -44,16 +44,12 @@ def test_the_sentences_of_the_page(english, spanish, translator):
 
 
 @pytest.mark.parametrize("english", PAIRS)
-def test_one_run_says_what_writing_step_by_step_says(
-    english, translator
-):
+def test_one_run_says_what_writing_step_by_step_says(english, translator):
     """Section 3.1: the mask and the shift by one position."""
     source_ids = encoded(translator, english)
     ids, chances = written(translator.model, source_ids)
     with torch.no_grad():
-        logits = translator.model(
-            source_ids, torch.tensor([ids[:-1]])
-        )[0]
+        logits = translator.model(source_ids, torch.tensor([ids[:-1]]))[0]
     best = logits.softmax(-1).max(-1)
     assert best.indices.tolist() == ids[1:]
     assert torch.allclose(best.values, chances, atol=1e-5)

@@ -85,13 +85,8 @@ def test_round_trip_of_any_text(bpe):
     chance = random.Random(3)
     kinds = [range(128), range(0x300), range(0x3000), range(0x110000)]
     for _ in range(500):
-        signs = [
-            chr(chance.choice(chance.choice(kinds)))
-            for _ in range(20)
-        ]
-        text = "".join(
-            s for s in signs if not 0xD800 <= ord(s) < 0xE000
-        )
+        signs = [chr(chance.choice(chance.choice(kinds))) for _ in range(20)]
+        text = "".join(s for s in signs if not 0xD800 <= ord(s) < 0xE000)
         assert bpe.decode(bpe.encode(text)) == text
         assert all(EOS < i < len(bpe) for i in bpe.encode(text))
     for text in ["", " ", "  two  spaces ", "\n\t", "🏳️‍🌈 e\u0301"]:
@@ -136,11 +131,7 @@ def test_what_is_no_tokenizer(bpe, tmp_path):
         b"\xff",
         other(bpe, swapped),
     ):
-        raw = (
-            content
-            if isinstance(content, bytes)
-            else content.encode()
-        )
+        raw = content if isinstance(content, bytes) else content.encode()
         path.write_bytes(raw)
         with pytest.raises(ValueError, match="tokenizer.json"):
             BPETokenizer.load(path)

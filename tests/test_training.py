@@ -76,14 +76,10 @@ def interrupted(folder, config, step, number=signal.SIGINT):
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_stopped_training_goes_on_to_the_same_end(
-    tmp_path, accumulate
-):
+def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, accumulate):
     config = replace(QUICK, accumulate=accumulate)
     whole = small()
-    history = train(
-        whole, batches(), config, folder=tmp_path / "whole"
-    )
+    history = train(whole, batches(), config, folder=tmp_path / "whole")
     assert 12 * accumulate % len(batches())
     folder = tmp_path / "broken"
     handlers = signal.getsignal(signal.SIGTERM)
@@ -106,9 +102,7 @@ def test_a_stopped_training_goes_on_to_the_same_end(
     with open(folder / "log.jsonl", "a") as file:
         file.write('7\n{"step": 99, "loss": 1.0}\n{"step": 1')
     finished = train(again, batches(), config, folder=folder)
-    assert equal(whole, again) and untimed(finished) == untimed(
-        history
-    )
+    assert equal(whole, again) and untimed(finished) == untimed(history)
     lines = (folder / "log.jsonl").read_text().splitlines()
     assert [json.loads(x)["step"] for x in lines] == [3, 6, 9, 12]
 
@@ -145,9 +139,7 @@ def test_log_lines(tmp_path):
     assert lines[0]["learning_rate"] == 32**-0.5 * 3 * 10**-1.5
     assert len(checkpoint_files(tmp_path)) == 1  # at the end
     one = train(start, data, replace(QUICK, max_steps=1)).lines[-1]
-    logits = small(dropout=0.0)(
-        first[0].source_ids, first[0].target_ids
-    )
+    logits = small(dropout=0.0)(first[0].source_ids, first[0].target_ids)
     for name, share in ("loss", 0.1), ("nll", 0.0):
         nats = smoothed_loss(logits, first[0].labels, share).item()
         assert abs(one[name] - nats / first[0].tokens) < 1e-5
@@ -172,13 +164,9 @@ def test_accumulated_batches_weigh_by_their_tokens():
     found = []
     for data.joined in (True, False):
         model = small(dropout=0.0).double()
-        config = replace(
-            QUICK, accumulate=2 - data.joined, max_steps=2
-        )
+        config = replace(QUICK, accumulate=2 - data.joined, max_steps=2)
         train(model, data, config)
-        found.append(
-            torch.cat([w.flatten() for w in model.parameters()])
-        )
+        found.append(torch.cat([w.flatten() for w in model.parameters()]))
     assert torch.allclose(*found, atol=1e-9)
 
 
@@ -196,9 +184,7 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
     config = replace(QUICK, log_every=0, checkpoint_every=4)
     with pytest.raises(FloatingPointError, match="step 6 is nan"):
         train(model, data, config, folder=tmp_path)
-    assert (
-        checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000004"
-    )
+    assert checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000004"
     good = small()
     train(good, batches(), QUICK)
     train(
@@ -212,9 +198,7 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
 
 def test_settings_that_matter_may_not_change(tmp_path):
     train(small(), batches(), QUICK, folder=tmp_path)
-    free = replace(
-        QUICK, tokens_per_batch=9, log_every=1, max_steps=13
-    )
+    free = replace(QUICK, tokens_per_batch=9, log_every=1, max_steps=13)
     train(small(), batches(), free, folder=tmp_path)
     for changes, named in (
         ({"seed": 1}, "seed=0, not 1"),
@@ -226,6 +210,14 @@ def test_settings_that_matter_may_not_change(tmp_path):
             train(small(), batches(), config, folder=tmp_path)
     with pytest.raises(ValueError, match="another model"):
         train(small(d_ff=32), batches(), QUICK, folder=tmp_path)
+    for changes in (
+        {"h": 4},
+        {"dropout": 0.3},
+        {"positions": "none"},
+        {"scale_embeddings": False},
+    ):  # all of the same shapes
+        with pytest.raises(ValueError, match=[*changes][0]):
+            train(small(**changes), batches(), QUICK, folder=tmp_path)
     other = TokenBatches(copies(90), tokens_per_batch=40)
     with pytest.raises(ValueError, match="batches="):
         train(small(), other, QUICK, folder=tmp_path)
@@ -246,13 +238,9 @@ def test_clipping_shortens_the_gradient():
     moved = []
     for limit in (None, 1e-12):
         model, start = small(), small()
-        config = replace(
-            QUICK, max_steps=1, clip_norm=limit, epsilon=1.0
-        )
+        config = replace(QUICK, max_steps=1, clip_norm=limit, epsilon=1.0)
         train(model, batches(), config)
-        pairs = zip(
-            model.parameters(), start.parameters(), strict=True
-        )
+        pairs = zip(model.parameters(), start.parameters(), strict=True)
         moved.append(sum((a - b).abs().sum() for a, b in pairs))
     assert moved[1] < 1e-6 * moved[0]
 
@@ -304,18 +292,20 @@ def test_kill_9_leaves_a_folder_that_goes_on(tmp_path, root):
     config = replace(QUICK, max_steps=reached + 2)
     model, other = small(), small()
     history = train(model, batches(), config, folder=tmp_path)
-    assert untimed(history) == untimed(
-        train(other, batches(), config)
-    )
+    assert untimed(history) == untimed(train(other, batches(), config))
     assert equal(model, other)
 
 
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory, root):
     """The folder in which two workers of torchrun have trained."""
-    folder = tmp_path_factory.mktemp("workers")
+    return trained_by(2, tmp_path_factory.mktemp("two"), root)
+
+
+def trained_by(workers, folder, root):
+    """The folder, once that many workers of torchrun have trained."""
     command = [sys.executable, "-m", "torch.distributed.run"]
-    command += ["--standalone", "--nproc-per-node", "2"]
+    command += ["--standalone", "--nproc-per-node", str(workers)]
     path = [os.environ.get("PYTHONPATH"), str(root)]
     path += [str(root / "tests")]  # where `translators` is
     path = os.pathsep.join(filter(None, path))
@@ -331,7 +321,7 @@ def two_workers(tmp_path_factory, root):
 
 
 def work(folder):
-    """What each of the two workers does."""
+    """What each of the workers does."""
     rank, workers = worker()
     mine = batches(rank=rank, world_size=workers)
     model = small(dropout=0.0).double()
@@ -344,6 +334,8 @@ def work(folder):
         text = json.dumps(untimed(history))
         with open(f"{folder}/lines.json", "w") as file:
             file.write(text)
+    if workers > 2:
+        return
     whole, part = small(), small()
     train(whole, mine, QUICK, folder=f"{folder}/whole")
     first = replace(QUICK, max_steps=4)
@@ -366,13 +358,42 @@ def test_two_workers_equal_one(two_workers):
     for rank in range(2):
         read = load_file(two_workers / f"weights-{rank}.safetensors")
         for name, weight in one.named_parameters():
-            assert torch.allclose(
-                read[name], weight, atol=1e-9, rtol=0
-            )
+            assert torch.allclose(read[name], weight, atol=1e-9, rtol=0)
     lines = json.loads((two_workers / "lines.json").read_text())
     for line, wanted in zip(lines, untimed(history), strict=True):
         assert line["tokens"] == wanted["tokens"]
         assert abs(line["loss"] - wanted["loss"]) < 1e-9
+
+
+def test_eight_workers_equal_one(tmp_path, root):
+    """As many as the paper had: each has an eighth of every step."""
+    trained_by(8, tmp_path, root)
+    one = small(dropout=0.0).double()
+    data = batches()
+    assert len(data) % 8 == 0  # or a batch would be given out twice
+    train(one, data, replace(QUICK, clip_norm=0.5, accumulate=8))
+    for rank in range(8):
+        read = load_file(tmp_path / f"weights-{rank}.safetensors")
+        for name, weight in one.named_parameters():
+            assert torch.allclose(read[name], weight, atol=1e-9, rtol=0)
+
+
+def test_the_mean_is_of_the_last_five(tmp_path):
+    """Section 6.1, by the defaults: of eight checkpoints, five."""
+    seen = []
+
+    def evaluate(model, step):
+        seen.append(model.output_weight.detach().clone())
+        return {}
+
+    often = dict(checkpoint_every=1, validate_every=1, device="cpu")
+    config = TrainingConfig(max_steps=8, warmup_steps=10, **often)
+    model = small()
+    train(model, batches(), config, evaluate, tmp_path)
+    mean = average_checkpoints(checkpoint_files(tmp_path))
+    wanted = torch.stack(seen[-5:]).mean(0)
+    torch.testing.assert_close(mean["pre_softmax.weight"], wanted)
+    assert not torch.allclose(wanted, seen[-1])
 
 
 def test_bf16_reaches_about_the_loss_of_fp32():
@@ -380,9 +401,7 @@ def test_bf16_reaches_about_the_loss_of_fp32():
     for precision in ("fp32", "bf16"):
         config = replace(QUICK, max_steps=60, precision=precision)
         model = small(dropout=0.0)
-        nll[precision] = train(model, batches(), config).lines[-1][
-            "nll"
-        ]
+        nll[precision] = train(model, batches(), config).lines[-1]["nll"]
         assert model.output_weight.dtype == torch.float32
     assert nll["bf16"] != nll["fp32"]
     assert abs(nll["bf16"] / nll["fp32"] - 1) < 0.1

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.translator import Translator
+from transformer_lib.translator import Translator, bundled_models
 
 TEXTS = ["I like trees.", "The cats sleep.", "Me gustan los árboles."]
 
@@ -19,9 +20,7 @@ TEXTS = ["I like trees.", "The cats sleep.", "Me gustan los árboles."]
 @pytest.fixture
 def translator():
     tokenizer = BPETokenizer.train(TEXTS, 300)
-    config = TransformerConfig(
-        len(tokenizer), N=2, d_model=16, d_ff=32, h=2
-    )
+    config = TransformerConfig(len(tokenizer), N=2, d_model=16, d_ff=32, h=2)
     return Translator(Transformer(config), tokenizer, ("en", "es"))
 
 
@@ -40,9 +39,7 @@ def test_a_string_or_a_list(translator):
 def test_odd_sentences_are_named(translator):
     page = "The cats sleep. " * 300
     pieces = len(translator.tokenizer.encode(page.strip()))
-    with pytest.raises(
-        ValueError, match=f"sentence 2 has {pieces} p"
-    ):
+    with pytest.raises(ValueError, match=f"sentence 2 has {pieces} p"):
         translator.translate([TEXTS[0], page])
     with pytest.raises(TypeError, match="sentence 2 is no"):
         translator.translate([TEXTS[0], 7])
@@ -121,7 +118,71 @@ def test_it_loads_neither_training_nor_corpora():
         "if f'transformer_lib.{name}' in sys.modules])"
     )
     run = [sys.executable, "-c", code]
-    out = subprocess.run(
-        run, capture_output=True, text=True, check=True
-    )
+    out = subprocess.run(run, capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_saved_and_loaded_it_translates_the_same(translator, tmp_path):
+    translator.save(tmp_path / "mine")
+    loaded = Translator.from_pretrained(tmp_path / "mine", "cpu")
+    assert loaded.languages == ("en", "es")
+    expected = translator.translate(TEXTS, max_extra=5)
+    assert loaded.translate(TEXTS, max_extra=5) == expected
+    translator.save(tmp_path / "half", half=True)
+    sizes = [
+        (tmp_path / name / "model.safetensors").stat().st_size
+        for name in ("mine", "half")
+    ]
+    assert sizes[1] < 0.6 * sizes[0]
+
+
+def test_a_wheel_does_not_look_beside_itself(tmp_path, monkeypatch):
+    """site-packages/runs is somebody else's."""
+    package = tmp_path / "site-packages" / "transformer_lib"
+    ours = package / "pretrained" / "ours"
+    theirs = tmp_path / "site-packages" / "runs" / "models" / "theirs"
+    for folder in (ours, theirs):
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").touch()
+    home = sys.modules[bundled_models.__module__]
+    monkeypatch.setattr(home, "files", lambda name: package)
+    assert bundled_models() == {"ours": ours}
+
+
+def test_a_device_that_is_given_is_taken(translator, tmp_path, monkeypatch):
+    """Only without one does the model go to the accelerator."""
+    translator.save(tmp_path)
+    accelerator = torch.accelerator
+    monkeypatch.setattr(accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(
+        accelerator, "current_accelerator", lambda: torch.device("meta")
+    )
+    loaded = Translator.from_pretrained(tmp_path, "cpu")
+    assert loaded.model.output_weight.device.type == "cpu"
+    loaded = Translator.from_pretrained(tmp_path)
+    assert loaded.model.output_weight.device.type == "meta"
+    monkeypatch.setattr(accelerator, "is_available", lambda: False)
+    loaded = Translator.from_pretrained(tmp_path)
+    assert loaded.model.output_weight.device.type == "cpu"
+
+
+def test_two_threads_leave_the_model_as_it_was(translator):
+    """And each gets what it would get alone."""
+    translator.model.train()
+    wanted, found = translator.translate(TEXTS, max_extra=5), []
+    weights = translator.attention(TEXTS[0]).maps
+
+    def run():
+        for _ in range(5):
+            found.append(translator.translate(TEXTS, max_extra=5))
+            maps = translator.attention(TEXTS[0]).maps
+            same = [torch.equal(maps[path], weights[path]) for path in weights]
+            found.append(wanted if all(same) else same)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [wanted] * 30
+    assert all(part.training for part in translator.model.modules())

@@ -35,9 +35,7 @@ def ignores_padding(model, source_ids, target_ids):
         grads = [p.grad.clone() for p in model.parameters()]
         results.append([found.detach(), *grads])
     for other in results[1:]:
-        torch.testing.assert_close(
-            other, results[0], atol=1e-12, rtol=1e-9
-        )
+        torch.testing.assert_close(other, results[0], atol=1e-12, rtol=1e-9)
 
 
 def copies(count=50, longest=7, pieces=12, seed=0):

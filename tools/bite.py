@@ -3,18 +3,24 @@
     python tools/bite.py                  every row that names a test
     python tools/bite.py masks-causal     these rows
 
-A row's `breaks` is [old text, new text]. The change is made in a copy,
-in the module of the row's `symbol`, or without one in the page that is
-its test, and the row's test must fail there; on the unchanged copy it
-must pass. `make bite` runs this.
+A row's `breaks` is a list of changes to code, [old text, new text]. The
+change is made in a copy, in the module of the row's `symbol`, or
+without one in the page that is its test; a third entry before the two
+names another file. A finding has records behind it, and `alters`
+changes these: [files, pattern, new text], where the files may hold
+stars and the pattern is a regular expression. Under each change alone
+the row's test must fail, and on the unchanged copy it must pass. `make
+bite` runs this.
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -27,19 +33,93 @@ import yaml
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ["transformer_lib", "transformer_book", "book"]
+COPIED = ["transformer_lib", "transformer_book", "book", "experiments"]
 CHAPTER = "tests/book/test_chapters.py::test_chapter_ran["
 OPTIONS = "-q -x -p no:cacheprovider -p no:xdist".split()
 
 
-def in_copy(row: dict, change: Callable[[str], str]) -> int:
-    """The exit code of a row's test on a changed copy."""
+@dataclass(frozen=True)
+class Change:
+    """One way in which a row's statement is made false.
+
+    `files` is a path from the root, with stars where several files
+    change at once; `old` is a text, or with `pattern` a regular
+    expression.
+    """
+
+    files: str
+    old: str
+    new: str
+    pattern: bool = False
+
+    def paths(self, root: Path = ROOT) -> list[Path]:
+        return sorted(root.glob(self.files))
+
+    def apply(self, text: str) -> str:
+        if self.pattern:
+            return re.sub(self.old, self.new, text, flags=re.MULTILINE)
+        return text.replace(self.old, self.new)
+
+    def complaint(self) -> str:
+        """What keeps the change from being tried, or nothing."""
+        if not self.paths():
+            return f"there is no {self.files}"
+        for path in self.paths():
+            text = path.read_text("utf-8")
+            if self.apply(text) == text:
+                return f"{path.relative_to(ROOT)} has no text {self.old!r}"
+            try:
+                for code in programs(self.apply(text), path):
+                    compile(code, str(path), "exec")
+            except SyntaxError as error:
+                return f"{self.new!r} makes no program: {error}"
+        return ""
+
+
+def programs(text: str, path: Path) -> list[str]:
+    """The Python in a file: the module, or a page's cells."""
+    if path.suffix == ".py":
+        return [text]
+    if path.suffix != ".md":
+        return []
+    cells = jupytext.reads(text, fmt="md:myst").cells
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    return [source for source in sources if not re.match("[%!]", source)]
+
+
+def changes(row: dict) -> list[Change]:
+    """Every change under which a row's test has to fail."""
+    breaks = [
+        Change(*(part if len(part) == 3 else (source_of(row), *part)))
+        for part in row.get("breaks", [])
+    ]
+    alters = [Change(*part, pattern=True) for part in row.get("alters", [])]
+    return breaks + alters
+
+
+def page_of(row: dict) -> str:
+    """The page whose cells are a row's test, or nothing."""
+    if not row["test"].startswith(CHAPTER):
+        return ""
+    return row["test"].removeprefix(CHAPTER)[:-1] + ".md"
+
+
+def source_of(row: dict) -> str:
+    """The module or the page in which a row's breaks are made."""
+    if not row.get("symbol"):
+        return page_of(row)
+    return "/".join(row["symbol"].split(".")[:2]) + ".py"
+
+
+def code_of_test(task: tuple[dict, Change | None]) -> int:
+    """The exit code of a row's test on a copy with a change made."""
+    row, change = task
     with tempfile.TemporaryDirectory() as folder:
-        for name in COPIED:
-            shutil.copytree(ROOT / name, Path(folder, name))
-        os.symlink(ROOT / "runs", Path(folder, "runs"))
-        source = Path(folder, source_of(row))
-        source.write_text(change(source.read_text("utf-8")), "utf-8")
+        copy_to(Path(folder))
+        for path in change.paths(Path(folder)) if change else []:
+            text = change.apply(path.read_text("utf-8"))
+            path.unlink()  # a record is a link to the one it copies
+            path.write_text(text, "utf-8")
         sys.path.insert(0, folder)
         os.environ |= {"PYTHONPATH": folder, "PYTHONSAFEPATH": "1"}
         os.chdir(ROOT)
@@ -51,18 +131,11 @@ def in_copy(row: dict, change: Callable[[str], str]) -> int:
             return int(pytest.main([*OPTIONS, row["test"]]))
 
 
-def page_of(row: dict) -> str:
-    """The page whose cells are a row's test, or nothing."""
-    if not row["test"].startswith(CHAPTER):
-        return ""
-    return row["test"].removeprefix(CHAPTER)[:-1] + ".md"
-
-
-def source_of(row: dict) -> str:
-    """The module or the page in which a row's change is made."""
-    if not row["symbol"]:
-        return page_of(row)
-    return "/".join(row["symbol"].split(".")[:2]) + ".py"
+def copy_to(folder: Path) -> None:
+    """What a test reads: the code as files, the records as links."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "runs", folder / "runs", copy_function=os.symlink)
 
 
 def execute(page: Path, folder: Path) -> int:
@@ -81,67 +154,65 @@ def execute(page: Path, folder: Path) -> int:
     return 0
 
 
-def broken(row: dict) -> int:
-    return in_copy(row, lambda text: text.replace(*row["breaks"]))
-
-
-def unchanged(row: dict) -> int:
-    return in_copy(row, lambda text: text)
-
-
-def complaint(row: dict) -> str:
-    """What keeps a row from being tried, or nothing."""
-    if "breaks" not in row:
-        return "names no change under which its test fails"
-    source = source_of(row)
-    if row["breaks"][0] not in (ROOT / source).read_text("utf-8"):
-        return f"{source} has no text {row['breaks'][0]!r}"
-    return ""
-
-
 def ledger() -> list[dict]:
     text = (ROOT / "book" / "fidelity.yml").read_text("utf-8")
     return yaml.safe_load(text)
 
 
 def rows_to_try(names: list[str]) -> list[dict]:
-    """Rows that name a test, but for findings, which have records."""
+    """The rows that name a test."""
     rows = ledger()
     if unknown := set(names) - {row["id"] for row in rows}:
         raise SystemExit(f"no row is called {', '.join(unknown)}")
     return [
         row
         for row in rows
-        if row.get("test")
-        and ("breaks" in row or row["status"] != "scaled")
-        and (not names or row["id"] in names)
+        if row.get("test") and (not names or row["id"] in names)
     ]
 
 
-def main(names: list[str]) -> int:
-    began, bit = time.perf_counter(), 0
-    rows = rows_to_try(names)
-    sound = {row["test"]: row for row in rows if not complaint(row)}
-    tried = [row for row in rows if not complaint(row)]
+def verdicts(rows: list[dict]) -> Iterator[tuple[dict, list[str]]]:
+    """Each row and what was found under each of its changes."""
+    whole = {row["test"]: (row, None) for row in rows}
+    tried = [
+        (row, change)
+        for row in rows
+        for change in changes(row)
+        if not change.complaint()
+    ]
     # one task a process, so that each imports the package afresh
     with get_context("fork").Pool(2, maxtasksperchild=1) as pool:
-        whole = pool.imap(unchanged, sound.values(), 1)
-        codes = pool.imap(broken, tried, 1)
-        fails = dict(zip(sound, whole, strict=True))
+        sound = pool.imap(code_of_test, whole.values(), 1)
+        codes = pool.imap(code_of_test, tried, 1)
+        fails = dict(zip(whole, sound, strict=True))
         for row in rows:
-            said = complaint(row)
-            code = 0 if said else next(codes)
-            if not said and fails[row["test"]]:
-                said = "fails unchanged"
-            elif not said and code != 1:
-                said = (
-                    f"does not bite: {row['test']} ended with {code}"
-                )
-            bit += not said
-            print(f"{row['id']}: {said or 'bites'}", flush=True)
+            said = []
+            for change in changes(row):
+                if complaint := change.complaint():
+                    said.append(complaint)
+                    continue
+                code = next(codes)
+                if fails[row["test"]]:
+                    said.append("fails unchanged")
+                elif code != 1:
+                    said.append(f"{change.new!r} ends with {code}")
+                else:
+                    said.append("bites")
+            yield row, said
+
+
+def main(names: list[str]) -> int:
+    began, rows = time.perf_counter(), rows_to_try(names)
+    tried = bit = 0
+    for row, said in verdicts(rows):
+        print(f"{row['id']}: {'; '.join(said) or 'no break'}", flush=True)
+        tried += max(len(said), 1)  # a row without a break is at fault
+        bit += said.count("bites")
     seconds = time.perf_counter() - began
-    print(f"{len(rows)} rows tried, {bit} bite; {seconds:.0f} s")
-    return int(bit < len(rows))
+    print(
+        f"{len(rows)} rows, {tried} breaks tried, {bit} bite; {seconds:.0f} s"
+    )
+    return int(bit < tried)
 
 
 if __name__ == "__main__":

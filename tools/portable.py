@@ -111,9 +111,7 @@ def main(names: list[str]) -> int:
         )
     settings = settings or list(SETTINGS)
     chosen = chosen or list(pages)
-    jobs = [
-        (name, setting) for name in chosen for setting in settings
-    ]
+    jobs = [(name, setting) for name in chosen for setting in settings]
     cells = {}
 
     def run(job):

@@ -1,8 +1,9 @@
 """Collect the `export` cells of the chapters into `transformer_lib`.
 
 The book is the source: a chapter writes the module of its own name.
+Cells that the site folds are marked for JupyterLab to fold, too.
 
-    python tools/tangle.py            write transformer_lib
+    python tools/tangle.py            write transformer_lib, and marks
     python tools/tangle.py --check    print what differs, exit 1 if any
 
 A module whose chapter has a problem is left as it is; the others are
@@ -20,13 +21,16 @@ import tempfile
 from pathlib import Path
 
 import yaml
+from jupytext.myst import dump_yaml_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = "transformer_lib"
 CELL = re.compile(
-    r"^(`{3,})\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^\1 *$",
+    r"^(`{3,})\{code-cell\}[^\n]*\n"
+    r"(---\n.*?^---\n|(?::[^\n]*\n)*)(.*?)^\1 *$",
     re.M | re.S,
 )
+FOLDED = {"check", "hide-cell", "hide-input", "remove-cell", "remove-input"}
 LABEL = re.compile(r"^\(([\w-]+)\)=\s*$", re.M)
 HEADER = """\
 # Collected from the book by tools/tangle.py. Do not edit: change the
@@ -113,7 +117,7 @@ class Chapter:
         }
         self.lines = [""] * (text.count("\n") + 1)
         for cell in CELL.finditer(text):
-            if "export" in re.findall(r"[\w-]+", cell[2]):
+            if "export" in metadata_in(cell[2]).get("tags", []):
                 at = text.count("\n", 0, cell.start(3))
                 code = cell[3].splitlines()
                 self.lines[at : at + len(code)] = code
@@ -134,10 +138,40 @@ class Chapter:
 
     def anchor(self, line: int) -> str:
         """The last label above a line."""
-        above = [
-            name for name, at in self.labels.items() if at < line
-        ]
+        above = [name for name, at in self.labels.items() if at < line]
         return above[-1] if above else self.name
+
+
+def metadata_in(header: str) -> dict:
+    """What a cell's header says, in either of its two forms."""
+    if header.startswith("---"):
+        return yaml.safe_load(header.removesuffix("---\n")[4:])
+    lines = (line.removeprefix(":") for line in header.splitlines())
+    return yaml.safe_load("\n".join(lines)) or {}
+
+
+def with_marks(text: str) -> str:
+    """A page whose headers say `source_hidden` where the site folds.
+
+    A header is written as jupytext does, so that a page saved from
+    JupyterLab is as it was.
+    """
+
+    def mark(cell: re.Match) -> str:
+        metadata = metadata_in(cell[2])
+        jupyter = metadata.pop("jupyter", {})
+        jupyter.pop("source_hidden", None)
+        if FOLDED & set(metadata.get("tags", [])):
+            jupyter["source_hidden"] = True
+        if jupyter:
+            metadata = {"jupyter": jupyter} | metadata
+        header = dump_yaml_blocks(metadata) if metadata else ""
+        blank = "\n" if cell[2].startswith(":") else ""
+        start = cell[0][: cell.start(2) - cell.start()]
+        rest = cell[0][cell.start(3) - cell.start() :]
+        return start + header + rest.removeprefix(blank)
+
+    return CELL.sub(mark, text)
 
 
 def names_of(node: ast.stmt) -> list[str]:
@@ -175,9 +209,7 @@ def collect(chapter: Chapter, earlier: list[str]) -> str:
             )
     first = chapter.tree.body[0]
     if ast.get_docstring(chapter.tree) is None:
-        chapter.complain(
-            first.lineno, "no docstring in the first cell"
-        )
+        chapter.complain(first.lineno, "no docstring in the first cell")
     else:
         sign(lines, first, chapter.path.with_suffix("").as_posix())
         head = lines[first.lineno - 1 : first.end_lineno]
@@ -210,9 +242,7 @@ def check_imports(chapter: Chapter, earlier: list[str]) -> None:
                 or not package
                 or (package == LIBRARY and name not in earlier)
             ):
-                message = (
-                    f"imports {module}, which no earlier chapter"
-                )
+                message = f"imports {module}, which no earlier chapter"
                 chapter.complain(node.lineno, f"{message} writes")
 
 
@@ -236,13 +266,11 @@ def formatted(
             Path(folder, kind).mkdir()
         named = {chapter.name: chapter for chapter in chapters}
         for name, chapter in named.items():
-            Path(folder, "chapters", name).with_suffix(
-                ".py"
-            ).write_text(chapter.code, "utf-8")
-        for name, text in files.items():
-            Path(folder, LIBRARY, name).write_text(
-                text + "\n", "utf-8"
+            Path(folder, "chapters", name).with_suffix(".py").write_text(
+                chapter.code, "utf-8"
             )
+        for name, text in files.items():
+            Path(folder, LIBRARY, name).write_text(text + "\n", "utf-8")
         found = ruff(
             folder,
             *"check --select F,I --ignore F811 --fix --unfixable F".split(),
@@ -272,9 +300,7 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
             home[name] = chapter.name
         if names := chapter.public():
             same = ", ".join(f"{name} as {name}" for name in names)
-            stubs.append(
-                f"from {LIBRARY}.{chapter.name} import {same}"
-            )
+            stubs.append(f"from {LIBRARY}.{chapter.name} import {same}")
     return {
         "__init__.py": HEADER + INIT,
         "__init__.pyi": HEADER + "\n".join(stubs),
@@ -285,9 +311,7 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
 def contents() -> list[Path]:
     """The pages of the book in reading order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
-    pages = [
-        page for part in toc["parts"] for page in part["chapters"]
-    ]
+    pages = [page for part in toc["parts"] for page in part["chapters"]]
     return [ROOT / f"{page['file']}.md" for page in pages]
 
 
@@ -309,15 +333,11 @@ def tangle() -> tuple[dict[str, str], list[str]]:
     for chapter in chapters:
         if chapter.problems:
             files.pop(f"{chapter.name}.py", None)
-    return files, [
-        p for chapter in chapters for p in chapter.problems
-    ]
+    return files, [p for chapter in chapters for p in chapter.problems]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--check", action="store_true", help="compare, write nothing"
     )
@@ -325,12 +345,21 @@ def main() -> int:
     files, problems = tangle()
     library, differing = ROOT / LIBRARY, 0
     present = {
-        path.name: path.read_text("utf-8")
-        for path in library.glob("*.py*")
+        path.name: path.read_text("utf-8") for path in library.glob("*.py*")
     }
     if problems:
         print(*problems, sep="\n", file=sys.stderr)
         present = {n: present[n] for n in present if n in files}
+    for page in filter(Path.exists, [ROOT / "index.md", *contents()]):
+        name, old = str(page.relative_to(ROOT)), page.read_text("utf-8")
+        if (new := with_marks(old)) == old:
+            continue
+        differing += 1
+        if check:
+            lines = [text.splitlines(True) for text in (old, new)]
+            sys.stdout.writelines(difflib.unified_diff(*lines, name, name))
+        else:
+            page.write_text(new, "utf-8")
     for name in sorted(files.keys() | present.keys()):
         old, new = present.get(name), files.get(name)
         if old == new:
@@ -338,9 +367,7 @@ def main() -> int:
         differing += 1
         if check:
             lines = [(s or "").splitlines(True) for s in (old, new)]
-            sys.stdout.writelines(
-                difflib.unified_diff(*lines, name, name)
-            )
+            sys.stdout.writelines(difflib.unified_diff(*lines, name, name))
         elif new is None:
             (library / name).unlink()
         else:

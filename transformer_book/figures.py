@@ -1,20 +1,38 @@
-"""How pictures are drawn: one style and one set of colours."""
+"""How pictures are drawn: one style and one set of colours.
 
+A picture is as wide as the text, `PAGE`, and on a phone it is drawn a
+second time, `PHONE` wide. Words are `SIZE` pixels high in both, in one
+family of letters, and take the colour of the page's own text.
+"""
+
+import hashlib
 import html
 import io
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+import drawsvg
+
 __all__ = [
     "COLOURS",
+    "FONT",
+    "PAGE",
+    "PHONE",
+    "SIGNED",
+    "SIZE",
     "Picture",
+    "Sketch",
     "attention_chart",
     "heatmap",
+    "heatmaps",
+    "log_ticks",
     "mask_chart",
+    "panels",
     "shape_table",
     "show",
     "style",
@@ -36,6 +54,13 @@ COLOURS = {
     "bad": "#d6336c",
     "muted": "#7c848d",
 }
+SIGNED = {"negative": "#b43c00", "positive": "#4b3cff"}  # none of those
+FONT = "Helvetica Neue, Arial, sans-serif"
+SIZE = 13  # of words, in pixels: 12 and more where the text is narrow
+PAGE = 7.5  # inches of 96 pixels
+PHONE = 3.5
+PAPER = "var(--pst-color-background, Canvas)"  # the page, light or dark
+LEAST = 11  # pixels: words on a phone are no smaller
 
 
 def style() -> AbstractContextManager:
@@ -43,59 +68,313 @@ def style() -> AbstractContextManager:
     import matplotlib.pyplot as plt
     from cycler import cycler
 
+    size = SIZE * 0.75  # in points
+    names = ("axes.titlesize", "axes.labelsize", "figure.titlesize")
+    names += ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
     return plt.rc_context(
-        {
-            "font.size": 9,
+        dict.fromkeys(names, size)
+        | {
+            "font.size": size,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.prop_cycle": cycler(color=list(COLOURS.values())),
             "axes.facecolor": "none",
             "figure.facecolor": "none",
+            "figure.figsize": (PAGE, 3.2),
             "figure.constrained_layout.use": True,
             "legend.frameon": False,
+            "lines.linewidth": 1.8,
         }
     )
 
 
+def panels(
+    count: int, narrow: bool, height: float = 2.8, **options: Any
+) -> tuple[Any, Any]:
+    """A figure and its axes: side by side, on a phone in a column.
+
+    `height` is that of one, in inches; `options` are `plt.subplots`'.
+    """
+    import matplotlib.pyplot as plt
+
+    rows, columns = (count, 1) if narrow else (1, count)
+    size = (PHONE if narrow else PAGE, height * rows)
+    with style():
+        return plt.subplots(rows, columns, figsize=size, **options)
+
+
+def log_ticks(axis: Any) -> None:
+    """A logarithmic axis whose powers of ten are written full size."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    raised = str.maketrans("-0123456789", "\u207b⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+    def write(value, place):
+        power = round(math.log10(value))
+        low, high = axis.get_view_interval()
+        if low >= 1e-3 and high < 1e5:
+            return f"{value:,.{max(0, -power)}f}"
+        return "10" + str(power).translate(raised)
+
+    axis.set_major_formatter(FuncFormatter(write))
+    axis.set_minor_formatter(NullFormatter())
+
+
+class _Link(drawsvg.DrawingParentElement):
+    TAG_NAME = "a"
+
+
+class Sketch(drawsvg.Drawing):
+    """A drawing of boxes, lines and words, in pixels from the top left.
+
+    No line crosses a word: where a box with words, a sum, a dot or
+    words alone are, lines are cut out.
+    """
+
+    def __init__(self, width: float, height: float):
+        super().__init__(width, height)
+        self.heads: dict[str, Any] = {}
+        self.free = drawsvg.Mask(maskUnits="userSpaceOnUse")
+        self.free.append(self._area(0, 0, width, height, "white"))
+        self.lines = drawsvg.Group(mask=self.free)
+        self.append(self.lines)
+
+    def _area(self, x, y, width, height, colour, **style):
+        area = {"fill": colour, "stroke": "none", **style}
+        return drawsvg.Rectangle(x, y, width, height, **area)
+
+    def words(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        anchor: str = "middle",
+        colour: str = "currentColor",
+        size: float = SIZE,
+        **style: Any,
+    ) -> None:
+        """Write a line of text whose middle is at the height `y`."""
+        width = 0.58 * size * len(text) + 6  # about
+        left = {"start": 0, "middle": width / 2, "end": width}[anchor]
+        above = 0.7 * size
+        self.free.append(
+            self._area(x - left, y - above, width, 2 * above, "black")
+        )
+        look = {"text_anchor": anchor, "font_family": FONT, **style}
+        look["fill"] = COLOURS.get(colour, colour)
+        self.append(drawsvg.Text(text, size, x, y + 0.35 * size, **look))
+
+    def line(
+        self,
+        *points: tuple[float, float],
+        width: float = 1.3,
+        colour: str = "currentColor",
+        arrow: bool = False,
+        **style: Any,
+    ) -> None:
+        """Join points by straight lines; `arrow` ends in a head."""
+        path = drawsvg.Path().M(*points[0])
+        for point in points[1:]:
+            path.L(*point)
+        self.stroke(path, width=width, colour=colour, arrow=arrow, **style)
+
+    def curve(
+        self,
+        start: tuple[float, float],
+        bend: tuple[float, float],
+        end: tuple[float, float],
+        width: float = 1.3,
+        colour: str = "currentColor",
+        arrow: bool = False,
+        **style: Any,
+    ) -> None:
+        """Join two points by a line that is drawn towards a third."""
+        path = drawsvg.Path().M(*start).Q(*bend, *end)
+        self.stroke(path, width=width, colour=colour, arrow=arrow, **style)
+
+    def flow(
+        self,
+        start: tuple[float, float],
+        bend: tuple[float, float],
+        back: tuple[float, float],
+        end: tuple[float, float],
+        width: float,
+        colour: str,
+    ) -> None:
+        """A band between two points that is drawn towards two others."""
+        path = drawsvg.Path().M(*start).C(*bend, *back, *end)
+        self.stroke(
+            path, width=width, colour=colour, arrow=False, stroke_opacity=0.55
+        )
+
+    def stroke(
+        self, path: Any, width: float, colour: str, arrow: bool, **style: Any
+    ) -> None:
+        """Draw along a path of drawsvg's."""
+        colour = COLOURS.get(colour, colour)
+        path.args |= {"fill": "none", "stroke": colour, "stroke-width": width}
+        path.args |= {key.replace("_", "-"): v for key, v in style.items()}
+        if arrow:
+            path.args["marker-end"] = self._head(colour)
+        self.lines.append(path)
+
+    def _head(self, colour: str) -> Any:
+        """The head of an arrow, one for each colour."""
+        if colour not in self.heads:
+            head = drawsvg.Marker(
+                -7,
+                -4,
+                0.5,
+                4,
+                scale=1,
+                orient="auto",
+                markerUnits="userSpaceOnUse",
+            )
+            head.append(
+                drawsvg.Lines(-7, -4, 0, 0, -7, 4, fill=colour, close=True)
+            )
+            self.heads[colour] = head
+        return self.heads[colour]
+
+    def box(
+        self,
+        x: float,
+        y: float,
+        text: str = "",
+        part: str = "muted",
+        width: float = 84,
+        height: float = 30,
+        href: str = "",
+        solid: bool = False,
+        **style: Any,
+    ) -> None:
+        """A box in a part's colour around its middle, with words in it.
+
+        `text` may have several lines; `href` makes box and words a link,
+        which look like all others; `solid` hides what is behind.
+        """
+        colour = COLOURS.get(part, part)
+        look = {"fill": colour, "fill_opacity": 0.22, "stroke": colour}
+        whole = self.elements
+        if href:
+            plain = "color: inherit; text-decoration: none"
+            link = _Link(href=href, style=plain)
+            self.append(link)
+            self.elements = link.children
+        place = x - width / 2, y - height / 2, width, height
+        if solid:
+            self.append(self._area(*place, PAPER, rx=5))
+        self.append(drawsvg.Rectangle(*place, rx=5, **{**look, **style}))
+        lines = text.split("\n") if text else []
+        for number, words in enumerate(lines):
+            below = (number - (len(lines) - 1) / 2) * 1.25 * SIZE
+            self.words(x, y + below, words)
+            self.free.children.pop()  # the box keeps the lines away
+        if text:
+            self.free.append(self._area(*place, "black", rx=5))
+        self.elements = whole
+
+    def plus(self, x: float, y: float, radius: float = 10) -> None:
+        """The sum of what arrives: a circle with a cross."""
+        reach = radius / 2
+        cross = drawsvg.Path(stroke="currentColor", stroke_width=1.3)
+        cross.M(x - reach, y).H(x + reach).M(x, y - reach).V(y + reach)
+        self.append(cross)
+        self.dot(x, y, "none", radius, stroke="currentColor")
+
+    def dot(
+        self, x: float, y: float, part: str, radius: float = 9, **style: Any
+    ) -> None:
+        """A disc in a part's colour."""
+        self.free.append(drawsvg.Circle(x, y, radius, fill="black"))
+        colour = COLOURS.get(part, part)
+        self.append(drawsvg.Circle(x, y, radius, fill=colour, **style))
+
+    def svg(self, prefix: str) -> str:
+        self.id_prefix = prefix
+        return self.as_svg(header="")
+
+
 @dataclass
 class Picture:
-    """An SVG in the page, with words for who cannot see it."""
+    """An SVG in the page, with words for who cannot see it.
+
+    `narrow` is what a phone shows in its place.
+    """
 
     svg: str = field(repr=False)
     alt: str
+    narrow: str = field(default="", repr=False)
 
     def _repr_html_(self) -> str:
+        if not self.narrow:
+            return self._label(self.svg, "picture", _readable(self.svg))
+        hidden = "display: none"  # where no style sheet says otherwise
+        return self._label(self.svg, "picture wide", "") + self._label(
+            self.narrow, "picture narrow", hidden
+        )
+
+    def _label(self, svg: str, kind: str, look: str) -> str:
         words = html.escape(self.alt, quote=True)
-        fit = 'class="picture" style="max-width: 100%; height: auto"'
-        role = "group" if "<a " in self.svg else "img"  # keep links
-        start = f'<svg {fit} role="{role}" aria-label="{words}"'
-        return self.svg.replace("<svg", start, 1)
+        role = "group" if "<a " in svg else "img"  # keep links
+        look = f' style="{look}"' if look else ""
+        start = f'<svg class="{kind}"{look} role="{role}" aria-label="{words}"'
+        return svg.replace("<svg", start, 1)
+
+
+def _readable(svg: str) -> str:
+    """The least width at which a picture's words can be read."""
+    sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', svg)]
+    box = re.search(r'viewBox="\S+ \S+ ([\d.]+)', svg)
+    if not sizes or not box:
+        return ""
+    return f"min-width: {float(box[1]) * LEAST / min(sizes):.0f}px"
 
 
 def show(figure: Any, alt: str) -> Picture:
-    """Show a matplotlib figure, or an SVG string, inside the page.
+    """Show a matplotlib figure, a `Sketch` or an SVG inside the page.
 
-    The figure is closed. The same figure and words give the same SVG.
+    A function in its place is called twice, as `figure(narrow=False)`
+    and `figure(narrow=True)`, and draws for the page and for a phone.
+    A figure of matplotlib is made narrow for the phone in any case; a
+    sketch that is not keeps the size of its words there, and can be
+    pushed sideways. Figures are closed. The same figure and words give
+    the same SVG.
 
     Raises:
         ValueError: if `alt` does not say what the picture shows.
     """
     if not alt.strip():
         raise ValueError("alt is empty: say what the picture shows")
+    if callable(figure):
+        with style():
+            wide, narrow = figure(narrow=False), figure(narrow=True)
+        return Picture(_svg(wide, alt), alt, _svg(narrow, f"{alt} narrow"))
+    if isinstance(figure, str | Sketch):
+        return Picture(_svg(figure, alt), alt)
+    wide = _svg(figure, alt, close=False)
+    figure.set_figwidth(min(PHONE, figure.get_figwidth()))
+    return Picture(wide, alt, _svg(figure, f"{alt} narrow"))
+
+
+def _svg(figure: Any, salt: str, close: bool = True) -> str:
+    """A figure of any kind as SVG; `salt` makes its names its own."""
+    if isinstance(figure, Sketch):
+        prefix = hashlib.sha256(salt.encode()).hexdigest()[:8]
+        figure = figure.svg(f"s{prefix}-")
     if isinstance(figure, str):
-        return Picture(figure[figure.index("<svg") :], alt)
+        return figure[figure.index("<svg") :]
     import matplotlib.pyplot as plt
 
     file = io.StringIO()
-    salt = {"svg.fonttype": "none", "svg.hashsalt": alt}
+    salts = {"svg.fonttype": "none", "svg.hashsalt": salt}
     try:
-        with style(), plt.rc_context(salt):
-            figure.savefig(
-                file, format="svg", metadata={"Date": None}
-            )
+        with style(), plt.rc_context(salts):
+            figure.savefig(file, format="svg", metadata={"Date": None})
     finally:
-        plt.close(figure)
-    return Picture(_at_home(file.getvalue()), alt)
+        if close:
+            plt.close(figure)
+    return _at_home(file.getvalue())
 
 
 def _at_home(svg: str) -> str:
@@ -105,6 +384,7 @@ def _at_home(svg: str) -> str:
     svg = re.sub(noise, "", svg, flags=re.S)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # never referred to
     svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
+    svg = re.sub(r"'DejaVu Sans'[^;\"]*", FONT, svg)
     return re.sub("<text(?=[ >])", '<text fill="currentColor"', svg)
 
 
@@ -126,14 +406,15 @@ def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:
 
 
 def _colour_map(cmap: str | None, signed: bool) -> Any:
-    """A colour of the book, two if signed, or one of matplotlib."""
+    """A colour of the book, the signed scale, or one of matplotlib."""
     from matplotlib.colors import LinearSegmentedColormap
 
     if cmap and cmap not in COLOURS:
         return cmap
-    high, low = COLOURS[cmap or "query"], COLOURS["key"]
-    stops = [(0, high + "00"), (1, high)]
-    if signed:
+    colour = COLOURS[cmap or "query"]
+    stops = [(0, colour + "00"), (1, colour)]
+    if signed:  # zero is the page
+        low, high = SIGNED["negative"], SIGNED["positive"]
         middle = [(0.5, low + "00"), (0.5, high + "00")]
         stops = [(0, low), *middle, (1, high)]
     return LinearSegmentedColormap.from_list("book", stops)
@@ -147,11 +428,15 @@ def heatmap(
     ax: Any = None,
     limits: tuple[float, float] | None = None,
     cmap: str | None = None,
+    axes: tuple[str, str] = ("", ""),
+    scale: str = "",
 ) -> Any:
     """A matrix with a name for each row and column: a figure.
 
-    Of more than forty names only every eighth is written. `cmap` is
-    one of `COLOURS` or of matplotlib's; zero is transparent.
+    Of more than forty names only every eighth is written. `axes` says
+    what the rows and what the columns are, `scale` what is coloured.
+    `cmap` is one of `COLOURS` or of matplotlib's; zero is transparent.
+    Numbers of both signs have the book's signed scale.
 
     Raises:
         ValueError: if there are not as many names as rows or columns.
@@ -161,8 +446,8 @@ def heatmap(
     matrix = _matrix(matrix, rows, columns)
     if ax is None:
         with style():
-            width = min(5.2, 1.7 + 0.32 * len(columns))
-            height = min(5.2, 1.1 + 0.3 * len(rows))
+            width = min(PAGE, 2.2 + 0.42 * len(columns))
+            height = min(PAGE, 1.3 + 0.36 * len(rows))
             ax = plt.subplots(figsize=(width, height))[1]
     signed = limits[0] < 0 if limits else matrix.min() < 0
     top = abs(matrix).max() or 1.0
@@ -179,11 +464,44 @@ def heatmap(
         axis.set_ticks(at, [str(names[i]) for i in at])
     if max((len(str(name)) for name in columns), default=0) > 2:
         ax.tick_params(axis="x", rotation=60)
-    ax.set_title(title)
-    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.8)
+    ax.set(title=title, ylabel=axes[0], xlabel=axes[1])
+    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.8, label=scale)
     bar.solids.set(rasterized=True, edgecolor="face")
     bar.ax.patch.set_visible(False)
     return ax.figure
+
+
+def heatmaps(
+    matrices: Mapping[str, Any],
+    rows: Sequence,
+    columns: Sequence,
+    narrow: bool,
+    numbers: str = "",
+    height: float = 2.5,
+    **options: Any,
+) -> Any:
+    """Matrices with the same names side by side, on a phone in a column.
+
+    `numbers` is a format, `".2f"`, in which each cell's number is
+    written into it. `options` are `heatmap`'s; only the last has a bar.
+    """
+    import numpy as np
+
+    figure, places = panels(
+        len(matrices), narrow, height, squeeze=False, sharey=not narrow
+    )
+    for ax, (title, matrix) in zip(places.flat, matrices.items(), strict=True):
+        heatmap(matrix, rows, columns, title, ax=ax, **options)
+        if ax is not places.flat[-1] or numbers:
+            ax.images[0].colorbar.remove()
+        if ax is not places.flat[0] and not narrow:
+            ax.set_ylabel("")
+        written = np.asarray(_matrix(matrix, rows, columns))
+        for (i, j), number in np.ndenumerate(written if numbers else []):
+            if np.isfinite(number):
+                told = format(number, numbers)
+                ax.text(j, i, told, ha="center", va="center")
+    return figure
 
 
 def _grid(numbers, queries, keys, title, description, what) -> Any:
@@ -216,12 +534,8 @@ def _grid(numbers, queries, keys, title, description, what) -> Any:
             x=alt.X("j:O", title="key").axis(
                 labelExpr=across, labelAngle=-50, **plain
             ),
-            y=alt.Y("i:O", title="query").axis(
-                labelExpr=down, **plain
-            ),
-            fillOpacity=alt.FillOpacity(
-                "amount:Q", scale=shade, legend=None
-            ),
+            y=alt.Y("i:O", title="query").axis(labelExpr=down, **plain),
+            fillOpacity=alt.FillOpacity("amount:Q", scale=shade, legend=None),
             tooltip=["query:N", "key:N", f"{what}:N"],
         )
     )

@@ -7,7 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Run", "load_run", "markdown_table", "recorded_runs"]
+__all__ = [
+    "Run",
+    "load_counts",
+    "load_run",
+    "markdown_table",
+    "recorded_runs",
+]
 
 
 @dataclass(frozen=True)
@@ -40,15 +46,21 @@ class Run:
 def recorded_runs() -> dict[str, Path]:
     """Every recorded run: {name: folder}.
 
-    A checkout has them in `runs`, an installed package in its
-    `pretrained`.
+    A model that ships goes by the name that `from_pretrained` takes,
+    another run by its place in `runs`: "variations/h-16-0". An
+    installed package has the models alone.
     """
     package = Path(str(files("transformer_lib")))
-    return {
-        report.parent.name: report.parent
-        for place in (package / "pretrained", package.parent / "runs")
-        for report in sorted(place.glob("*/report.json"))
-    }
+    shipped = (package / "pretrained").glob("*/report.json")
+    found = {report.parent.name: report.parent for report in sorted(shipped)}
+    runs = package.parent / "runs"
+    for report in sorted(runs.glob("*/*/report.json")):
+        folder = report.parent
+        if folder.parent.name == "models":
+            found[folder.name] = folder
+        else:
+            found[folder.relative_to(runs).as_posix()] = folder
+    return found
 
 
 def load_run(name: str | Path) -> Run:
@@ -72,16 +84,25 @@ def load_run(name: str | Path) -> Run:
     return Run(folder, config, [json.loads(x) for x in log], report)
 
 
+def load_counts(name: str) -> dict[str, Any]:
+    """What an experiment counted: runs/NAME/NAME.json.
+
+    An installed package has no such records: then it is empty.
+    """
+    runs = Path(str(files("transformer_lib"))).parent / "runs"
+    path = runs / name / f"{name}.json"
+    if not path.is_file():
+        return {}
+    return json.loads(path.read_text("utf-8"))
+
+
 def markdown_table(rows: list[dict[str, Any]]) -> str:
     """Rows of like keys as a Markdown table, figures made short."""
     names = list(rows[0]) if rows else []
     lines = [
         [name.replace("_", " ") for name in names],
         ["---"] * len(names),
-        *(
-            [_short(row.get(name, "")) for name in names]
-            for row in rows
-        ),
+        *([_short(row.get(name, "")) for name in names] for row in rows),
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -57,10 +57,6 @@ def _module_of(name: str) -> Any:
 
 def _place(thing: Any) -> str:
     """What stands behind `Chapter:` at the end of a docstring."""
-    last = (
-        (getattr(thing, "__doc__", "") or "")
-        .strip()
-        .splitlines()[-1:]
-    )
+    last = (getattr(thing, "__doc__", "") or "").strip().splitlines()[-1:]
     found = last and last[0].strip().partition("Chapter: ")[2]
     return found or ""

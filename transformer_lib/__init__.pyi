@@ -1,39 +1,29 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-from transformer_lib.attention import (
-    MultiHeadAttention as MultiHeadAttention,
-)
+from transformer_lib.attention import MultiHeadAttention as MultiHeadAttention
 from transformer_lib.attention import attention as attention
-from transformer_lib.attention import (
-    record_attention as record_attention,
-)
+from transformer_lib.attention import record_attention as record_attention
 from transformer_lib.batching import Batch as Batch
 from transformer_lib.batching import TokenBatches as TokenBatches
 from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
+from transformer_lib.beams import Hypothesis as Hypothesis
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
-from transformer_lib.beams import length_penalty as length_penalty
+from transformer_lib.beams import length_divisor as length_divisor
+from transformer_lib.checkpoints import Description as Description
 from transformer_lib.checkpoints import (
     average_checkpoints as average_checkpoints,
 )
-from transformer_lib.checkpoints import (
-    checkpoint_files as checkpoint_files,
-)
-from transformer_lib.checkpoints import (
-    load_checkpoint as load_checkpoint,
-)
+from transformer_lib.checkpoints import checkpoint_files as checkpoint_files
+from transformer_lib.checkpoints import load_checkpoint as load_checkpoint
 from transformer_lib.checkpoints import load_config as load_config
 from transformer_lib.checkpoints import load_model as load_model
-from transformer_lib.checkpoints import (
-    save_checkpoint as save_checkpoint,
-)
+from transformer_lib.checkpoints import save_checkpoint as save_checkpoint
 from transformer_lib.checkpoints import save_config as save_config
 from transformer_lib.checkpoints import save_model as save_model
-from transformer_lib.checkpoints import (
-    write_atomically as write_atomically,
-)
+from transformer_lib.checkpoints import write_atomically as write_atomically
 from transformer_lib.cli import main as main
 from transformer_lib.corpora import CORPORA as CORPORA
 from transformer_lib.corpora import ParallelCorpus as ParallelCorpus
@@ -43,6 +33,7 @@ from transformer_lib.corpora import load_corpus as load_corpus
 from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache
 from transformer_lib.decoding import Hypotheses as Hypotheses
+from transformer_lib.decoding import check_number as check_number
 from transformer_lib.decoding import evaluating as evaluating
 from transformer_lib.decoding import greedy_decode as greedy_decode
 from transformer_lib.decoding import length_limits as length_limits
@@ -56,18 +47,15 @@ from transformer_lib.evaluation import Score as Score
 from transformer_lib.evaluation import bleu as bleu
 from transformer_lib.evaluation import chrf as chrf
 from transformer_lib.evaluation import evaluate as evaluate
-from transformer_lib.evaluation import (
-    published_bleu as published_bleu,
-)
-from transformer_lib.export import (
-    ctranslate2_spec as ctranslate2_spec,
-)
+from transformer_lib.evaluation import published_bleu as published_bleu
+from transformer_lib.export import ctranslate2_spec as ctranslate2_spec
 from transformer_lib.export import export as export
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer
 from transformer_lib.layers import Encoder as Encoder
 from transformer_lib.layers import EncoderLayer as EncoderLayer
 from transformer_lib.layers import FeedForward as FeedForward
+from transformer_lib.layers import LayerCache as LayerCache
 from transformer_lib.layers import Residual as Residual
 from transformer_lib.loss import perplexity as perplexity
 from transformer_lib.loss import projected_losses as projected_losses
@@ -77,26 +65,23 @@ from transformer_lib.loss import validation_loss as validation_loss
 from transformer_lib.masks import causal_mask as causal_mask
 from transformer_lib.masks import decoder_mask as decoder_mask
 from transformer_lib.masks import padding_mask as padding_mask
+from transformer_lib.model import STARTS as STARTS
 from transformer_lib.model import Transformer as Transformer
-from transformer_lib.model import (
-    TransformerConfig as TransformerConfig,
-)
-from transformer_lib.positions import (
-    LearnedPositions as LearnedPositions,
-)
+from transformer_lib.model import TransformerConfig as TransformerConfig
+from transformer_lib.model import draw_weights as draw_weights
+from transformer_lib.model import model_class as model_class
+from transformer_lib.positions import LearnedPositions as LearnedPositions
 from transformer_lib.positions import (
     SinusoidalPositions as SinusoidalPositions,
 )
 from transformer_lib.positions import sinusoids as sinusoids
-from transformer_lib.rivals import (
-    AdditiveAttention as AdditiveAttention,
-)
+from transformer_lib.rivals import AdditiveAttention as AdditiveAttention
 from transformer_lib.rivals import (
     ConvolutionalTranslator as ConvolutionalTranslator,
 )
-from transformer_lib.rivals import (
-    RecurrentTranslator as RecurrentTranslator,
-)
+from transformer_lib.rivals import RecurrentTranslator as RecurrentTranslator
+from transformer_lib.rivals import StateCache as StateCache
+from transformer_lib.rivals import read_both_ways as read_both_ways
 from transformer_lib.schedule import TrainingConfig as TrainingConfig
 from transformer_lib.schedule import adam as adam
 from transformer_lib.schedule import learning_rate as learning_rate
@@ -110,6 +95,4 @@ from transformer_lib.training import train as train
 from transformer_lib.training import worker as worker
 from transformer_lib.translator import AttentionMaps as AttentionMaps
 from transformer_lib.translator import Translator as Translator
-from transformer_lib.translator import (
-    bundled_models as bundled_models,
-)
+from transformer_lib.translator import bundled_models as bundled_models

@@ -7,6 +7,7 @@ Chapter: book/architecture/attention
 """
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def attention(query, key, value, mask=None, dropout=0.0):
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention, equation 1 of section 3.2.1.
 
     A query that may attend to no key at all gets the plain average of
@@ -48,6 +55,20 @@ def attention(query, key, value, mask=None, dropout=0.0):
     return weights @ value, weights
 
 
+def _as_numbers(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """What a mask adds to the scores: nothing, or the lowest number.
+
+    PyTorch's kernel gives zeros to a query that may look nowhere if
+    the mask is boolean, and with numbers an average as `attention`.
+
+    Chapter: attention-multi-head
+    """
+    if mask is None:
+        return None
+    numbers = torch.zeros_like(mask, dtype=dtype)
+    return numbers.masked_fill(~mask, torch.finfo(dtype).min)
+
+
 class MultiHeadAttention(nn.Module):
     """Multi-head attention of section 3.2.2.
 
@@ -70,15 +91,23 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self, d_model, h, d_k=None, d_v=None, dropout=0.0, bias=False
+        self,
+        d_model: int,
+        h: int,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = False,
     ):
         super().__init__()
         if d_model % h and (d_k is None or d_v is None):
             raise ValueError(
                 f"{h=} does not divide {d_model=}: give d_k and d_v"
             )
-        d_k, d_v = d_k or d_model // h, d_v or d_model // h
-        self.h, self.dropout = h, dropout
+        d_k = d_k or d_model // h
+        d_v = d_v or d_model // h
+        self.h = h
+        self.dropout = dropout
         self.w_q = nn.Linear(d_model, h * d_k, bias=bias)
         self.w_k = nn.Linear(d_model, h * d_k, bias=bias)
         self.w_v = nn.Linear(d_model, h * d_v, bias=bias)
@@ -94,7 +123,13 @@ class MultiHeadAttention(nn.Module):
         key, value = self.w_k(memory), self.w_v(memory)
         return self.split(key), self.split(value)
 
-    def forward(self, x, memory, mask=None, cache=None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        mask: Tensor | None = None,
+        keys_values: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """Queries from `x`, keys and values from `memory`.
 
         Args:
@@ -102,35 +137,42 @@ class MultiHeadAttention(nn.Module):
             memory: (batch, key_len, d_model)
             mask: True = may attend; (batch, h, query_len, key_len) or
                 what broadcasts to it.
-            cache: its `keys_values(self, memory)` replaces ours.
+            keys_values: those of `memory`, where they are known
+                already; `memory` may then be None.
 
         Returns:
             (batch, query_len, d_model)
         """
-        query = self.w_q(x)
-        if cache is None:
-            key, value = self.keys_values(memory)
-        else:
-            key, value = cache.keys_values(self, memory)
-            # A beam's rows share the keys of their source.
-            query = query.view(len(key), -1, query.size(-1))
-        query = self.split(query)  # (batch, h, query_len, d_k)
+        query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
+        key, value = keys_values or self.keys_values(memory)
         dropout = self.dropout if self.training else 0.0
-        inputs = query, key, value, mask, dropout
         # In training on a CPU the plain form is the faster one.
         if self.record is None and not (self.training and x.is_cpu):
-            heads = F.scaled_dot_product_attention(*inputs)
+            heads = F.scaled_dot_product_attention(
+                query,
+                key,
+                value,
+                attn_mask=_as_numbers(mask, query.dtype),
+                dropout_p=dropout,
+            )
         else:
-            heads, weights = attention(*inputs)
+            heads, weights = attention(query, key, value, mask, dropout)
             if self.record is not None:
                 self.record(weights.detach())
-        joined = heads.transpose(1, 2).reshape(*x.shape[:2], -1)
+        joined = heads.transpose(1, 2).flatten(2)
         return self.w_o(joined)  # joined: (batch, query_len, h * d_v)
+
+
+_RECORDING = threading.RLock()
 
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Keep the weights of every attention in `model`, section 3.2.
+
+    Of two, one inside the other, the inner one gets the weights; the
+    outer one goes on when it ends. Only what the calling thread runs
+    is kept, and recordings in several threads wait for one another.
 
     Yields:
         A dict from a module's path, such as
@@ -140,12 +182,20 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Chapter: attention-record
     """
     maps: dict[str, Tensor] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, MultiHeadAttention):
-            module.record = partial(maps.__setitem__, path)
-    try:
-        yield maps
-    finally:
-        for module in model.modules():
+    thread = threading.get_ident()
+
+    def keep(path: str, weights: Tensor) -> None:
+        if threading.get_ident() == thread:
+            maps[path] = weights
+
+    with _RECORDING:
+        before = {}
+        for path, module in model.named_modules():
             if isinstance(module, MultiHeadAttention):
-                module.record = None
+                before[module] = module.record
+                module.record = partial(keep, path)
+        try:
+            yield maps
+        finally:
+            for module, record in before.items():
+                module.record = record

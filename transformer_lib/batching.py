@@ -122,9 +122,7 @@ class TokenBatches:
         longest = max(map(max, self.lengths))
         if longest > self.tokens_per_batch:
             budget = f"tokens_per_batch={self.tokens_per_batch}"
-            raise ValueError(
-                f"{longest} ids > {budget}: set max_length"
-            )
+            raise ValueError(f"{longest} ids > {budget}: set max_length")
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"{self.rank=} of {self.world_size=}")
         self.total = len(self._cut(range(len(self.lengths))))

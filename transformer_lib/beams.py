@@ -8,13 +8,16 @@ Chapter: book/translating/beams
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.decoding import (
     DecoderCache,
     Hypotheses,
+    check_number,
     evaluating,
     greedy_decode,
     length_limits,
@@ -24,33 +27,53 @@ from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 
 
-def length_penalty(length: int, alpha: float) -> float:
+def length_divisor(length: int, alpha: float) -> float:
     """lp = ((5 + length) / 6)^alpha; `length` counts eos.
 
-    A hypothesis is ranked by its log-probability divided by lp.
-    Section 6.1 sets alpha = 0.6; with 0, lp is 1.
+    A hypothesis is ranked by its log-probability divided by lp, the
+    length penalty. Section 6.1 sets alpha = 0.6; with 0, lp is 1.
+
+    Raises:
+        ValueError: if alpha is too large for a number to hold lp.
 
     Chapter: beams-length-penalty
     """
-    return ((5 + length) / 6) ** alpha
+    try:
+        return ((5 + length) / 6) ** alpha
+    except OverflowError:
+        raise ValueError(
+            f"{alpha=} is too large for {length} pieces; the paper's is 0.6"
+        ) from None
+
+
+class Hypothesis(NamedTuple):
+    """A beginning or a whole output, and how likely it is.
+
+    Chapter: beams-search
+    """
+
+    log_probability: float
+    ids: list[int]  # bos first
 
 
 class _Beam:
     """One sentence's hypotheses: open ones, and those put away.
 
-    Each is a pair, its log-probability and its ids after bos. Up to
-    `size` are open. A tiny vocabulary leaves some at -inf; these stay
-    open, so that every sentence has as many, but are not put away.
+    Up to `size` are open. A tiny vocabulary leaves some at -inf;
+    these stay open, so that every sentence has as many, but are not
+    put away.
 
     Chapter: beams-search
     """
 
     def __init__(self, size: int, alpha: float, limit: int):
-        self.size, self.alpha, self.limit = size, alpha, limit
-        self.open: list[tuple] = [(0.0, [BOS])]
-        self.closed: list[tuple] = []
+        self.size = size
+        self.alpha = alpha
+        self.limit = limit
+        self.open = [Hypothesis(0.0, [BOS])]
+        self.closed: list[Hypothesis] = []
 
-    def extend(self, candidates: Iterable) -> list[int]:
+    def extend(self, candidates: Iterable[Sequence[float]]) -> list[int]:
         """Keep the best; which places of `open` they extend.
 
         A candidate is (log-probability, place in `open`, piece), the
@@ -58,33 +81,62 @@ class _Beam:
         """
         before, self.open, parents = self.open, [], []
         for rank, (total, place, piece) in enumerate(candidates):
-            one = total, [*before[int(place)][1], int(piece)]
+            beginning = before[int(place)].ids
+            extended = Hypothesis(total, [*beginning, int(piece)])
             if piece == EOS:
                 if rank < self.size and total > -math.inf:
-                    self.closed.append(one)
+                    self.closed.append(extended)
             elif len(parents) < self.size:
-                self.open.append(one)
+                self.open.append(extended)
                 parents.append(int(place))
-        if len(before[0][1]) == self.limit:
-            real = [one for one in self.open if one[0] > -math.inf]
-            self.closed += real  # they rank behind those that ended
+        if len(before[0].ids) == self.limit:
+            for cut_off in self.open:  # ranked behind those that ended
+                if cut_off.log_probability > -math.inf:
+                    self.closed.append(cut_off)
         elif len(self.closed) < self.size:
             return parents
         self.open = []
         return []
 
-    def best(self) -> list[tuple]:
-        """(ended, score, log-probability, ids), the best first."""
-        found = []
-        for total, (_, *ids) in self.closed:
-            score = total / length_penalty(len(ids), self.alpha)
-            found.append((ids[-1] == EOS, score, total, ids))
-        found.sort(key=lambda one: one[:2], reverse=True)
-        return found[: self.size]
+    def score(self, hypothesis: Hypothesis) -> float:
+        pieces = len(hypothesis.ids) - 1  # bos is none
+        divisor = length_divisor(pieces, self.alpha)
+        return hypothesis.log_probability / divisor
+
+    def best(self) -> list[Hypothesis]:
+        """Up to `size`, the best score first; those cut off last."""
+        ranked = sorted(
+            self.closed,
+            key=lambda each: (each.ids[-1] == EOS, self.score(each)),
+            reverse=True,
+        )
+        return ranked[: self.size]
+
+
+def _likeliest(
+    totals: Tensor, sentences: int, count: int
+) -> list[list[list[float]]]:
+    """Each sentence's best: log-probability, place, piece.
+
+    `totals` (rows, vocab_size) has as many rows, one after the
+    other, for every sentence; a place counts from its first.
+
+    Chapter: beams-search
+    """
+    vocab_size = totals.size(1)
+    each = totals.view(sentences, -1)
+    best, at = each.topk(min(count, each.size(1)))
+    # One transfer; float32 holds places and ids exactly.
+    parts = [best, at // vocab_size, at % vocab_size]
+    return torch.stack(parts, dim=-1).tolist()
 
 
 def beam_search(
-    model, source_ids, beam_size=4, length_penalty=0.6, max_extra=50
+    model: Transformer,
+    source_ids: Tensor,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    max_extra: int = 50,
 ) -> Hypotheses:
     """Keep the `beam_size` best beginnings a step, section 6.1.
 
@@ -93,7 +145,7 @@ def beam_search(
 
     Args:
         source_ids: (batch, source_len), with eos, padding behind.
-        length_penalty: the paper's alpha, 0 or more.
+        length_penalty: the paper's alpha, from 0 to 100.
         max_extra: as in `greedy_decode`.
 
     Returns:
@@ -102,47 +154,49 @@ def beam_search(
 
     Raises:
         ValueError: for a beam that is not 1 to 1000, an alpha that is
-            not a number from 0 up, and as `length_limits`.
+            not a number from 0 to 100, and as `length_limits`.
+        FloatingPointError: if the model's weights are not finite.
 
     Chapter: beams-search
     """
-    good = 1 <= beam_size <= 1000 and 0 <= length_penalty < math.inf
-    if not good:
+    if not (1 <= beam_size <= 1000 and 0 <= length_penalty <= 100):
         raise ValueError(
-            f"{beam_size=}, {length_penalty=}: 1 to 1000, 0 or more"
+            f"{beam_size=}, {length_penalty=}: give a beam of 1 to 1000 "
+            "and a penalty from 0 to 100; the paper's are 4 and 0.6"
         )
     limits = length_limits(model, source_ids, max_extra)
-    beams = [_Beam(beam_size, length_penalty, n) for n in limits]
+    beams = [_Beam(beam_size, length_penalty, limit) for limit in limits]
     with evaluating(model):
-        cache = DecoderCache(model, model.encode(source_ids))
-        going = beams
-        while going:
-            every = [one for beam in going for one in beam.open]
-            width = len(every) // len(going)
-            totals, ids = zip(*every, strict=True)
-            last = source_ids.new_tensor([i[-1] for i in ids])
+        memory = model.encode(source_ids)
+        cache = DecoderCache(model, memory, max(limits, default=1))
+        active = beams
+        while active:
+            rows = [each for beam in active for each in beam.open]
+            width = len(rows) // len(active)  # rows of a sentence
+            last = source_ids.new_tensor([each.ids[-1] for each in rows])
             logs = next_logs(model, last, source_ids, cache)
-            logs += logs.new_tensor(totals)[:, None]
-            sums = logs.view(len(going), -1)
-            best, at = sums.topk(min(2 * beam_size, sums.size(1)))
-            # One transfer; float32 holds places and ids exactly.
-            found = [best, at // logs.size(1), at % logs.size(1)]
-            found = torch.stack(found, dim=-1).tolist()
-            rows = [
-                i * width + parent
-                for i, beam in enumerate(going)
-                for parent in beam.extend(found[i])
-            ]
-            going = [beam for beam in going if beam.open]
-            chosen = source_ids.new_tensor(rows)
-            cache.select(chosen, source=len(rows) != len(every))
+            totals = logs.new_tensor([each.log_probability for each in rows])
+            candidates = _likeliest(
+                logs + totals[:, None], len(active), 2 * beam_size
+            )
+            survivors = []
+            for number, beam in enumerate(active):
+                check_number(candidates[number][0][0])
+                for parent in beam.extend(candidates[number]):
+                    survivors.append(number * width + parent)
+            active = [beam for beam in active if beam.open]
+            sentences = [row // width for row in survivors]
+            before = [row // width for row in range(len(rows))]
+            chosen = source_ids.new_tensor(survivors)
+            cache.select(chosen, source=sentences != before)
             source_ids = source_ids[chosen]
-    best = [beam.best() for beam in beams]
-    return Hypotheses(
-        [[ids for *_, ids in ranked] for ranked in best],
-        [[total for _, _, total, _ in ranked] for ranked in best],
-        [[score for _, score, *_ in ranked] for ranked in best],
-    )
+    found = Hypotheses(ids=[], log_probabilities=[], scores=[])
+    for beam in beams:
+        best = beam.best()
+        found.ids.append([each.ids[1:] for each in best])
+        found.log_probabilities.append([each.log_probability for each in best])
+        found.scores.append([beam.score(each) for each in best])
+    return found
 
 
 def decode_all(
@@ -165,19 +219,23 @@ def decode_all(
     """
     if batch_size < 1:
         raise ValueError(f"{batch_size=} must be at least 1")
-    best: list[list[int]] = [[]] * len(sources)
+    best: list[list[int]] = [[] for _ in sources]
     order = sorted(range(len(best)), key=lambda i: -len(sources[i]))
     for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
-        rows = [torch.tensor(sources[i]) for i in chosen]
-        ids = pad_sequence(rows, True, PAD)
+        batch = order[start : start + batch_size]
+        rows = [torch.tensor(sources[i]) for i in batch]
+        ids = pad_sequence(rows, batch_first=True, padding_value=PAD)
         ids = ids.to(model.output_weight.device)
         if beam_size == 1:
             found = greedy_decode(model, ids, max_extra)
         else:
             found = beam_search(
-                model, ids, beam_size, length_penalty, max_extra
+                model,
+                ids,
+                beam_size=beam_size,
+                length_penalty=length_penalty,
+                max_extra=max_extra,
             )
-        for i, ranked in zip(chosen, found.ids, strict=True):
+        for i, ranked in zip(batch, found.ids, strict=True):
             best[i] = ranked[0]
     return best

@@ -9,8 +9,10 @@ Chapter: book/training/checkpoints
 import copy
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from safetensors.torch import load_model as read_safetensors
 from safetensors.torch import save_model as write_safetensors
 from torch import Tensor
 
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Transformer, TransformerConfig, model_class
 from transformer_lib.tokenization import BPETokenizer
 
 
@@ -59,6 +61,30 @@ def write_atomically(
         part.unlink(missing_ok=True)
 
 
+def _fingerprint(content: Any) -> Any:
+    """The same dicts and lists, each tensor replaced by its digest.
+
+    Chapter: checkpoints-resume
+    """
+    if isinstance(content, Tensor):
+        numbers = content.detach().cpu().contiguous().flatten()
+        digest = sha256(numbers.view(torch.uint8).numpy()).hexdigest()
+        return f"{content.dtype} {tuple(content.shape)} {digest}"
+    if isinstance(content, dict):
+        return {name: _fingerprint(x) for name, x in content.items()}
+    if isinstance(content, list | tuple):
+        return [_fingerprint(x) for x in content]
+    return content
+
+
+def _digest(content: Any) -> str:
+    """SHA-256 of tensors, numbers and texts in dicts and lists.
+
+    Chapter: checkpoints-resume
+    """
+    return sha256(repr(_fingerprint(content)).encode()).hexdigest()
+
+
 def save_checkpoint(
     folder, model, optimizer, state: dict[str, Any], keep=5, every=1
 ) -> Path:
@@ -80,17 +106,30 @@ def save_checkpoint(
             f"after step {step} some weight is NaN or infinite: not "
             "saved; lower learning_rate_scale"
         )
-    whole = {"model": weights, "optimizer": optimizer.state_dict()}
-    whole["state"] = state
+    content = {
+        "model": weights,
+        "optimizer": optimizer.state_dict(),
+        "state": state,
+    }
+    content["sha256"] = {name: _digest(x) for name, x in content.items()}
     path = Path(folder) / f"checkpoint-{step:08d}.pt"
-    write_atomically(path, lambda part: torch.save(whole, part))
-    halves = Path(folder).glob(".checkpoint-*.part")  # of killed ones
-    files, due = checkpoint_files(folder), []
-    if every:
-        due = [x for x in files if int(x.stem[-8:]) % every == 0]
-    for old in {*files, *halves} - {*due[-keep:], path}:
-        old.unlink()
+    write_atomically(path, lambda part: torch.save(content, part))
+    _forget(Path(folder), path, keep, every)
     return path
+
+
+def _forget(folder: Path, newest: Path, keep: int, every: int) -> None:
+    """Delete all checkpoints but the newest and the last `keep`.
+
+    Chapter: checkpoints-resume
+    """
+    earlier = checkpoint_files(folder)
+    due = []
+    if every:
+        due = [x for x in earlier if int(x.stem[-8:]) % every == 0]
+    unfinished = folder.glob(".checkpoint-*.part")  # of killed ones
+    for old in {*earlier, *unfinished} - {*due[-keep:], newest}:
+        old.unlink()
 
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
@@ -101,125 +140,261 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
     return sorted(Path(folder).glob(f"checkpoint-{'[0-9]' * 8}.pt"))
 
 
-def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
+def _read(path, parts: list[str], mmap: bool = False) -> dict[str, Any]:
     """What `save_checkpoint` wrote, without running code in it.
+
+    Of `parts` the digests are compared.
 
     Chapter: checkpoints-resume
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        held = torch.load(path, "cpu", weights_only=True, mmap=mmap)
-        if {*map(type, held["model"].values())} != {Tensor}:
-            raise TypeError("its weights are no tensors")
-        return held
+        content = torch.load(path, "cpu", weights_only=True, mmap=mmap)
+        for part in parts:
+            if _digest(content[part]) != content["sha256"][part]:
+                raise ValueError(f"its {part} is not what was saved")
+    except (OSError, MemoryError):
+        raise  # the file may be good
     except Exception as error:  # of many kinds, one for each damage
         raise ValueError(
-            f"{path} is cut short or no checkpoint ({error!s:.99}): "
+            f"{path} is damaged or no checkpoint ({error!s:.99}): "
             "delete it and go on from an earlier one"
         ) from None
+    return content
 
 
-def load_checkpoint(path, model, optimizer=None, fresh=None) -> dict:
+def load_checkpoint(path, model, optimizer=None) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
-    With a `fresh` state, of a training that begins, what is returned
-    has all that it has, and of the same kinds. The optimizer keeps
-    its own settings.
+    The optimizer keeps its own settings.
 
     Raises:
         ValueError: if the file is damaged or of another model.
 
     Chapter: checkpoints-resume
     """
-    held = _read(path)
+    content = _read(path, ["model", "optimizer", "state"])
     try:
-        model.load_state_dict(held["model"])
-        if optimizer is not None:
-            own = optimizer.state_dict()
-            own["state"] = held["optimizer"]["state"]
-            optimizer.load_state_dict(own)
-            for weight, adam in optimizer.state.items():
-                adam["step"].view(()), adam["exp_avg"].view_as(weight)
-                adam["exp_avg_sq"].view_as(weight)
-        state = dict(held["state"])
-        for name, value in (fresh or {}).items():
-            state[name] = type(value)(state.get(name, value))
-        if min([state["step"], *state.get("since", {}).values()]) < 0:
-            raise ValueError("a number below 0")
-        return state
-    except Exception as error:  # as above, one for each damage
-        raise ValueError(
-            f"{path} is damaged or of another model "
-            f"({error!s:.200}): give its options, or another folder"
-        ) from None
+        model.load_state_dict(content["model"])
+    except RuntimeError as error:
+        why = f"is of another model ({error!s:.200})"
+        remedy = "give its options, or another folder"
+        raise ValueError(f"{path} {why}: {remedy}") from None
+    if optimizer is not None:
+        own = optimizer.state_dict()
+        own["state"] = content["optimizer"]["state"]
+        optimizer.load_state_dict(own)
+    return content["state"]
 
 
-def average_checkpoints(paths) -> dict[str, Tensor]:
+def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     """The mean weights of some checkpoints, section 6.1.
 
     Returns a state_dict in the weights' own type; the mean is taken
     in float64.
 
     Raises:
-        ValueError: without paths, or for models of unlike shape.
+        ValueError: without paths, for a damaged checkpoint, or for
+            models of unlike shape.
 
     Chapter: checkpoints-average
     """
-    held = [_read(path, mmap=True)["model"] for path in paths]
-    sizes = [{k: w.shape for k, w in one.items()} for one in held]
-    if not held or sizes != sizes[:1] * len(held):
+    models = [_read(path, ["model"], mmap=True)["model"] for path in paths]
+    shapes = [{k: w.shape for k, w in one.items()} for one in models]
+    if not models or shapes != shapes[:1] * len(models):
         raise ValueError("give at least one path, and of one model")
     mean = {}
-    for name, weight in held[0].items():
-        all_of_it = torch.stack([one[name].double() for one in held])
-        mean[name] = all_of_it.mean(dim=0).to(weight.dtype)
+    for name, weight in models[0].items():
+        of_each = torch.stack([one[name].double() for one in models])
+        mean[name] = of_each.mean(dim=0).to(weight.dtype)
     return mean
 
 
-def save_config(folder, config, tokenizer=None, /, **info) -> None:
+def _check_info(info: dict[str, Any]) -> None:
+    """Refuse what nobody could use: two languages, and texts all.
+
+    Chapter: checkpoints-models
+    """
+    languages = info.get("languages", ["", ""])
+    if not isinstance(languages, list | tuple) or len(languages) != 2:
+        raise ValueError(f"{languages=}: give two")
+    for text in [*languages, info.get("corpus", "")]:
+        if not isinstance(text, str):
+            raise ValueError(f"{text!r} is no text")
+
+
+def _describe(model: Transformer, info: dict[str, Any]) -> dict[str, Any]:
+    """What config.json says of a model, but for the digests.
+
+    Raises:
+        ValueError, TypeError: if JSON cannot hold `info`.
+
+    Chapter: checkpoints-models
+    """
+    _check_info(info)
+    described = {
+        "class": type(model).__name__,
+        "model": asdict(model.config),
+        "info": info,
+    }
+    return json.loads(json.dumps(described, allow_nan=False))  # as read
+
+
+def _check_tokenizer(tokenizer: BPETokenizer, vocab_size: int) -> None:
+    """Refuse a tokenizer that could not be read back with its model.
+
+    Chapter: checkpoints-models
+    """
+    if len(tokenizer) != vocab_size:
+        raise ValueError(f"{len(tokenizer)=} and {vocab_size=}: not a pair")
+    with tempfile.TemporaryDirectory() as place:
+        tokenizer.save(Path(place) / "tokenizer.json")
+        BPETokenizer.load(Path(place) / "tokenizer.json")
+
+
+def _file_digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def _write_config(folder: Path, described, tokenizer, digests) -> None:
+    """Write the tokenizer, if any, and config.json with all digests.
+
+    Chapter: checkpoints-models
+    """
+    path = folder / "tokenizer.json"
+    if tokenizer is None:
+        path.unlink(missing_ok=True)  # that of an earlier model
+    else:
+        write_atomically(path, tokenizer.save)
+        digests = digests | {path.name: _file_digest(path)}
+    digests = digests | {"config.json": _digest(described)}
+    text = json.dumps(described | {"sha256": digests}, indent=2)
+    write_atomically(folder / "config.json", text + "\n")
+
+
+def save_config(folder, model, /, tokenizer=None, **info) -> None:
     """Write config.json and, if there is one, tokenizer.json.
 
     `info` is what JSON can hold, such as languages=["en", "es"].
 
+    Raises:
+        ValueError: for what could not be read back; nothing is
+            written.
+
     Chapter: checkpoints-models
     """
-    folder = Path(folder)
-    held = {"model": asdict(config), "info": info}
-    text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"
-    if tokenizer:
-        write_atomically(folder / "tokenizer.json", tokenizer.save)
-    write_atomically(folder / "config.json", text)
+    described = _describe(model, info)
+    if tokenizer is not None:
+        _check_tokenizer(tokenizer, model.config.vocab_size)
+    _write_config(Path(folder), described, tokenizer, digests={})
+
+
+def _check_finite(weights: dict[str, Tensor]) -> None:
+    """Refuse weights that are NaN, infinite or whole numbers.
+
+    Chapter: checkpoints-models
+    """
+    for name, weight in weights.items():
+        finite = weight.float().isfinite().all()
+        if not (weight.is_floating_point() and finite):
+            raise ValueError(f"{name} holds no finite floats")
+
+
+def _check_model(model: Transformer) -> None:
+    """Refuse a model that `load_model` could not read back.
+
+    Chapter: checkpoints-models
+    """
+    if not isinstance(model, Transformer):
+        raise TypeError(f"{type(model).__name__} is no Transformer")
+    weights = model.state_dict()
+    _check_finite(weights)
+    with torch.device("meta"):
+        again = type(model)(model.config).state_dict()
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    if shapes != {name: weight.shape for name, weight in again.items()}:
+        raise ValueError(
+            f"{type(model).__name__}(model.config) has other weights "
+            "than this model: give its layers a class of their own"
+        )
 
 
 def save_model(
-    folder, model, tokenizer=None, /, half: bool = False, **info
+    folder, model, /, tokenizer=None, half: bool = False, **info
 ) -> None:
     """Write a model so that `load_model` finds all it needs.
 
     The folder gets model.safetensors (in float16 if `half`) and what
-    `save_config` writes.
+    `save_config` writes. Of a compiled model the plain one is saved.
+
+    Raises:
+        ValueError: for what could not be read back: weights that are
+            NaN, infinite or too large for `half`, layers that the
+            class does not build, another model's tokenizer, `info`
+            that JSON cannot hold. Nothing is written.
 
     Chapter: checkpoints-models
     """
-    shipped = copy.deepcopy(model).half() if half else model
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    if half:
+        model = copy.deepcopy(model).half()
+    _check_model(model)
+    described = _describe(model, info)
+    if tokenizer is not None:
+        _check_tokenizer(tokenizer, model.config.vocab_size)
 
     def write(part: Path) -> None:
-        write_safetensors(shipped, str(part))
+        write_safetensors(model, str(part))
         part.chmod(0o644)  # it comes out readable by its owner alone
 
-    write_atomically(Path(folder) / "model.safetensors", write)
-    save_config(folder, model.config, tokenizer, **info)
+    path = Path(folder) / "model.safetensors"
+    write_atomically(path, write)
+    digests = {path.name: _file_digest(path)}
+    _write_config(Path(folder), described, tokenizer, digests)
 
 
-def load_config(
-    folder: str | Path,
-) -> tuple[TransformerConfig, BPETokenizer | None, dict[str, Any]]:
-    """What `save_config` wrote: (configuration, tokenizer, info).
+@dataclass(frozen=True)
+class Description:
+    """What a folder says of its model: all but the weights.
+
+    Args:
+        kind: the model's class
+        config: its sizes
+        tokenizer: None if there is none
+        info: what was said of it when it was saved
+        digests: SHA-256 of each file; none in an older folder
+
+    Chapter: checkpoints-models
+    """
+
+    kind: type[Transformer]
+    config: TransformerConfig
+    tokenizer: BPETokenizer | None
+    info: dict[str, Any]
+    digests: dict[str, str]
+
+    def build(self) -> Transformer:
+        """Such a model, with fresh weights."""
+        return self.kind(self.config)
+
+
+def _check_file(path: Path, digests: dict[str, str]) -> None:
+    """Refuse a file that is not the one which was saved.
+
+    Chapter: checkpoints-models
+    """
+    if path.name in digests and _file_digest(path) != digests[path.name]:
+        raise ValueError(f"{path} is not the file that was saved: copy it")
+
+
+def load_config(folder: str | Path) -> Description:
+    """What `save_config` wrote.
 
     Raises:
         FileNotFoundError: if there is no config.json.
-        ValueError: if it is damaged, or the tokenizer another's.
+        ValueError: if a file is damaged or was changed, or the class
+            of the model is not known.
 
     Chapter: checkpoints-models
     """
@@ -227,18 +402,26 @@ def load_config(
     if not path.is_file():
         raise FileNotFoundError(f"there is no model: no {path}")
     try:
-        held = json.loads(path.read_text("utf-8"))
-        sizes, info = held["model"], dict(held.get("info", {}))
-        config = TransformerConfig(**sizes)
-        source, target = both = info.get("languages", ["", ""])
-        "".join(both + [info.get("corpus", "")])  # all are texts
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        described = json.loads(path.read_text("utf-8"))
+        digests = described.pop("sha256", {})
+        if digests or "class" in described:  # older ones have neither
+            if digests["config.json"] != _digest(described):
+                raise ValueError("it was changed after it was saved")
+        # Before starts had names, all models were drawn with this one.
+        config = TransformerConfig(**{"start": "xavier"} | described["model"])
+        info = dict(described.get("info", {}))
+        _check_info(info)
+    except Exception as error:  # of many kinds, one for each damage
         raise ValueError(f"{path} is damaged ({error!r})") from None
+    kind = model_class(described.get("class", "Transformer"))
     path = path.with_name("tokenizer.json")
-    tokenizer = BPETokenizer.load(path) if path.is_file() else None
-    if tokenizer and len(tokenizer) != config.vocab_size:
-        raise ValueError(f"{path} is another model's tokenizer")
-    return config, tokenizer, info
+    tokenizer = None
+    if path.is_file() or path.name in digests:
+        _check_file(path, digests)
+        tokenizer = BPETokenizer.load(path)
+        if len(tokenizer) != config.vocab_size:
+            raise ValueError(f"{path} is another model's tokenizer")
+    return Description(kind, config, tokenizer, info, digests)
 
 
 def load_model(
@@ -251,31 +434,24 @@ def load_model(
 
     Raises:
         FileNotFoundError: if there is no model, or none yet.
-        ValueError: if a file is damaged or does not fit, or a weight
-            is NaN, infinite or a whole number.
+        ValueError: if a file is damaged, was changed or does not fit,
+            or a weight is NaN, infinite or a whole number.
 
     Chapter: checkpoints-models
     """
-    config, tokenizer, info = load_config(folder)
+    saved = load_config(folder)
     path = Path(folder) / "model.safetensors"
     if not path.is_file():
         raise FileNotFoundError(
             f"there is no {path}: a training that has not ended, "
             "whose command would go on with it, or a lost file"
         )
+    _check_file(path, saved.digests)
     try:
-        least = 2 * config.weights  # bytes, in float16
-        if least > path.stat().st_size:  # before it fills the memory
-            raise ValueError("it is too small")
-        for name, weight in load_file(path).items():
-            finite = weight.float().isfinite().all()
-            if not (weight.is_floating_point() and finite):
-                raise ValueError(f"{name} holds no finite floats")
-        model = Transformer(config)
+        _check_finite(load_file(path))
+        model = saved.build()
         read_safetensors(model, path)
     except (SafetensorError, RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is cut short, damaged or another model's "
-            f"({error!s:.200}): copy it again with its config.json"
-        ) from None
-    return model.eval(), tokenizer, info
+        why = f"is damaged or another model's ({error!s:.200})"
+        raise ValueError(f"{path} {why}: copy it again") from None
+    return model.eval(), saved.tokenizer, saved.info

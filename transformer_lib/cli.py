@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import islice
@@ -115,7 +116,7 @@ def _train(
     model = Transformer(config).to(pick_device(c.device))
     with nullcontext() if rank else FileLock(folder / ".lock", 0):
         if rank == 0 and not then:
-            save_config(folder, config, tokenizer, **info)
+            save_config(folder, model, tokenizer, **info)
         _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
         history = train(model, batches, c, judge, folder)
         if rank == 0:
@@ -142,10 +143,10 @@ def _begun(folder: Path) -> tuple[dict, BPETokenizer | None]:
     """
     if not (folder / "config.json").is_file():
         return {}, None
-    sizes, tokenizer, info = load_config(folder)
-    if "corpus" not in info:
+    begun = load_config(folder)
+    if "corpus" not in begun.info:
         raise ValueError(f"{folder} holds a model: name a new folder")
-    return info | asdict(sizes), tokenizer
+    return begun.info | asdict(begun.config), begun.tokenizer
 
 
 def _recipe(preset, vocab_size, average, changes):
@@ -257,9 +258,7 @@ def _report(folder, command, training, result, test) -> dict:
         _say(f"translating {len(test):,} sentences")
         device = pick_device(training["device"])
         found = Translator.from_pretrained(folder, device)
-        report["test"] = _score(
-            found, test, folder / "translations.txt"
-        )
+        report["test"] = _score(found, test, folder / "translations.txt")
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_atomically(folder / "report.json", text)
     return result | {"test": report.get("test", {})}
@@ -382,7 +381,7 @@ def _evaluate(
     found = Translator.from_pretrained(model, pick_device(device))
     if not Path(model).is_dir():
         model = bundled_models()[model]
-    corpus = corpus or load_config(model)[2].get("corpus", "")
+    corpus = corpus or load_config(model).info.get("corpus", "")
     texts = load_corpus(corpus, *found.languages, split)[:limit]
     return _score(found, texts, to, beam_size, length_penalty)
 
@@ -401,11 +400,11 @@ def _average(model: str, out: str, last: int = 5) -> dict[str, Any]:
     """
     if (Path(out) / "config.json").exists():
         raise ValueError(f"{out} holds a model: name another folder")
-    config, tokenizer, info = load_config(model)
+    begun = load_config(model)
     paths = checkpoint_files(model)[-last:]
-    mean = Transformer(config)
+    mean = begun.build()
     mean.load_state_dict(average_checkpoints(paths))
-    save_model(out, mean, tokenizer, **info)
+    save_model(out, mean, begun.tokenizer, **begun.info)
     return {"mean_of": [path.stem for path in paths]}
 
 
@@ -498,6 +497,7 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"{message}; see {self.prog} --help")
 
 
+import_module("transformer_lib.rivals")  # a saved model may be one
 _COMMANDS = _train, _translate, _evaluate, _average, _export, _data
 _EXPECTED = ValueError, OSError, ArithmeticError, ImportError
 _CODES = "exit codes: 0 done, 1 our fault, 2 bad input, 130 stopped"

@@ -6,62 +6,39 @@
 Chapter: book/translating/decoding
 """
 
-from collections.abc import Iterable, Iterator
+import math
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 
 
-class _KeysValues:
-    """One attention's keys and values: two of (batch, h, length, d).
-
-    Those given at first, of the source, stay; without them every
-    call adds a position of the target.
-
-    Chapter: decoding-cache
-    """
-
-    def __init__(self, parts: Iterable[Tensor] = ()):
-        self.parts = [part.contiguous() for part in parts]
-        self.grows = not self.parts
-
-    def keys_values(self, attention, new) -> list[Tensor]:
-        """All of them, after those of `new`, (batch, 1, d_model)."""
-        if self.grows:
-            parts = attention.keys_values(new)
-            if self.parts:
-                pairs = zip(self.parts, parts, strict=True)
-                parts = [torch.cat(pair, dim=2) for pair in pairs]
-            self.parts = list(parts)
-        return self.parts
-
-
 class DecoderCache:
     """What `model.decode(..., cache=cache)` need not compute again.
 
-    `layers` holds two for every decoder layer: the keys and values of
-    the target's first `length` positions, and those of the source,
-    from `memory` (batch, source_len, d_model).
+    `layers` holds for every decoder layer what its `new_cache` made:
+    with attention, the keys and values of the source, from `memory`
+    (batch, source_len, d_model), and those of the target's first
+    `length` positions. There is room for `longest`.
 
     Chapter: decoding-cache
     """
 
-    def __init__(self, model: Transformer, memory: Tensor):
-        self.layers = []
-        for layer in model.decoder.layers:
-            across = layer.cross_attention.keys_values(memory)
-            self.layers.append((_KeysValues(), _KeysValues(across)))
+    def __init__(self, model: Transformer, memory: Tensor, longest: int):
+        self.layers = [
+            layer.new_cache(memory, longest) for layer in model.decoder.layers
+        ]
 
     @property
     def length(self) -> int:
         """How many positions of the target are kept."""
-        parts = self.layers[0][0].parts
-        return parts[0].size(2) if parts else 0
+        return self.layers[0].length
 
     def select(self, rows: Tensor, source: bool = True) -> None:
         """Make row i what row `rows[i]` was: reorder, repeat or drop.
@@ -69,9 +46,8 @@ class DecoderCache:
         With `source=False` the source's part is left as it is, where
         rows change places within their own sentence.
         """
-        for both in self.layers:
-            for kept in both if source else both[:1]:
-                kept.parts = [part[rows] for part in kept.parts]
+        for layer in self.layers:
+            layer.select(rows, source)
 
 
 @dataclass
@@ -90,19 +66,37 @@ class Hypotheses:
     scores: list[list[float]]
 
 
+_LOCK = threading.Lock()
+# Of each model inside `evaluating`: how often, and its modules' modes.
+_INSIDE: dict[nn.Module, tuple[int, dict[nn.Module, bool]]] = {}
+
+
 @contextmanager
-def evaluating(model: Transformer) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """No dropout and no gradients inside; afterwards as before.
+
+    Each module gets its own mode back, when the last of several
+    threads has left.
 
     Chapter: decoding-greedy
     """
-    training = model.training
-    model.eval()
+    with _LOCK:
+        times, modes = _INSIDE.get(model, (0, {}))
+        if not times:
+            modes = {part: part.training for part in model.modules()}
+            model.eval()
+        _INSIDE[model] = times + 1, modes
     try:
         with torch.inference_mode():
             yield
     finally:
-        model.train(training)
+        with _LOCK:
+            times, modes = _INSIDE.pop(model)
+            if times > 1:
+                _INSIDE[model] = times - 1, modes
+            else:
+                for part, training in modes.items():
+                    part.training = training
 
 
 def length_limits(
@@ -125,13 +119,18 @@ def length_limits(
     limits = pieces.sum(1) + max_extra
     if model.config.positions == "learned":
         limits = limits.clamp(max=model.config.max_length)
-    found = limits.tolist()
-    if min(found, default=1) < 1:
+    each = limits.tolist()
+    if min(each, default=1) < 1:
         raise ValueError(f"{max_extra=} leaves no room for a piece")
-    return found
+    return each
 
 
-def next_logs(model, last, source_ids, cache) -> Tensor:
+def next_logs(
+    model: Transformer,
+    last: Tensor,
+    source_ids: Tensor,
+    cache: DecoderCache,
+) -> Tensor:
     """Log-probabilities of what follows: (batch, vocab_size).
 
     `last` (batch,) is the newest piece of each row, not yet in the
@@ -145,6 +144,18 @@ def next_logs(model, last, source_ids, cache) -> Tensor:
     logs = logits.float().log_softmax(-1)
     logs[:, PAD] = logs[:, BOS] = -torch.inf
     return logs
+
+
+def check_number(log_probability: float) -> None:
+    """Raises FloatingPointError for NaN: the weights are damaged.
+
+    Chapter: decoding-greedy
+    """
+    if math.isnan(log_probability):
+        raise FloatingPointError(
+            "the model's log-probabilities are NaN: some of its weights "
+            "are not finite; load or train it again"
+        )
 
 
 def greedy_decode(
@@ -162,32 +173,38 @@ def greedy_decode(
 
     Raises:
         ValueError: as `length_limits`.
+        FloatingPointError: if the model's weights are not finite.
 
     Chapter: decoding-greedy
     """
     limits = length_limits(model, source_ids, max_extra)
     ids: list[list[int]] = [[] for _ in limits]
     totals = [0.0] * len(limits)
-    rows = list(range(len(limits)))  # sentences that go on
-    last = source_ids.new_full((len(rows),), BOS)
+    active = list(range(len(limits)))  # the sentence of each row
+    last = source_ids.new_full((len(active),), BOS)
     with evaluating(model):
-        cache = DecoderCache(model, model.encode(source_ids))
-        while rows:
+        memory = model.encode(source_ids)
+        cache = DecoderCache(model, memory, max(limits, default=1))
+        while active:
             logs = next_logs(model, last, source_ids, cache)
             gains, last = logs.max(-1)
             # One transfer; float32 holds an id exactly.
-            found = torch.stack([gains, last], dim=1).tolist()
-            kept = []
-            for i, (gain, piece) in enumerate(found):
-                row = rows[i]
-                ids[row].append(int(piece))
-                totals[row] += gain
-                if piece != EOS and len(ids[row]) < limits[row]:
-                    kept.append(i)
-            if len(kept) < len(rows):
-                rows = [rows[i] for i in kept]
-                chosen = torch.tensor(kept, device=last.device).long()
-                last, source_ids = last[chosen], source_ids[chosen]
-                cache.select(chosen)
-    both = ([[total] for total in totals] for _ in range(2))
-    return Hypotheses([[one] for one in ids], *both)
+            choices = torch.stack([gains, last], dim=1).tolist()
+            going = []  # rows that go on
+            for row, (gain, piece) in enumerate(choices):
+                sentence = active[row]
+                check_number(gain)
+                ids[sentence].append(int(piece))
+                totals[sentence] += gain
+                if piece != EOS and len(ids[sentence]) < limits[sentence]:
+                    going.append(row)
+            if len(going) < len(active):
+                active = [active[row] for row in going]
+                rows = torch.tensor(going, device=last.device).long()
+                last, source_ids = last[rows], source_ids[rows]
+                cache.select(rows)
+    return Hypotheses(
+        ids=[[best] for best in ids],
+        log_probabilities=[[total] for total in totals],
+        scores=[[total] for total in totals],
+    )

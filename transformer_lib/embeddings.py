@@ -27,9 +27,7 @@ class Embeddings(nn.Module):
     Chapter: embeddings-module
     """
 
-    def __init__(
-        self, vocab_size: int, d_model: int, scale: bool = True
-    ):
+    def __init__(self, vocab_size: int, d_model: int, scale: bool = True):
         super().__init__()
         self.factor = d_model**0.5 if scale else 1.0
         table = torch.randn(vocab_size, d_model) * d_model**-0.5

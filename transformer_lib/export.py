@@ -8,13 +8,15 @@ Chapter: book/translating/export
 
 import copy
 import logging
+import os
+import shutil
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
 from transformer_lib.embeddings import BOS, EOS, PAD
@@ -28,40 +30,61 @@ def _frozen(model: Transformer) -> Transformer:
 
     Chapter: export-copy
     """
-    model, c = copy.deepcopy(model).cpu().float().eval(), model.config
-    if c.positions == "sinusoid":
-        model.positions.table = sinusoids(c.max_length, c.d_model)
+    config = model.config
+    model = copy.deepcopy(model).cpu().float().eval()
+    if config.positions == "sinusoid":
+        model.positions.table = sinusoids(config.max_length, config.d_model)
     return model.requires_grad_(False)
 
 
-def _linear(spec, *parts: nn.Linear) -> None:
+def _check(model: Transformer) -> None:
+    """That the engines know such a model, and its weights are sound.
+
+    Chapter: export-copy
+    """
+    if type(model) is not Transformer:
+        raise ValueError(
+            f"a {type(model).__name__} cannot be exported: the engines know "
+            "the Transformer alone"
+        )
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise FloatingPointError(
+                f"{name} is NaN or infinite somewhere: not exported; load "
+                "or train the model again"
+            )
+
+
+def _linear(spec: Any, *parts: nn.Linear) -> None:
     spec.weight = torch.cat([part.weight for part in parts])
     if parts[0].bias is not None:
         spec.bias = torch.cat([part.bias for part in parts])
 
 
-def _norm(spec, norm: nn.LayerNorm) -> None:
+def _norm(spec: Any, norm: nn.LayerNorm) -> None:
     spec.gamma, spec.beta = norm.weight, norm.bias
 
 
-def _layer(spec, layer: nn.Module) -> None:
+def _layer(spec: Any, layer: nn.Module) -> None:
     """Fill in one layer of an encoder or a decoder.
 
     Chapter: export-ctranslate2
     """
-    parts, a = [spec.self_attention], layer.self_attention
-    _linear(spec.self_attention.linear[0], a.w_q, a.w_k, a.w_v)
-    _linear(spec.self_attention.linear[1], a.w_o)
+    sublayers = [spec.self_attention]
+    own = layer.self_attention
+    _linear(spec.self_attention.linear[0], own.w_q, own.w_k, own.w_v)
+    _linear(spec.self_attention.linear[1], own.w_o)
     if hasattr(layer, "cross_attention"):
-        parts, a = [*parts, spec.attention], layer.cross_attention
-        _linear(spec.attention.linear[0], a.w_q)
-        _linear(spec.attention.linear[1], a.w_k, a.w_v)
-        _linear(spec.attention.linear[2], a.w_o)
+        sublayers.append(spec.attention)
+        cross = layer.cross_attention
+        _linear(spec.attention.linear[0], cross.w_q)
+        _linear(spec.attention.linear[1], cross.w_k, cross.w_v)
+        _linear(spec.attention.linear[2], cross.w_o)
+    sublayers.append(spec.ffn)
     _linear(spec.ffn.linear_0, layer.feed_forward.w_1)
     _linear(spec.ffn.linear_1, layer.feed_forward.w_2)
-    pairs = zip([*parts, spec.ffn], layer.residuals, strict=True)
-    for part, residual in pairs:
-        _norm(part.layer_norm, residual.norm)
+    for sublayer, residual in zip(sublayers, layer.residuals, strict=True):
+        _norm(sublayer.layer_norm, residual.norm)
 
 
 def ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
@@ -76,29 +99,35 @@ def ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     """
     from ctranslate2 import specs
 
-    model, c = _frozen(model), model.config
-    d_k, d_v = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
+    model, config = _frozen(model), model.config
+    d_k = config.d_k or config.d_model // config.h
+    d_v = config.d_v or config.d_model // config.h
     if d_k != d_v:
         raise ValueError(
             f"{d_k=} and {d_v=}: CTranslate2 has one width for both; "
             "train with d_v equal to d_k, or export to onnx"
         )
-    sizes = {"pre_norm": c.norm == "pre", "head_dim": d_k}
-    encoder = specs.TransformerEncoderSpec(c.N, c.h, **sizes)
-    decoder = specs.TransformerDecoderSpec(c.N, c.h, **sizes)
+    pre_norm = config.norm == "pre"
+    encoder = specs.TransformerEncoderSpec(
+        config.N, config.h, pre_norm=pre_norm, head_dim=d_k
+    )
+    decoder = specs.TransformerDecoderSpec(
+        config.N, config.h, pre_norm=pre_norm, head_dim=d_k
+    )
     encoder.embeddings[0].weight = model.source_embedding.weight
     decoder.embeddings.weight = model.target_embedding.weight
     decoder.projection.weight = model.output_weight
-    decoder.projection.bias = bias = torch.zeros(c.vocab_size)
+    bias = torch.zeros(config.vocab_size)
     bias[[PAD, BOS]] = -1e9
-    table = torch.zeros(1, c.max_length, c.d_model)
+    decoder.projection.bias = bias
+    table = torch.zeros(1, config.max_length, config.d_model)
     if model.positions is not None:
         table = model.positions(table)
     stacks = {encoder: model.encoder, decoder: model.decoder}
     for spec, stack in stacks.items():
-        spec.scale_embeddings = c.scale_embeddings
+        spec.scale_embeddings = config.scale_embeddings
         spec.position_encodings.encodings = table[0]
-        if c.norm == "pre":
+        if pre_norm:
             _norm(spec.layer_norm, stack.norm)
         for part, layer in zip(spec.layer, stack.layers, strict=True):
             _layer(part, layer)
@@ -119,7 +148,9 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
     """
     model = _frozen(model)
 
-    def step(target_ids, memory, source_ids):
+    def step(
+        target_ids: Tensor, memory: Tensor, source_ids: Tensor
+    ) -> tuple[Tensor, Tensor]:
         with record_attention(model) as maps:
             hidden = model.decode(target_ids, memory, source_ids)
         logs = model.project(hidden[:, -1]).log_softmax(-1)
@@ -137,12 +168,15 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
         ("decoder", step, target, ["log_probabilities", "cross"]),
     ]:
         model.forward = forward
-        how = {"dynamo": True, "verbose": False, "kwargs": inputs}
-        free = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
-        how["dynamic_shapes"] = dict.fromkeys(inputs, free)
+        free = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
         with warnings.catch_warnings(action="ignore"):
             graph = torch.onnx.export(
-                model, output_names=outputs, **how
+                model,
+                kwargs=inputs,
+                output_names=outputs,
+                dynamic_shapes=dict.fromkeys(inputs, free),
+                dynamo=True,
+                verbose=False,
             )
         graph.save(folder / f"{name}.onnx")
 
@@ -170,8 +204,9 @@ def export(
         int8: weights as whole numbers, for ctranslate2
 
     Raises:
-        ValueError: for anything else, or an option of the model's
-            that the engine does not have.
+        ValueError: for anything else, another class of model, or an
+            option of the model's that the engine does not have.
+        FloatingPointError: if a weight is NaN or infinite.
         ImportError: naming what to install.
         FileExistsError: if the folder is there.
 
@@ -184,15 +219,24 @@ def export(
         raise ImportError(f"{to} needs: pip install {_NEEDS[to]}")
     if to == "onnx" and torch.__version__ < "2.13":
         raise ImportError("onnx needs: pip install 'torch>=2.13'")
+    folder = Path(folder)
+    if folder.exists():
+        raise FileExistsError(f"{folder} is there already: give a new one")
     model, tokenizer = translator.model, translator.tokenizer
-    if to == "ctranslate2":
-        ids = range(len(tokenizer))
-        tokens = [*map(tokenizer.tokenizer.id_to_token, ids)]
-        spec = ctranslate2_spec(model, tokens)
-        spec.optimize("int8" if int8 else "float32")
-    Path(folder).mkdir(parents=True)
-    if to == "ctranslate2":
-        spec.save(str(folder))
-    else:
-        _save_graphs(model, Path(folder))
-    tokenizer.save(Path(folder, "tokenizer.json"))
+    _check(model)
+    # Beside it first, so that a failure leaves no half of a model.
+    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    part.mkdir(parents=True)
+    try:
+        if to == "ctranslate2":
+            ids = range(len(tokenizer))
+            tokens = [tokenizer.tokenizer.id_to_token(i) for i in ids]
+            spec = ctranslate2_spec(model, tokens)
+            spec.optimize("int8" if int8 else "float32")
+            spec.save(str(part))
+        else:
+            _save_graphs(model, part)
+        tokenizer.save(part / "tokenizer.json")
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

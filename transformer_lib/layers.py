@@ -6,7 +6,7 @@
 Chapter: book/architecture/layers
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor, nn
 
@@ -25,7 +25,7 @@ class Residual(nn.Module):
     Chapter: layers-norm
     """
 
-    def __init__(self, d_model, dropout=0.1, norm="post"):
+    def __init__(self, d_model: int, dropout: float = 0.1, norm: str = "post"):
         super().__init__()
         if norm not in ("post", "pre"):
             raise ValueError(f"{norm=}: choose 'post' or 'pre'")
@@ -122,26 +122,44 @@ class DecoderLayer(nn.Module):
         )
 
     def forward(
-        self, x, memory, target_mask, source_mask, caches=(None, None)
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        target_mask: Tensor | None,
+        source_mask: Tensor | None,
+        cache: "LayerCache | None" = None,
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
-        `memory` is the encoder's output (batch, source_len, d_model);
-        `caches` serve self-attention and cross-attention, as `cache`
-        does in `MultiHeadAttention.forward`.
+        `memory` is the encoder's output (batch, source_len, d_model).
+        With a `cache`, of `new_cache`, `x` holds the new positions
+        alone, and `memory` may be None.
         """
-        own, cross = caches
-
-        def look_back(x):
-            return self.self_attention(x, x, target_mask, own)
-
-        def look_across(x):
-            return self.cross_attention(x, memory, source_mask, cross)
-
         first, second, third = self.residuals
-        x = first(x, look_back)
-        x = second(x, look_across)
+        x = first(x, lambda x: self.look_back(x, target_mask, cache))
+        known = cache.source if cache else None
+        x = second(
+            x, lambda x: self.cross_attention(x, memory, source_mask, known)
+        )
         return third(x, self.feed_forward)
+
+    def look_back(
+        self, x: Tensor, mask: Tensor | None, cache: "LayerCache | None"
+    ) -> Tensor:
+        """The target's attention to itself, what is kept included."""
+        if cache is None:
+            return self.self_attention(x, x, mask)
+        key, value = self.self_attention.keys_values(x)
+        keys_values = cache.append(key, value)
+        return self.self_attention(x, None, mask, keys_values)
+
+    def new_cache(self, memory: Tensor, longest: int) -> "LayerCache":
+        """For targets of up to `longest` positions, none there yet."""
+        return LayerCache(
+            source=self.cross_attention.keys_values(memory),
+            target=self.self_attention.keys_values(memory[:, :0]),
+            longest=longest,
+        )
 
 
 class _Stack(nn.Module):
@@ -150,7 +168,9 @@ class _Stack(nn.Module):
     Chapter: layers-stacks
     """
 
-    def __init__(self, layers, d_model: int, norm: str = "post"):
+    def __init__(
+        self, layers: Iterable[nn.Module], d_model: int, norm: str = "post"
+    ):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         if norm == "pre":
@@ -183,14 +203,79 @@ class Decoder(_Stack):
     """
 
     def forward(
-        self, x, memory, target_mask, source_mask, cache=None
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        target_mask: Tensor | None,
+        source_mask: Tensor | None,
+        cache: "Sequence[LayerCache] | None" = None,
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
-        Layer i takes the two of `cache.layers[i]` when there is a
-        cache.
+        A `cache` holds what each layer keeps, in their order.
         """
         for i, layer in enumerate(self.layers):
-            caches = cache.layers[i] if cache else (None, None)
-            x = layer(x, memory, target_mask, source_mask, caches)
+            kept = cache[i] if cache else None
+            x = layer(x, memory, target_mask, source_mask, kept)
         return self.last_norm(x)
+
+
+class LayerCache:
+    """What one layer of a decoder need not compute again.
+
+    `source` is key and value of the source, each (batch, h,
+    source_len, d). Those of the target's first `length` positions
+    stand in tensors (batch, h, longest, d); `target` gives the first
+    ones, without positions, from which h and d are taken.
+
+    Chapter: layers-cache
+    """
+
+    def __init__(
+        self,
+        source: tuple[Tensor, Tensor],
+        target: tuple[Tensor, Tensor],
+        longest: int,
+    ):
+        key, value = source
+        self.source = key.contiguous(), value.contiguous()
+        self.length = 0
+        self.longest = longest
+        self.rooms = [self._room(part) for part in target]
+
+    def _room(self, like: Tensor) -> Tensor:
+        rows, heads, _, width = like.shape
+        return like.new_empty(rows, heads, self.longest, width)
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep new positions (batch, h, new, d); returns all so far.
+
+        Raises:
+            ValueError: if there is no room for them.
+        """
+        end = self.length + key.size(2)
+        if end > self.longest:
+            raise ValueError(
+                f"position {end} does not fit into a cache made for "
+                f"longest={self.longest}"
+            )
+        for room, new in zip(self.rooms, (key, value), strict=True):
+            room[:, :, self.length : end] = new
+        self.length = end
+        keys, values = self.rooms
+        return keys[:, :, :end], values[:, :, :end]
+
+    def select(self, rows: Tensor, source: bool = True) -> None:
+        """Make row i what row `rows[i]` was: reorder, repeat or drop.
+
+        With `source=False` the source's part stays as it is.
+        """
+        for i, room in enumerate(self.rooms):
+            chosen = room[:, :, : self.length][rows]
+            if len(rows) > len(room):
+                room = self._room(chosen)
+            self.rooms[i] = room[: len(rows)]
+            self.rooms[i][:, :, : self.length] = chosen
+        if source:
+            key, value = self.source
+            self.source = key[rows], value[rows]

@@ -16,27 +16,6 @@ from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
 
 
-def smoothing_share(vocab_size, label_smoothing, smoothing) -> float:
-    """The share of a target that all pieces get alike, section 5.4.
-
-    "uniform" spreads `label_smoothing` over every piece. "others"
-    spreads it over the wrong pieces alone, which is the same as a
-    slightly larger share spread over every piece.
-
-    Raises:
-        ValueError: for a share outside [0, 1), or another smoothing.
-
-    Chapter: loss-smoothing
-    """
-    if not 0 <= label_smoothing < 1:
-        raise ValueError(f"{label_smoothing=}: give 0 <= share < 1")
-    if smoothing == "uniform":
-        return label_smoothing
-    if smoothing == "others":
-        return label_smoothing * vocab_size / (vocab_size - 1)
-    raise ValueError(f"unknown {smoothing=}: give uniform or others")
-
-
 def smoothed_loss(
     logits, labels, label_smoothing=0.1, smoothing="uniform"
 ) -> Tensor:
@@ -59,6 +38,27 @@ def smoothed_loss(
     log_p = logits[real].log_softmax(-1)  # (tokens, vocab_size)
     right = log_p.gather(1, labels[real][:, None])  # (tokens, 1)
     return -((1 - share) * right.sum() + share * log_p.mean(1).sum())
+
+
+def smoothing_share(vocab_size, label_smoothing, smoothing) -> float:
+    """The share of a target that all pieces get alike, section 5.4.
+
+    "uniform" spreads `label_smoothing` over every piece. "others"
+    spreads it over the wrong pieces alone, which is the same as a
+    slightly larger share spread over every piece.
+
+    Raises:
+        ValueError: for a share outside [0, 1), or another smoothing.
+
+    Chapter: loss-smoothed
+    """
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"{label_smoothing=}: give 0 <= share < 1")
+    if smoothing == "uniform":
+        return label_smoothing
+    if smoothing == "others":
+        return label_smoothing * vocab_size / (vocab_size - 1)
+    raise ValueError(f"unknown {smoothing=}: give uniform or others")
 
 
 def perplexity(nats_per_token: float) -> float:

@@ -6,9 +6,11 @@
 Chapter: book/architecture/model
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
@@ -20,11 +22,8 @@ from transformer_lib.layers import (
     EncoderLayer,
     FeedForward,
 )
-from transformer_lib.masks import decoder_mask, padding_mask
-from transformer_lib.positions import (
-    LearnedPositions,
-    SinusoidalPositions,
-)
+from transformer_lib.masks import causal_mask, decoder_mask, padding_mask
+from transformer_lib.positions import LearnedPositions, SinusoidalPositions
 
 _CHOICES = {
     "norm": ("post", "pre"),
@@ -32,6 +31,7 @@ _CHOICES = {
     "tie": ("three-way", "decoder", "none"),
     "bias": (False, True),
     "scale_embeddings": (False, True),
+    "start": ("xavier", "packed", "small"),
 }
 
 
@@ -58,6 +58,7 @@ class TransformerConfig:
         tie: one matrix: three-way, decoder (the target's two) or none
         scale_embeddings: by the root of d_model
         max_length: of a sentence, where positions are learned
+        start: of the weights: xavier, packed or small
 
     Raises:
         ValueError: naming the field, its value and what would do.
@@ -81,6 +82,7 @@ class TransformerConfig:
     tie: str = "three-way"
     scale_embeddings: bool = True
     max_length: int = 512
+    start: str = "small"
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -125,11 +127,73 @@ class TransformerConfig:
         return self.d_model * rows
 
 
-def _xavier(part: nn.Module) -> None:
-    if isinstance(part, nn.Linear):
-        nn.init.xavier_uniform_(part.weight)
-        if part.bias is not None:
-            nn.init.zeros_(part.bias)
+_PACKED = {
+    # three matrices as one: from sqrt(6 / (d + d)) to sqrt(6 / (d + 3d))
+    "self_attention.w_q": math.sqrt(2 / 4),
+    "self_attention.w_k": math.sqrt(2 / 4),
+    "self_attention.w_v": math.sqrt(2 / 4),
+    # two matrices as one: to sqrt(6 / (d + 2d))
+    "cross_attention.w_k": math.sqrt(2 / 3),
+    "cross_attention.w_v": math.sqrt(2 / 3),
+}
+_LAST = 1 / 4
+# A gated convolution's: its outputs then vary as much as its inputs.
+_GATED = {"gated.mix": math.sqrt(6)}
+
+# Factors of the matrices whose names end so; of all others it is 1.
+STARTS: dict[str, dict[str, float]] = {
+    "xavier": {},
+    "packed": _PACKED,
+    "small": _PACKED | {"w_o": _LAST, "w_2": _LAST},
+}
+
+
+def _draw(module: nn.Linear | nn.Conv1d | nn.GRU, factor: float) -> None:
+    for name, weight in module.named_parameters():
+        if name.startswith("bias"):
+            nn.init.zeros_(weight)
+            continue
+        parts = 3 if isinstance(module, nn.GRU) else 1  # a gate's each
+        for matrix in weight.chunk(parts):
+            nn.init.xavier_uniform_(matrix).mul_(factor)
+
+
+@torch.no_grad()
+def draw_weights(model: nn.Module, start: str = "small") -> None:
+    """Draw all matrices that multiply; their biases begin at zero.
+
+    The matrices of every `nn.Linear`, `nn.GRU` (each gate's by
+    itself) and `nn.Conv1d` (its inputs and outputs counted once for
+    each place of the window) in `model` are drawn with Xavier
+    Glorot's range, in the order of the model, then multiplied by the
+    factors of `start`. Two starts differ by these factors alone. A
+    gated convolution has a factor sqrt(6) in each of them, since its
+    gate lets about a quarter of the variance pass. The paper does
+    not say how its weights began.
+
+    Args:
+        start: "xavier": each matrix alone, factor 1. "packed": as
+            one matrix are drawn queries, keys and values of a
+            self-attention, factor sqrt(1/2), and keys and values of
+            the attention to the source, factor sqrt(2/3). "small":
+            packed, and `w_o` and `w_2`, which end a sub-layer, at a
+            quarter. The factors hold where d_k = d_v = d_model / h, and
+            are not changed elsewhere.
+
+    Raises:
+        ValueError: for another start.
+
+    Chapter: model-initialisation
+    """
+    if start not in STARTS:
+        raise ValueError(f"{start=}: give one of {tuple(STARTS)}")
+    for path, module in model.named_modules():
+        factor = 1.0
+        for ending, number in (_GATED | STARTS[start]).items():
+            if f".{path}".endswith(f".{ending}"):
+                factor *= number
+        if isinstance(module, nn.Linear | nn.Conv1d | nn.GRU):
+            _draw(module, factor)
 
 
 class Transformer(nn.Module):
@@ -142,52 +206,106 @@ class Transformer(nn.Module):
     Chapter: model-transformer
     """
 
+    decoder_layer = DecoderLayer
+
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.config = c = config
-        d = c.d_model
-        table = c.vocab_size, d, c.scale_embeddings
-        self.source_embedding = Embeddings(*table)
+        self.config = config
+        self.source_embedding = self.build_embedding()
         self.target_embedding = self.source_embedding
-        if c.tie != "three-way":
-            self.target_embedding = Embeddings(*table)
+        if config.tie != "three-way":
+            self.target_embedding = self.build_embedding()
         self.positions = None
-        if c.positions == "sinusoid":
-            self.positions = SinusoidalPositions(d)
-        elif c.positions == "learned":
-            self.positions = LearnedPositions(d, c.max_length)
-        self.dropout = nn.Dropout(c.dropout)
-
-        heads = c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
-
-        def attention():
-            return MultiHeadAttention(d, *heads)
-
-        def network():
-            return FeedForward(d, c.d_ff, c.relu_dropout)
-
-        around = d, c.dropout, c.norm
-        layers = [
-            EncoderLayer(attention(), network(), *around)
-            for _ in range(c.N)
-        ]
-        self.encoder = Encoder(layers, d, c.norm)
-        layers = [
-            DecoderLayer(attention(), attention(), network(), *around)
-            for _ in range(c.N)
-        ]
-        self.decoder = Decoder(layers, d, c.norm)
-        self.pre_softmax = nn.Linear(d, c.vocab_size, bias=False)
-        self.apply(_xavier)
-        if c.tie != "none":
+        if config.positions == "sinusoid":
+            self.positions = SinusoidalPositions(config.d_model)
+        elif config.positions == "learned":
+            self.positions = LearnedPositions(
+                config.d_model, config.max_length
+            )
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = self.build_encoder()
+        self.decoder = self.build_decoder()
+        self.pre_softmax = nn.Linear(
+            config.d_model, config.vocab_size, bias=False
+        )
+        draw_weights(self, config.start)
+        if config.tie != "none":
             self.pre_softmax.weight = self.target_embedding.weight
+
+    def build_embedding(self) -> Embeddings:
+        """A vector for each piece of the vocabulary."""
+        return Embeddings(
+            self.config.vocab_size,
+            self.config.d_model,
+            self.config.scale_embeddings,
+        )
+
+    def build_attention(self) -> MultiHeadAttention:
+        """An attention, with fresh weights."""
+        return MultiHeadAttention(
+            self.config.d_model,
+            self.config.h,
+            d_k=self.config.d_k,
+            d_v=self.config.d_v,
+            dropout=self.config.attention_dropout,
+            bias=self.config.bias,
+        )
+
+    def build_encoder_attention(self) -> nn.Module:
+        """What stands in an encoder layer's first place."""
+        return self.build_attention()
+
+    def build_decoder_attention(self) -> nn.Module:
+        """What stands in a decoder layer's first place."""
+        return self.build_attention()
+
+    def build_feed_forward(self) -> FeedForward:
+        """A feed-forward network, with fresh weights."""
+        return FeedForward(
+            self.config.d_model,
+            self.config.d_ff,
+            dropout=self.config.relu_dropout,
+        )
+
+    def build_encoder_layer(self) -> nn.Module:
+        """One of the left half's layers, figure 1."""
+        return EncoderLayer(
+            self_attention=self.build_encoder_attention(),
+            feed_forward=self.build_feed_forward(),
+            d_model=self.config.d_model,
+            dropout=self.config.dropout,
+            norm=self.config.norm,
+        )
+
+    def build_decoder_layer(self) -> nn.Module:
+        """One of the right half's layers, figure 1."""
+        return self.decoder_layer(
+            self_attention=self.build_decoder_attention(),
+            cross_attention=self.build_attention(),
+            feed_forward=self.build_feed_forward(),
+            d_model=self.config.d_model,
+            dropout=self.config.dropout,
+            norm=self.config.norm,
+        )
+
+    def build_encoder(self) -> Encoder:
+        """N layers, one on the other; with pre-norm a last norm."""
+        layers = [self.build_encoder_layer() for _ in range(self.config.N)]
+        return Encoder(layers, self.config.d_model, self.config.norm)
+
+    def build_decoder(self) -> Decoder:
+        """As `build_encoder`, for the right half."""
+        layers = [self.build_decoder_layer() for _ in range(self.config.N)]
+        return Decoder(layers, self.config.d_model, self.config.norm)
 
     @property
     def output_weight(self) -> Tensor:
         """The pre-softmax matrix, (vocab_size, d_model)."""
         return self.pre_softmax.weight
 
-    def embed(self, ids, embedding, offset: int = 0) -> Tensor:
+    def embed(
+        self, ids: Tensor, embedding: nn.Module, offset: int = 0
+    ) -> Tensor:
         """(batch, len) to (batch, len, d_model), with positions.
 
         `offset` is the position of the first of `ids`.
@@ -207,30 +325,73 @@ class Transformer(nn.Module):
         x = self.embed(source_ids, self.source_embedding)
         return self.encoder(x, padding_mask(source_ids))
 
-    def decode(self, target_ids, memory, source_ids, cache=None):
+    def decode(
+        self,
+        target_ids: Tensor,
+        memory: Tensor | None,
+        source_ids: Tensor | None,
+        cache: Any = None,
+    ) -> Tensor:
         """Hidden states: (batch, target_len, d_model).
 
         `source_ids` None says that no source is padded. With a
-        `DecoderCache`, `target_ids` (batch, 1) is the one new
-        position, which sees all that the cache holds.
+        `DecoderCache`, `target_ids` are the new positions alone,
+        which see what the cache holds and no new one to their right;
+        they contain no padding, and `memory` may be None.
         """
         offset = 0 if cache is None else cache.length
+        new = target_ids.size(-1)
         x = self.embed(target_ids, self.target_embedding, offset)
-        target_mask = source_mask = None
+        target_mask = source_mask = layers = None
         if cache is None:
             target_mask = decoder_mask(target_ids)
+        else:
+            layers = cache.layers
+            if new > 1:  # a single one may see all there is
+                causal = causal_mask(offset + new, target_ids.device)
+                target_mask = causal[..., offset:, :]
         if source_ids is not None:
             source_mask = padding_mask(source_ids)
-        return self.decoder(
-            x, memory, target_mask, source_mask, cache
-        )
+        return self.decoder(x, memory, target_mask, source_mask, layers)
+
+    def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
+        """Hidden states (batch, target_len, d_model): both halves.
+
+        `target_ids` is what the decoder reads, bos first; position i
+        of the result predicts what follows it.
+        """
+        memory = self.encode(source_ids)
+        return self.decode(target_ids, memory, source_ids)
 
     def project(self, hidden: Tensor) -> Tensor:
         """Logits: (..., d_model) to (..., vocab_size)."""
         return self.pre_softmax(hidden)
 
-    def forward(self, source_ids, target_ids) -> Tensor:
+    def forward(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Logits (batch, target_len, vocab_size), teacher forcing."""
-        memory = self.encode(source_ids)
-        hidden = self.decode(target_ids, memory, source_ids)
-        return self.project(hidden)
+        return self.project(self.hidden(source_ids, target_ids))
+
+
+def model_class(name: str) -> type[Transformer]:
+    """The class of that name: `Transformer`, or one made from it.
+
+    A saved model names its class, and whoever loads it asks here.
+
+    Raises:
+        ValueError: if no module that was imported defines it.
+
+    Chapter: model-transformer
+    """
+    classes = [Transformer]
+    for known in classes:  # the list grows as it is read
+        for derived in known.__subclasses__():
+            # Exporting to ONNX, torch makes classes of the same names.
+            if not derived.__module__.startswith("torch."):
+                classes.append(derived)
+    named = {known.__name__: known for known in classes}
+    if name not in named:
+        raise ValueError(
+            f"no class {name!r} is known: import the module that "
+            f"defines it first; known are {sorted(named)}"
+        )
+    return named[name]

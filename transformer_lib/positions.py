@@ -75,7 +75,5 @@ class LearnedPositions(nn.Module):
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         end = offset + x.size(1)
         if end > len(self.weight):
-            raise ValueError(
-                f"{end=} > {len(self.weight)}: raise max_length"
-            )
+            raise ValueError(f"{end=} > {len(self.weight)}: raise max_length")
         return x + self.weight[offset:end]  # (batch, len, d_model)

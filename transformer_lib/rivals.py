@@ -12,15 +12,41 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import (
-    pack_padded_sequence,
-    pad_packed_sequence,
-)
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.layers import Decoder, Encoder
 from transformer_lib.masks import padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
+
+
+class StateCache:
+    """What a layer keeps of the source, and its state.
+
+    Args:
+        source: keys and values of the attention to the source, each
+            with the batch first.
+        state: (batch, ...), what the layer needs of the words so far.
+
+    Chapter: rivals-frame
+    """
+
+    def __init__(self, source: tuple[Tensor, Tensor], state: Tensor):
+        self.source = source
+        self.state = state
+        self.length = 0
+
+    def advance(self, state: Tensor, positions: int) -> None:
+        """Keep the state after so many further positions."""
+        self.state = state
+        self.length += positions
+
+    def select(self, rows: Tensor, source: bool = True) -> None:
+        """Make row i what row `rows[i]` was."""
+        self.state = self.state[rows]
+        if source:
+            key, value = self.source
+            self.source = key[rows], value[rows]
 
 
 class AdditiveAttention(nn.Module):
@@ -33,30 +59,52 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, d_query: int, d_model: int):
         super().__init__()
-        self.w_q = nn.Linear(d_query, d_model)
-        self.w_k = nn.Linear(d_model, d_model, bias=False)
+        self.from_query = nn.Linear(d_query, d_model)
+        self.from_key = nn.Linear(d_model, d_model, bias=False)
         self.v = nn.Linear(d_model, 1, bias=False)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values, each (batch, key_len, d_model)."""
-        return self.w_k(memory), memory
+        return self.from_key(memory), memory
 
-    def forward(self, x, memory, mask=None, cache=None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        mask: Tensor | None = None,
+        keys_values: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """(batch, query_len, d_query) to (batch, query_len, d_model).
 
-        `mask` is boolean, (batch, 1, 1, key_len), True = may attend.
+        `mask` is boolean, (batch, 1, 1, key_len), True = may attend;
+        `keys_values` are those of `memory`, where they are known.
         """
-        if cache is None:
-            key, value = self.keys_values(memory)
-        else:
-            key, value = cache.keys_values(self, memory)
+        key, value = keys_values or self.keys_values(memory)
         # (batch, query_len, key_len, d_model)
-        pairs = self.w_q(x)[:, :, None] + key[:, None]
+        pairs = self.from_query(x)[:, :, None] + key[:, None]
         scores = self.v(pairs.tanh())[..., 0]
         if mask is not None:
             lowest = torch.finfo(scores.dtype).min
             scores = scores.masked_fill(~mask[:, 0], lowest)
         return scores.softmax(-1) @ value
+
+
+def read_both_ways(gru: nn.GRU, x: Tensor, mask: Tensor) -> Tensor:
+    """The states of both directions, each word's side by side.
+
+    (batch, n, d_model) to (batch, n, 2 * d_state). `mask`, (batch, 1,
+    1, n), is True where a sentence has words.
+
+    Chapter: rivals-recurrent
+    """
+    lengths = mask[:, 0, 0].sum(-1).clamp(min=1).cpu()
+    words = pack_padded_sequence(
+        x, lengths, batch_first=True, enforce_sorted=False
+    )
+    states, _ = pad_packed_sequence(
+        gru(words)[0], batch_first=True, total_length=x.size(1)
+    )
+    return states
 
 
 class _RecurrentEncoderLayer(nn.Module):
@@ -65,7 +113,7 @@ class _RecurrentEncoderLayer(nn.Module):
     Chapter: rivals-recurrent
     """
 
-    def __init__(self, d_model, d_state, dropout):
+    def __init__(self, d_model: int, d_state: int, dropout: float):
         super().__init__()
         self.gru = nn.GRU(
             d_model, d_state, batch_first=True, bidirectional=True
@@ -74,11 +122,7 @@ class _RecurrentEncoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        lengths = mask[:, 0, 0].sum(-1).clamp(min=1).cpu()
-        words = pack_padded_sequence(x, lengths, True, False)
-        states, _ = pad_packed_sequence(
-            self.gru(words)[0], True, total_length=x.size(1)
-        )
+        states = read_both_ways(self.gru, x, mask)
         return self.dropout(self.join(states).tanh())
 
 
@@ -88,28 +132,35 @@ class _RecurrentDecoderLayer(nn.Module):
     Chapter: rivals-recurrent
     """
 
-    def __init__(self, d_model, d_state, dropout):
+    def __init__(self, d_model: int, d_state: int, dropout: float):
         super().__init__()
         self.gru = nn.GRU(d_model, d_state, batch_first=True)
         self.cross_attention = AdditiveAttention(d_state, d_model)
         self.join = nn.Linear(d_state + d_model, d_model)
         self.dropout = nn.Dropout(dropout)
 
+    def new_cache(self, memory: Tensor, longest: int) -> StateCache:
+        state = memory.new_zeros(len(memory), self.gru.hidden_size)
+        return StateCache(self.cross_attention.keys_values(memory), state)
+
     def forward(
-        self, x, memory, target_mask, source_mask, caches=(None, None)
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        target_mask: Tensor | None,
+        source_mask: Tensor | None,
+        cache: StateCache | None = None,
     ) -> Tensor:
-        own, across = caches
-        before = None
-        if own is not None and own.parts:  # (1, batch, d_state)
-            before = own.parts[0][:, 0].transpose(0, 1).contiguous()
-        states, last = self.gru(x, before)
-        if own is not None:  # (batch, 1, 1, d_state), as keys lie
-            own.parts = [last.transpose(0, 1)[:, None]]
-        found = self.cross_attention(
-            states, memory, source_mask, across
-        )
-        both = torch.cat([states, found], dim=-1)
-        return self.dropout(self.join(both).tanh())
+        known = None
+        if cache is None:
+            states, _ = self.gru(x)
+        else:
+            known = cache.source
+            states, last = self.gru(x, cache.state[None])
+            cache.advance(last[0], positions=x.size(1))
+        answers = self.cross_attention(states, memory, source_mask, known)
+        joined = torch.cat([states, answers], dim=-1)
+        return self.dropout(self.join(joined).tanh())
 
 
 class RecurrentTranslator(Transformer):
@@ -124,15 +175,28 @@ class RecurrentTranslator(Transformer):
 
     def __init__(self, config: TransformerConfig):
         super().__init__(replace(config, positions="none"))
-        d = config.d_model
-        sizes = d, config.d_ff, config.dropout
-        layers = range(config.N)
-        self.encoder = Encoder(
-            [_RecurrentEncoderLayer(*sizes) for _ in layers], d
-        )
-        self.decoder = Decoder(
-            [_RecurrentDecoderLayer(*sizes) for _ in layers], d
-        )
+
+    def build_encoder(self) -> Encoder:
+        layers = [
+            _RecurrentEncoderLayer(
+                d_model=self.config.d_model,
+                d_state=self.config.d_ff,
+                dropout=self.config.dropout,
+            )
+            for _ in range(self.config.N)
+        ]
+        return Encoder(layers, self.config.d_model)
+
+    def build_decoder(self) -> Decoder:
+        layers = [
+            _RecurrentDecoderLayer(
+                d_model=self.config.d_model,
+                d_state=self.config.d_ff,
+                dropout=self.config.dropout,
+            )
+            for _ in range(self.config.N)
+        ]
+        return Decoder(layers, self.config.d_model)
 
 
 _ROOT_HALF = math.sqrt(0.5)
@@ -144,13 +208,10 @@ class _GatedConvolution(nn.Module):
     Chapter: rivals-convolutional
     """
 
-    def __init__(self, d, k, dropout):
+    def __init__(self, d: int, k: int, dropout: float):
         super().__init__()
         self.mix = nn.Conv1d(d, 2 * d, k)
         self.dropout = nn.Dropout(dropout)
-        deviation = math.sqrt(4 * (1 - dropout) / (k * d))
-        nn.init.normal_(self.mix.weight, std=deviation)
-        nn.init.zeros_(self.mix.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.glu(self.mix(self.dropout(x).mT).mT)
@@ -162,7 +223,7 @@ class _ConvolutionalEncoderLayer(nn.Module):
     Chapter: rivals-convolutional
     """
 
-    def __init__(self, d, k, dropout):
+    def __init__(self, d: int, k: int, dropout: float):
         super().__init__()
         self.sides = 0, 0, (k - 1) // 2, k // 2
         self.gated = _GatedConvolution(d, k, dropout)
@@ -179,28 +240,34 @@ class _ConvolutionalDecoderLayer(nn.Module):
     Chapter: rivals-convolutional
     """
 
-    def __init__(self, d, k, dropout):
+    def __init__(self, d: int, k: int, dropout: float):
         super().__init__()
         self.before = k - 1
         self.gated = _GatedConvolution(d, k, dropout)
         self.cross_attention = MultiHeadAttention(d, 1)
 
-    def keys_values(self, new: Tensor) -> tuple[Tensor]:
-        return (new[:, None],)  # what a cache keeps: the inputs
+    def new_cache(self, memory: Tensor, longest: int) -> StateCache:
+        state = memory.new_zeros(len(memory), self.before, memory.size(2))
+        return StateCache(self.cross_attention.keys_values(memory), state)
 
     def forward(
-        self, x, memory, target_mask, source_mask, caches=(None, None)
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        target_mask: Tensor | None,
+        source_mask: Tensor | None,
+        cache: StateCache | None = None,
     ) -> Tensor:
-        own, across = caches
-        seen = x
-        if own is not None:
-            seen = own.keys_values(self, x)[0][:, 0]
-        width = self.before + x.size(1)
-        window = seen[:, -width:]
-        missing = width - window.size(1)  # before the first word
-        new = self.gated(F.pad(window, (0, 0, missing, 0)))
-        found = self.cross_attention(new, memory, source_mask, across)
-        return (x + (new + found) * _ROOT_HALF) * _ROOT_HALF
+        known = None
+        if cache is None:
+            window = F.pad(x, (0, 0, self.before, 0))
+        else:
+            known = cache.source
+            window = torch.cat([cache.state, x], dim=1)
+            cache.advance(window[:, x.size(1) :], positions=x.size(1))
+        new = self.gated(window)
+        answers = self.cross_attention(new, memory, source_mask, known)
+        return (x + (new + answers) * _ROOT_HALF) * _ROOT_HALF
 
 
 class ConvolutionalTranslator(Transformer):
@@ -208,26 +275,31 @@ class ConvolutionalTranslator(Transformer):
 
     Of `config` it takes vocab_size, N, d_model, dropout, tie,
     scale_embeddings, positions and max_length. It is called and
-    searched as `Transformer` is.
-
-    Raises:
-        ValueError: if k is below 1.
+    searched as `Transformer` is. The width is the class's: one of
+    another width is a class of its own, with another `k`.
 
     Chapter: rivals-convolutional
     """
 
-    def __init__(self, config: TransformerConfig, k: int = 3):
-        super().__init__(config)
-        if k < 1:
-            raise ValueError(f"{k=}: a window holds 1 word or more")
-        d, layers = config.d_model, range(config.N)
-        sizes = d, k, config.dropout
-        self.encoder = Encoder(
-            [_ConvolutionalEncoderLayer(*sizes) for _ in layers], d
-        )
-        self.decoder = Decoder(
-            [_ConvolutionalDecoderLayer(*sizes) for _ in layers], d
-        )
+    k = 3
+
+    def build_encoder(self) -> Encoder:
+        layers = [
+            _ConvolutionalEncoderLayer(
+                d=self.config.d_model, k=self.k, dropout=self.config.dropout
+            )
+            for _ in range(self.config.N)
+        ]
+        return Encoder(layers, self.config.d_model)
+
+    def build_decoder(self) -> Decoder:
+        layers = [
+            _ConvolutionalDecoderLayer(
+                d=self.config.d_model, k=self.k, dropout=self.config.dropout
+            )
+            for _ in range(self.config.N)
+        ]
+        return Decoder(layers, self.config.d_model)
 
     def encode(self, source_ids: Tensor) -> Tensor:
         """Stack plus input: (batch, source_len, d_model)."""

@@ -34,11 +34,7 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.schedule import (
-    TrainingConfig,
-    adam,
-    learning_rate,
-)
+from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 
 @dataclass
@@ -269,7 +265,7 @@ def train(
 
     Raises:
         ValueError: without batches, or in the folder of a training
-            with other settings.
+            of another model or with other settings.
         FloatingPointError: if the loss is not finite; names the step.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step at
             hand is saved.
@@ -289,11 +285,12 @@ def train(
     optimizer = adam(model, c.betas, c.epsilon)
     settings = {"workers": workers, "batches": len(batches)}
     settings |= fixed_settings(c)
+    settings |= {"class": type(model).__name__} | asdict(model.config)
     state = {"step": 0, "epoch": 0, "position": 0, "tokens": 0}
     state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
     state |= {"log": "", "settings": settings}
     for path in checkpoint_files(folder)[-1:] if folder else []:
-        state |= load_checkpoint(path, model, optimizer, state)
+        state |= load_checkpoint(path, model, optimizer)
         check_settings(state["settings"], settings, path)
     losses = _together(_Losses(model, c), state["step"])
     stream = _stream(batches, state["epoch"], state["position"])

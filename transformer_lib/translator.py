@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transformer_lib.attention import record_attention
 from transformer_lib.beams import decode_all
-from transformer_lib.checkpoints import load_model
+from transformer_lib.checkpoints import load_model, save_model
 from transformer_lib.decoding import evaluating
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.model import Transformer
@@ -28,17 +28,16 @@ def bundled_models() -> dict[str, Path]:
     """Every model that came with the library: {name: folder}.
 
     An installed wheel carries them in `transformer_lib/pretrained`, a
-    checkout of the book in `runs`.
+    checkout of the book in `runs/models`.
 
     Chapter: translator-models
     """
     package = Path(str(files("transformer_lib")))
-    places = package.parent / "runs", package / "pretrained"
-    return {
-        weights.parent.name: weights.parent
-        for place in places
-        for weights in sorted(place.glob("*/model.safetensors"))
-    }
+    place = package / "pretrained"
+    if not place.is_dir():  # a checkout; what lies beside it is the book's
+        place = package.parent / "runs" / "models"
+    weights = sorted(place.glob("*/model.safetensors"))
+    return {path.parent.name: path.parent for path in weights}
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,8 @@ class Translator:
                 f"the tokenizer has {len(tokenizer)} pieces, the "
                 f"model {model.config.vocab_size}: not a pair"
             )
-        self.model, self.tokenizer = model, tokenizer
+        self.model = model
+        self.tokenizer = tokenizer
         self.languages = tuple(languages)
 
     @classmethod
@@ -118,6 +118,23 @@ class Translator:
         languages = info.get("languages", ("", ""))
         return cls(model.to(device or "cpu"), tokenizer, languages)
 
+    def save(self, folder: str | Path, half: bool = False) -> None:
+        """Write a folder that `from_pretrained` takes.
+
+        Model, tokenizer and languages are written, the weights in
+        float16 if `half`.
+
+        Raises:
+            OSError: naming the file, if the disk does not take it.
+        """
+        save_model(
+            folder,
+            self.model,
+            self.tokenizer,
+            half=half,
+            languages=list(self.languages),
+        )
+
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids of each sentence, with eos.
 
@@ -126,22 +143,20 @@ class Translator:
             ValueError: if one has more than `max_pieces` pieces, or
                 was read from bytes that are no UTF-8.
         """
-        found = []
+        encoded = []
         for number, sentence in enumerate(sentences, 1):
             if not isinstance(sentence, str):
                 raise TypeError(f"sentence {number} is no string")
             if any("\ud800" <= sign < "\ue000" for sign in sentence):
-                raise ValueError(
-                    f"sentence {number} is not UTF-8: convert it"
-                )
+                raise ValueError(f"sentence {number} is not UTF-8: convert it")
             ids = self.tokenizer.encode(sentence.strip())
             if len(ids) > self.max_pieces:
                 raise ValueError(
                     f"sentence {number} has {len(ids)} pieces, more "
                     f"than max_pieces={self.max_pieces}: split it"
                 )
-            found.append([*ids, EOS])
-        return found
+            encoded.append([*ids, EOS])
+        return encoded
 
     def translate(
         self,
@@ -161,12 +176,18 @@ class Translator:
         """
         alone = isinstance(sentences, str)
         sources = self.encode([sentences] if alone else sentences)
+        # An empty sentence is eos alone, and stays empty.
         full = [i for i, ids in enumerate(sources) if len(ids) > 1]
-        some = [sources[i] for i in full]
-        search = beam_size, length_penalty, max_extra, batch_size
-        found = decode_all(self.model, some, *search)
+        outputs = decode_all(
+            self.model,
+            [sources[i] for i in full],
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_extra=max_extra,
+            batch_size=batch_size,
+        )
         texts = [""] * len(sources)
-        for i, ids in zip(full, found, strict=True):
+        for i, ids in zip(full, outputs, strict=True):
             texts[i] = self.tokenizer.decode(ids)
         return texts[0] if alone else texts
 
@@ -196,8 +217,8 @@ class Translator:
                 torch.tensor(inputs, device=device),
             )
         return AttentionMaps(
-            pieces(source_ids[0]),
-            pieces(inputs[0]),
-            pieces(target_ids[0]),
-            {path: found[0].cpu() for path, found in maps.items()},
+            source=pieces(source_ids[0]),
+            target=pieces(inputs[0]),
+            predicted=pieces(target_ids[0]),
+            maps={path: weights[0].cpu() for path, weights in maps.items()},
         )

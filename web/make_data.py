@@ -2,12 +2,14 @@
 
     python web/make_data.py FOLDER
 
-For every model in `runs/` that has weights FOLDER/NAME gets
+For every model in `runs/models` that has weights FOLDER/NAME gets
 
 - `encoder.onnx`, `decoder.onnx`, `tokenizer.json`: the model itself,
 - `attention/`: every head's weights for some sentences, as bytes,
 - `beams/`: beam searches, step by step.
 
+`play.json` is what the first page plays: a few sentences, decoded piece by
+piece, with the likeliest rivals of each and what they would have led to.
 `index.json` names them all. What is replayed here is computed again with
 the library's own `beam_search`, and has to be the same.
 """
@@ -27,7 +29,15 @@ import yaml
 from torch import Tensor, nn
 
 from transformer_lib import Translator, load_corpus
-from transformer_lib.beams import beam_search, length_penalty
+from transformer_lib.attention import record_attention
+from transformer_lib.beams import beam_search, length_divisor
+from transformer_lib.decoding import (
+    DecoderCache,
+    evaluating,
+    greedy_decode,
+    length_limits,
+    next_logs,
+)
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.export import export
 
@@ -47,11 +57,13 @@ CORPORA = {
 BEAM_SIZES = [2, 4]
 ALPHAS = [0.0, 0.6, 1.0]
 REPLAYED, EXPLORED = 6, 50
+RIVALS = 2, 3  # of a step on the first page: at least, at most
+SERIOUS = 0.02  # what the third of them needs
 
 
 def models() -> list[Path]:
-    """The folders in `runs` that hold weights."""
-    weights = sorted(ROOT.glob("runs/*/model.safetensors"))
+    """The folders in `runs/models` that hold weights."""
+    weights = sorted(ROOT.glob("runs/models/*/model.safetensors"))
     return [path.parent for path in weights]
 
 
@@ -102,9 +114,7 @@ def halved(graph: onnx.ModelProto) -> onnx.ModelProto:
         if not np.array_equal(small.astype(np.float32), values):
             continue
         name = tensor.name
-        tensor.CopyFrom(
-            onnx.numpy_helper.from_array(small, f"{name}_half")
-        )
+        tensor.CopyFrom(onnx.numpy_helper.from_array(small, f"{name}_half"))
         casts.append(
             onnx.helper.make_node(
                 "Cast",
@@ -212,7 +222,7 @@ def replay(
             total = totals[row, piece].item()
             fate = 0
             if piece == EOS and rank < beam_size:
-                score = total / length_penalty(len(begun), alpha)
+                score = total / length_divisor(len(begun), alpha)
                 ended.append((True, score, total, [*begun[1:], EOS]))
                 fate = 2
             elif piece != EOS and len(following) < beam_size:
@@ -239,7 +249,7 @@ def replay(
                 total,
                 _,
             ) in beams:  # cut off, so they rank behind
-                score = total / length_penalty(limit, alpha)
+                score = total / length_divisor(limit, alpha)
                 ended.append((False, score, total, ids[1:]))
     ended.sort(key=lambda one: one[:2], reverse=True)
     found = ended[:beam_size]
@@ -267,9 +277,7 @@ def compare(translator, source_ids, beam_size, alpha, found) -> None:
     Scores are compared rather than pieces: two hypotheses that are
     equally good up to rounding may stand in either order.
     """
-    whole = beam_search(
-        translator.model, source_ids, beam_size, alpha
-    )
+    whole = beam_search(translator.model, source_ids, beam_size, alpha)
     scores = [score for _, score, _, _ in found]
     wanted = whole.scores[0]
     same = len(scores) == len(wanted)
@@ -293,9 +301,7 @@ def greedy(translator: Translator, text: str) -> dict:
         gain = gains[piece].item()
         total += gain
         ids.append(piece)
-        rows.append(
-            [translator.tokenizer.pieces([piece])[0], round(gain, 4)]
-        )
+        rows.append([translator.tokenizer.pieces([piece])[0], round(gain, 4)])
     return {
         "text": translator.tokenizer.decode(ids),
         "pieces": rows,
@@ -323,13 +329,114 @@ def write_beams(
     write_json(folder / "index.json", texts)
 
 
+# Decoding that plays by itself
+
+
+def continued(
+    model: nn.Module, source_ids: Tensor, begun: list[int]
+) -> list[int]:
+    """The greedy output that begins so: ids, with eos."""
+    limit = length_limits(model, source_ids)[0]
+    ids = list(begun)
+    with evaluating(model):
+        cache = DecoderCache(model, model.encode(source_ids), limit)
+        for last in [BOS, *begun]:
+            logs = next_logs(model, torch.tensor([last]), source_ids, cache)
+        while ids[-1:] != [EOS] and len(ids) < limit:
+            ids.append(int(logs.argmax()))
+            logs = next_logs(model, torch.tensor(ids[-1:]), source_ids, cache)
+    return ids
+
+
+def looked_at(
+    model: nn.Module, source_ids: Tensor, ids: list[int]
+) -> tuple[Tensor, Tensor]:
+    """Of each piece of an output: what else could have come, and why.
+
+    Returns:
+        Probabilities (pieces, vocab_size), and the cross-attention, the
+        mean of all layers and heads (pieces, source_len).
+    """
+    inputs = torch.tensor([[BOS, *ids[:-1]]])
+    with evaluating(model), record_attention(model) as maps:
+        logits = model(source_ids, inputs)[0]
+    cross = [
+        weights[0].mean(0)
+        for path, weights in maps.items()
+        if path.endswith("cross_attention")
+    ]
+    return logits.softmax(-1), torch.stack(cross).mean(0)
+
+
+def played(translator: Translator, text: str) -> dict:
+    """One sentence's decoding, and where each rival would have led.
+
+    A step is [bars, attention]: bars are a place in `pieces` and a
+    probability in thousandths, in turn, the one taken first; attention
+    is in hundredths. The model's own steps hold a third thing: of each
+    rival [translation, the steps that follow it].
+    """
+    model, tokenizer = translator.model, translator.tokenizer
+    source_ids = torch.tensor(translator.encode([text]))
+    best = greedy_decode(model, source_ids).ids[0][0]
+    if continued(model, source_ids, []) != best:
+        raise RuntimeError(f"not the library's greedy decoding: {text}")
+    table: dict[int, int] = {}  # a piece's place, by its id
+
+    def steps(ids: list[int], most_rivals: int) -> list[list]:
+        found = []
+        for row, looked in zip(
+            *looked_at(model, source_ids, ids), strict=True
+        ):
+            bars = []
+            most = row.topk(most_rivals + 1)
+            for rank, piece in enumerate(most.indices.tolist()):
+                share = row[piece].item()
+                if rank <= RIVALS[0] or share >= SERIOUS:
+                    place = table.setdefault(piece, len(table))
+                    bars += [place, round(1000 * share)]
+            found.append([bars, (100 * looked).round().int().tolist()])
+        return found
+
+    own = steps(best, RIVALS[1])
+    for number, step in enumerate(own):
+        ids = list(table)
+        rivals = [ids[place] for place in step[0][2::2]]
+        lines = []
+        for rival in rivals:
+            line = continued(model, source_ids, [*best[:number], rival])
+            follow = steps(line, RIVALS[0])[number + 1 :]
+            lines.append([tokenizer.decode(line), follow])
+        step.append(lines)
+    names = [LANGUAGES[code] for code in translator.languages]
+    return {
+        "text": text,
+        "languages": names,
+        "source": tokenizer.pieces(source_ids[0].tolist()),
+        "vocabulary": len(tokenizer),
+        "pieces": tokenizer.pieces(list(table)),
+        "said": tokenizer.decode(best),
+        "steps": own,
+    }
+
+
+def write_play(path: Path) -> None:
+    """What the first page plays, as `sentences.yml` lists it."""
+    listed = yaml.safe_load(SENTENCES.read_text("utf-8"))["play"]
+    found = []
+    for name, texts in listed.items():
+        translator = Translator.from_pretrained(
+            ROOT / "runs" / "models" / name, "cpu"
+        )
+        found += [played(translator, text) for text in texts]
+    write_json(path, found)
+
+
 # All of it
 
 
 def write_json(path: Path, value) -> None:
-    text = json.dumps(
-        value, ensure_ascii=False, separators=(",", ":")
-    )
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     path.write_text(text, "utf-8")
 
 
@@ -353,12 +460,8 @@ def make(run: Path, folder: Path) -> dict:
     chosen = sentences(info)
     write_graphs(translator, folder)
     write_beams(translator, chosen["beams"], folder / "beams")
-    write_attention(
-        translator, chosen["attention"], folder / "attention"
-    )
-    source, target = (
-        LANGUAGES.get(code, code) for code in info["languages"]
-    )
+    write_attention(translator, chosen["attention"], folder / "attention")
+    source, target = (LANGUAGES.get(code, code) for code in info["languages"])
     files = ["encoder.onnx", "decoder.onnx", "tokenizer.json"]
     return {
         "name": run.name,
@@ -369,9 +472,7 @@ def make(run: Path, folder: Path) -> dict:
         "N": config["N"],
         "h": config["h"],
         "max_length": config["max_length"],
-        "bytes": {
-            name: (folder / name).stat().st_size for name in files
-        },
+        "bytes": {name: (folder / name).stat().st_size for name in files},
         "words": known_words(info),
         "examples": chosen["examples"],
     }
@@ -391,17 +492,14 @@ def used() -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     folders = [folder / run.name for run in models()]
-    with ProcessPoolExecutor(
-        2, mp_context=get_context("spawn")
-    ) as pool:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(make, models(), folders))
+    write_play(folder / "play.json")
     write_json(folder / "index.json", {"models": found})
     write_json(folder / "used.json", used())
 

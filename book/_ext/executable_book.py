@@ -94,9 +94,7 @@ def write_charts(app):
     }
     bundle = vl_convert.javascript_bundle()
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(
-        CHARTS % (look, bundle, json.dumps(versions)), "utf-8"
-    )
+    target.write_text(CHARTS % (look, bundle, json.dumps(versions)), "utf-8")
 
 
 def prepare(app):
@@ -105,9 +103,7 @@ def prepare(app):
         write_charts(app)
 
 
-CHART = re.compile(
-    r'\}\)\((\{.*\}), \{"mode": "vega-lite"\}\);\s*</script>'
-)
+CHART = re.compile(r'\}\)\((\{.*\}), \{"mode": "vega-lite"\}\);\s*</script>')
 
 
 def stand_still(match) -> str:
@@ -179,6 +175,15 @@ def set_repository(app, config):
         }
 
 
+def with_captions(cells):
+    """What stands under a figure in the page is a cell in a notebook."""
+    for cell in cells:
+        yield cell
+        figure = cell.metadata.get("mystnb", {}).get("figure", {})
+        if caption := figure.get("caption"):
+            yield nbformat.v4.new_markdown_cell(f"**Figure.** {caption}")
+
+
 def write_notebooks(app, error):
     """Offer each chapter as a notebook, without outputs."""
     if error or app.builder.format != "html":
@@ -189,6 +194,7 @@ def write_notebooks(app, error):
             continue
         notebook = jupytext.read(path)
         code = INSTALL.format(source=package())
+        notebook.cells = list(with_captions(notebook.cells))
         notebook.cells.insert(0, nbformat.v4.new_code_cell(code))
         for number, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{number}"
@@ -208,16 +214,11 @@ def lead_to_notebook(app, pagename, templatename, context, doctree):
             rewrite(button)
         url = entry.get("url", "")
         if "colab.research" in url or "mybinder" in url:
-            url = re.sub(
-                r"/blob/main/", f"/blob/{PAGES}/_sources/", url
-            )
+            url = re.sub(r"/blob/main/", f"/blob/{PAGES}/_sources/", url)
             url = re.sub(r"/main\?", f"/{PAGES}?", url)
             url = url.replace("lab/tree/", "lab/tree/_sources/")
             entry["url"] = url.replace(".md", ".ipynb")
-        elif (
-            url.endswith(f"{Path(pagename).name}.md")
-            and "_sources" in url
-        ):
+        elif url.endswith(f"{Path(pagename).name}.md") and "_sources" in url:
             entry["url"] = url[:-3] + ".ipynb"
             entry["text"] = ".ipynb"
 

@@ -25,9 +25,7 @@ RECORD = "book/appendix/running"  # where `{run-record}` stands
 def site_address() -> str:
     """Where the site is published, from the environment, or ""."""
     address = os.environ.get("BOOK_URL", "")
-    owner, _, name = os.environ.get(
-        "GITHUB_REPOSITORY", ""
-    ).partition("/")
+    owner, _, name = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
     if not address and name:
         address = f"https://{owner.lower()}.github.io/{name}/"
     return address and address.rstrip("/") + "/"
@@ -81,9 +79,7 @@ def describe(app, pagename, templatename, context, doctree):
         values["og:image:width"] = "1200"
         values["og:image:height"] = "630"
         values["og:image:alt"] = f"{title}, of the book {book}"
-    tags = [
-        f'<meta name="description" content="{html.escape(line)}">'
-    ]
+    tags = [f'<meta name="description" content="{html.escape(line)}">']
     tags += [
         f'<meta property="{name}" content="{html.escape(value)}">'
         for name, value in values.items()
@@ -92,9 +88,7 @@ def describe(app, pagename, templatename, context, doctree):
         root = urlsplit(site_address() or LOCAL).path
         tags = [f'<base href="{root}">']
         tags += ['<meta name="robots" content="noindex">']
-    context["metatags"] = context.get("metatags", "") + "\n".join(
-        tags
-    )
+    context["metatags"] = context.get("metatags", "") + "\n".join(tags)
 
 
 LOST = """\
@@ -129,9 +123,7 @@ def in_order(env) -> list[tuple[str, list[str]]]:
         lambda node: node.tagname == "toctree"
     ):
         caption = toctree.get("caption") or ""
-        parts.append(
-            (caption, [name for _, name in toctree["entries"]])
-        )
+        parts.append((caption, [name for _, name in toctree["entries"]]))
     return parts
 
 
@@ -157,9 +149,7 @@ def llms(env, address: str) -> str:
         for name in names:
             source = f"{address}_sources/{name}.md"
             line = line_of(env, name, 160)
-            lines.append(
-                f"- [{title_of(env, name)}]({source}): {line}"
-            )
+            lines.append(f"- [{title_of(env, name)}]({source}): {line}")
     return "\n".join(lines) + "\n"
 
 
@@ -168,21 +158,16 @@ def write_lists(app, error):
         return
     address = site_address()
     names = [n for _, part in in_order(app.env) for n in part]
-    pages = [
-        f"{name}.html" for name in names if name in app.env.titles
-    ]
+    pages = [f"{name}.html" for name in names if name in app.env.titles]
     target = Path(app.outdir)
     target.joinpath("sitemap.xml").write_text(
         sitemap(pages, address or LOCAL), "utf-8"
     )
     target.joinpath("robots.txt").write_text(
-        f"User-agent: *\nAllow: /\nSitemap: {address or LOCAL}"
-        "sitemap.xml\n",
+        f"User-agent: *\nAllow: /\nSitemap: {address or LOCAL}sitemap.xml\n",
         "utf-8",
     )
-    target.joinpath("llms.txt").write_text(
-        llms(app.env, address), "utf-8"
-    )
+    target.joinpath("llms.txt").write_text(llms(app.env, address), "utf-8")
     write_binder(target)
     offer(target)
 
@@ -202,7 +187,8 @@ def binder() -> str:
     from executable_book import package
 
     wanted = {"torch", "numpy", "tokenizers", "safetensors"}
-    wanted |= {"tqdm", "matplotlib", "altair", "pandas", "sacrebleu"}
+    wanted |= {"tqdm", "matplotlib", "altair", "drawsvg", "pandas"}
+    wanted |= {"sacrebleu"}
     listed = (ROOT / "requirements.txt").read_text("utf-8")
     pins = [
         f"{line}+cpu" if line.startswith("torch==") else line

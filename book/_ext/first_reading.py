@@ -17,9 +17,7 @@ LEFT_OUT = (
     " .first-reading, .headerlink, script, style"
 )
 SPAN = '<span class="first-reading" data-what="{}"></span>'
-EMPTY = re.compile(
-    r'(<span class="first-reading" data-what="(\w+)">)[^<]*'
-)
+EMPTY = re.compile(r'(<span class="first-reading" data-what="(\w+)">)[^<]*')
 
 
 def words(page: str) -> int:
@@ -48,9 +46,7 @@ def place(role, raw, text, line, inliner, options=None, content=None):
 def head(app, doctree, docname):
     """Say under a chapter's title how long it takes."""
     if is_counted(docname) and app.builder.format == "html":
-        says = (
-            f"First reading: about {SPAN.format('minutes')} minutes"
-        )
+        says = f"First reading: about {SPAN.format('minutes')} minutes"
         line = f'<p class="first-reading">{says}</p>'
         title = next(doctree.findall(nodes.title))
         where = title.parent.index(title) + 1

@@ -14,6 +14,7 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 LEDGER = Path(__file__).resolve().parents[1] / "fidelity.yml"
+LEDGER_PAGE = "book/appendix/paper"
 STATES = {  # and the colours of their badges
     "exact": "success",
     "option": "info",
@@ -47,12 +48,20 @@ TITLES = {
 }
 
 
+def read() -> list[dict]:
+    """The rows, in the order of the file."""
+    return yaml.safe_load(LEDGER.read_text("utf-8"))
+
+
+def chapter(row: dict) -> str:
+    """The label of the page that explains a row: that of its chapter."""
+    return row["chapter"].partition("-")[0]
+
+
 def order(section: str) -> list[tuple]:
     """The paper's order: 3.2 before 3.10, letters last."""
     parts = section.split(".")
-    return [
-        (not p.isdigit(), int(p) if p.isdigit() else p) for p in parts
-    ]
+    return [(not p.isdigit(), int(p) if p.isdigit() else p) for p in parts]
 
 
 def summary(rows: list[dict], sections: list[str]) -> list[str]:
@@ -70,39 +79,70 @@ def summary(rows: list[dict], sections: list[str]) -> list[str]:
     return [*lines, f"| all | {' | '.join(cells)} |"]
 
 
-def entry(row: dict) -> list[str]:
-    """A row as an entry of a list."""
+def counted(rows: list[dict]) -> str:
+    """In one sentence, how many statements are in each state."""
+    count = Counter(row["status"] for row in rows)
+    exact, option, scaled, unrun, silent = (count[x] for x in STATES)
+    return (
+        f"Of {len(rows)} statements, {exact} are built as the paper states "
+        f"them, {option} are options, {scaled} are shown at a smaller scale, "
+        f"{unrun} are open, and in {silent} the paper does not say enough."
+    )
+
+
+def entry(row: dict, repository: str) -> list[str]:
+    """A row: its state, the statement, and the places it leads to."""
     badge = f"{{bdg-{STATES[row['status']]}}}`{row['status']}`"
-    page = row["chapter"].partition("-")[0]
-    places = [f"explained: {{ref}}`{page} <{row['chapter']}>`"]
+    page, place = chapter(row), row["chapter"]
+    where = f"{{ref}}`{page}`"
+    if place != page:
+        where += f", {{ref}}`{place}`"
+    places = [f"explained: {where}"]
     if symbol := row.get("symbol"):
         short = symbol.removeprefix("transformer_lib.")
         places.append(f"code: {{py:obj}}`{short} <{symbol}>`")
     if test := row.get("test"):
-        file, _, name = test.removeprefix("tests/").partition("::")
-        held = f"`{name}` in `{file}`"
+        file, _, name = test.partition("::")
+        held = f"`{name}`"
+        if repository:
+            held = f"[{held}]({repository}/blob/main/{file})"
+        held += f" in `{file.removeprefix('tests/')}`"
         if name.startswith("test_chapter_ran"):
             tested = name.rpartition("/")[2][:-1]
-            held = f"the check cells of {{ref}}`{tested} <{tested}>`"
+            held = f"the check cells of {{ref}}`{tested}`"
         places.append(f"held by: {held}")
-    first = f"- {badge} {' '.join(row['says'].split())} \\"
-    return [first, *(f"  · {place}" for place in places)]
+    first = f"{badge} {' '.join(row['says'].split())} \\"
+    return [first, " · ".join(places)]
 
 
 class Ledger(SphinxDirective):
-    """A table of counts, and every row under its section."""
+    """Every row under its section, after a table of counts.
+
+    `ledger.js` puts a filter above them. It goes by the classes of the
+    rows: `section-3-1`, `status-exact`, `chapter-layers`.
+    """
 
     def render(self, lines: list[str], parent: nodes.Element) -> None:
         text = StringList(lines, str(LEDGER))
         self.state.nested_parse(text, self.content_offset, parent)
 
+    def row(self, row: dict) -> nodes.container:
+        names = {
+            "section": nodes.make_id(f"section-{row['section']}"),
+            "status": f"status-{row['status']}",
+            "chapter": f"chapter-{chapter(row)}",
+        }
+        made = nodes.container(classes=["ledger-row", *names.values()])
+        made["ids"].append(nodes.make_id(f"row-{row['id']}"))
+        repository = self.config.html_theme_options.get("repository_url", "")
+        self.render(entry(row, repository), made)
+        return made
+
     def run(self):
         self.env.note_dependency(str(LEDGER))
-        rows = yaml.safe_load(LEDGER.read_text("utf-8"))
-        sections = sorted(
-            {str(r["section"]) for r in rows}, key=order
-        )
-        counts = nodes.container()
+        rows = read()
+        sections = sorted({str(r["section"]) for r in rows}, key=order)
+        counts = nodes.container(classes=["ledger-counts"])
         self.render(summary(rows, sections), counts)
         found = [counts]
         for number in sections:
@@ -110,12 +150,56 @@ class Ledger(SphinxDirective):
             section = nodes.section(ids=[name], names=[name])
             title = f"{number} {TITLES.get(number, '')}".strip()
             section += nodes.title(title, title)
-            here = [r for r in rows if str(r["section"]) == number]
-            self.render(sum(map(entry, here), []), section)
+            section += [
+                self.row(r) for r in rows if str(r["section"]) == number
+            ]
             found.append(section)
         return found
 
 
+class Counts(Ledger):
+    """`{ledger-counts}`: the rows in one sentence."""
+
+    def run(self):
+        self.env.note_dependency(str(LEDGER))
+        found = nodes.container()
+        self.render([counted(read())], found)
+        return found.children
+
+
+def lead_to_rows(app, doctree, docname):
+    """What a chapter's boxes say leads to its rows in the ledger."""
+    if app.builder.format != "html" or LEDGER_PAGE not in app.env.all_docs:
+        return
+    names = {label for label, at in labels(app) if at == docname}
+    count = sum(chapter(row) in names for row in read())
+    if not count or docname == LEDGER_PAGE:
+        return
+    label = next(chapter(row) for row in read() if chapter(row) in names)
+    address = app.builder.get_relative_uri(docname, LEDGER_PAGE)
+    for box in doctree.findall(nodes.admonition):
+        if "paper" in box["classes"]:
+            words = f"→ statement by statement ({count})"
+            link = nodes.reference(
+                "", words, refuri=f"{address}?chapter={label}#ledger-rows"
+            )
+            box += nodes.paragraph("", "", link)
+
+
+def labels(app) -> list[tuple[str, str]]:
+    """The book's labels, each with the page on which it stands."""
+    found = app.env.get_domain("std").labels
+    return [(label, place[0]) for label, place in found.items()]
+
+
+def add_filter(app, pagename, templatename, context, doctree):
+    if pagename == LEDGER_PAGE:
+        app.add_js_file("ledger.js", loading_method="defer")
+
+
 def setup(app):
     app.add_directive("paper-ledger", Ledger)
+    app.add_directive("ledger-counts", Counts)
+    app.connect("doctree-resolved", lead_to_rows)
+    app.connect("html-page-context", add_filter)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,10 +6,15 @@ pinned in `web/package-lock.json`. Neither is committed: both are made
 in `_build/live` and copied into the site. What is missing is written
 into the data's `index.json`, and the part that needs it says so; the
 book is built all the same.
+
+The part `play` asks for nothing: its data is written into the page, with
+a table that says the same where no script runs.
 """
 
 import hashlib
+import html
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +32,8 @@ RUNTIME = [
     "ort-wasm-simd-threaded.mjs",
     "ort-wasm-simd-threaded.wasm",
 ]
+PLACES = re.compile(r'data-live="(\w+)"')
+PLAY = '<div class="live" data-live="play">'
 SITES = ("html", "dirhtml")  # no paper, no EPUB
 ABSENT = (
     '<p class="live-missing">This part runs on the book\'s site, in a '
@@ -50,9 +57,7 @@ def unchanged(folder: Path) -> bool:
     if not note.is_file():
         return False
     made_of = json.loads(note.read_text("utf-8"))
-    return all(
-        digest(ROOT / name) == sum for name, sum in made_of.items()
-    )
+    return all(digest(ROOT / name) == sum for name, sum in made_of.items())
 
 
 def keep_note(folder: Path, made_of: list[Path]) -> None:
@@ -131,9 +136,7 @@ def write_data(app, error):
     found = json.loads(index.read_text("utf-8"))
     found |= {"missing": missing, "runtime": 0}
     if not missing:
-        dist = (
-            MADE / "npm" / "node_modules" / "onnxruntime-web" / "dist"
-        )
+        dist = MADE / "npm" / "node_modules" / "onnxruntime-web" / "dist"
         (target / "ort").mkdir()
         for name in RUNTIME:
             shutil.copy(dist / name, target / "ort")
@@ -152,12 +155,54 @@ class Live(SphinxDirective):
 
     def run(self):
         name, *part = self.arguments
-        self.env.live_parts = getattr(
-            self.env, "live_parts", set()
-        ) | {self.env.docname}
+        self.env.live_parts = getattr(self.env, "live_parts", set()) | {
+            self.env.docname
+        }
         part = f' data-part="{part[0]}"' if part else ""
         place = f'<div class="live" data-live="{name}"{part}>{ABSENT}</div>'
         return [nodes.raw("", place, format="html")]
+
+
+def row(step: list, pieces: list[str]) -> str:
+    """One piece of a translation: what was looked at, how sure."""
+    (place, share, *_), looked, *_ = step
+    cells = "".join(
+        f'<td style="--share: {part}%">{part}&nbsp;%</td>' for part in looked
+    )
+    name = html.escape(shown(pieces[place]))
+    return (
+        f'<tr><th scope="row">{name}</th>{cells}'
+        f"<td>{share / 10:.0f}&nbsp;%</td></tr>"
+    )
+
+
+def shown(piece: str) -> str:
+    """A piece as a reader knows it."""
+    return piece.replace("▁", "").replace("<eos>", "end")
+
+
+def told(path: Path) -> str:
+    """What `play` shows, as a table; and its data, for the script."""
+    text = path.read_text("utf-8")
+    first = json.loads(text)[0]
+    source, target = first["languages"]
+    heads = "".join(
+        f'<th scope="col">{html.escape(shown(piece))}</th>'
+        for piece in first["source"]
+    )
+    rows = "".join(row(step, first["pieces"]) for step in first["steps"])
+    data = text.replace("</", r"<\/")
+    return (
+        '<table class="play-still"><caption>'
+        f"“{html.escape(first['text'])}” becomes "
+        f"“{html.escape(first['said'])}”, from top to bottom, piece by "
+        f"piece. The columns say how much of its attention each {target} "
+        f"piece paid to the {source} ones; the last one, how likely the "
+        f'model held it.</caption><thead><tr><th scope="col">{target}</th>'
+        f'{heads}<th scope="col">likely</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+        f'<script type="application/json">{data}</script>'
+    )
 
 
 def merge(app, env, names, other):
@@ -168,22 +213,35 @@ def merge(app, env, names, other):
 
 
 def add_script(app, pagename, templatename, context, doctree):
-    """The live parts' own script and style, on no other page.
+    """The live parts' own script and styles, on no other page.
+
+    A part with a style of its own has it in `web/live/NAME.css`.
 
     A page that was opened as a file may not import modules.
     """
     live = "data-live=" in context.get("body", "")
     if live and app.builder.name in SITES:
-        start = context["pathto"](
-            "_static/live/start.js", resource=True
-        )
+        start = context["pathto"]("_static/live/start.js", resource=True)
         here = 'location.protocol !== "file:"'
         app.add_js_file(None, body=f'if ({here}) import("./{start}")')
         app.add_css_file("live/live.css")
+        if PLAY in context["body"]:
+            make_data(MADE / "data")
+            whole = PLAY + told(MADE / "data" / "play.json")
+            context["body"] = context["body"].replace(PLAY + ABSENT, whole)
+        for name in sorted(set(PLACES.findall(context["body"]))):
+            if (WEB / "live" / f"{name}.css").is_file():
+                app.add_css_file(f"live/{name}.css")
+
+
+def outdated(app, env, added, changed, removed):
+    """Pages that hold data are written again where it has changed."""
+    return [] if unchanged(MADE / "data") else getattr(env, "live_parts", [])
 
 
 def setup(app):
     app.add_directive("live", Live)
+    app.connect("env-get-outdated", outdated)
     app.connect("env-merge-info", merge)
     app.connect("html-page-context", add_script)
     app.connect("build-finished", write_data)

@@ -45,7 +45,7 @@ FREEZE = """([name, names, site, xml]) => {
   const article = document.querySelector("article.bd-article");
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +
-    ".viewcode-link, .live, .vega-bindings, .vega-actions")
+    ".viewcode-link, .live, .vega-bindings, .vega-actions, .picture.narrow")
     .forEach(e => e.remove());
   article.querySelectorAll("details").forEach(e => {
     const box = document.createElement("div");
@@ -191,12 +191,8 @@ def toc_list(address, title_of) -> str:
             f"{html.escape(title_of(name))}</a></li>"
             for name in names
         )
-        head = (
-            f"<span>{html.escape(caption)}</span>" if caption else ""
-        )
-        lines.append(
-            f"<li>{head}<ol>{entries}</ol></li>" if head else entries
-        )
+        head = f"<span>{html.escape(caption)}</span>" if caption else ""
+        lines.append(f"<li>{head}<ol>{entries}</ol></li>" if head else entries)
     return f"<ol>{''.join(lines)}</ol>"
 
 
@@ -204,9 +200,7 @@ def titles(pages: dict) -> dict[str, str]:
     found = {}
     for name, (text, _) in pages.items():
         head = re.search(r"<h1[^>]*>(.*?)</h1>", text, re.S)[1]
-        found[name] = html.unescape(
-            re.sub("<[^>]*>", "", head)
-        ).strip()
+        found[name] = html.unescape(re.sub("<[^>]*>", "", head)).strip()
     return found
 
 
@@ -265,8 +259,7 @@ def one_page() -> str:
         r'url\("?[^")]*/(_static/[^")]*)"?\)', r'url("\1")', formulas
     )
     chapters = "".join(
-        f'<div class="chapter bd-article" id="{slug(name)}--top">'
-        f"{text}</div>"
+        f'<div class="chapter bd-article" id="{slug(name)}--top">{text}</div>'
         for name, (text, _) in pages.items()
     )
     listed = toc_list(lambda n: f"#{slug(n)}--top", named.get)
@@ -391,9 +384,7 @@ def make_epub(target: Path) -> None:
     listed = toc_list(lambda n: f"{slug(n)}.xhtml", named.get)
     nav = f'<nav epub:type="toc"><h1>Contents</h1>{listed}</nav>'
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as book:
-        book.writestr(
-            "mimetype", "application/epub+zip", zipfile.ZIP_STORED
-        )
+        book.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)
         book.writestr("META-INF/container.xml", CONTAINER)
         book.writestr("OEBPS/book.opf", package(pages, images))
         book.writestr("OEBPS/nav.xhtml", xhtml(TITLE, nav))
@@ -403,9 +394,7 @@ def make_epub(target: Path) -> None:
                 f"OEBPS/{slug(name)}.xhtml", xhtml(named[name], text)
             )
         for path in images:
-            book.write(
-                SITE / path, f"OEBPS/images/{path.replace('/', '-')}"
-            )
+            book.write(SITE / path, f"OEBPS/images/{path.replace('/', '-')}")
 
 
 def main(kind: str) -> None:

@@ -71,10 +71,7 @@ def terms() -> dict[str, str]:
     """The definition of each term, by the anchor of its entry."""
     entries = glossary().partition(":::{glossary}\n")[2]
     found = re.findall(r"^(\S.*)\n  (.+)$", entries, re.M)
-    return {
-        f"term-{nodes.make_id(term)}": plain(says)
-        for term, says in found
-    }
+    return {f"term-{nodes.make_id(term)}": plain(says) for term, says in found}
 
 
 @cache
@@ -87,12 +84,8 @@ def symbols() -> dict[str, str]:
     table = glossary().partition("(glossary-terms)=")[0]
     found = {}
     for row in re.findall(r"^\|(.*)\|$", table, re.M)[2:]:
-        written, code, says, base = (
-            cell.strip() for cell in row.split("|")
-        )
-        says = plain(says) + (
-            f"; base model: {plain(base)}" if base else ""
-        )
+        written, code, says, base = (cell.strip() for cell in row.split("|"))
+        says = plain(says) + (f"; base model: {plain(base)}" if base else "")
         names = []
         if match := re.fullmatch(r"\$([^$]*)\$", written):
             names += re.split(r", (?![^(]*\))", match[1])
@@ -174,9 +167,7 @@ def sentences(text: str, limit: int) -> str:
             break
         said = f"{said} {part}".strip()
     if len(said) > limit:
-        said = (
-            said[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:") + " …"
-        )
+        said = said[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:") + " …"
     return said
 
 
@@ -233,9 +224,7 @@ def add_lines(app, pagename, templatename, context, doctree):
     around = getattr(app.builder, "relations", {}).get(pagename)
     if not around:
         return
-    for side, docname in zip(
-        ["prev", "next"], around[1:], strict=True
-    ):
+    for side, docname in zip(["prev", "next"], around[1:], strict=True):
         if docname and context.get(side):
             says = line_of(app.env, docname, 110)
             context[side] = {**context[side], "says": says}
@@ -243,9 +232,7 @@ def add_lines(app, pagename, templatename, context, doctree):
 
 def rewrite_all(app, env):
     """Write every page again if what all of them quote has changed."""
-    lines = sorted(
-        (name, whole_line(env, name)) for name in env.found_docs
-    )
+    lines = sorted((name, whole_line(env, name)) for name in env.found_docs)
     said = hashlib.sha256(f"{glossary()}{lines}".encode()).hexdigest()
     changed = getattr(env, "quoted_everywhere", said) != said
     env.quoted_everywhere = said
@@ -269,7 +256,7 @@ class BookMap(SphinxDirective):
     """Figure 1, as the chapter on the model draws it."""
 
     def run(self):
-        return [nodes.container("", classes=["book-map"])]
+        return [nodes.container("", classes=["book-map", "cell_output"])]
 
 
 def draw_map(app, doctree, docname):
@@ -287,9 +274,7 @@ def draw_map(app, doctree, docname):
         if not drawn:
             raise ValueError(f"{source} draws no figure with links")
         here = posixpath.dirname(docname)
-        there = posixpath.relpath(
-            posixpath.dirname(source), here or "."
-        )
+        there = posixpath.relpath(posixpath.dirname(source), here or ".")
         picture = re.sub(r'href="(?!#)', f'href="{there}/', drawn[0])
         place += nodes.raw("", picture, format="html")
 
@@ -328,9 +313,7 @@ def mend(page: str) -> str:
         '<div id="pst-primary-sidebar" role="complementary" '
         'aria-label="The book" ',
     )
-    page = re.sub(
-        r"<th(?: [^>]*)?>(?:<p></p>)?</th>", "<td></td>", page
-    )
+    page = re.sub(r"<th(?: [^>]*)?>(?:<p></p>)?</th>", "<td></td>", page)
     page = page.replace(' role="doc-biblioentry"', "")
     page = re.sub(r' id="(?:exercise|solution)-content"', "", page)
     page = page.replace(
@@ -373,8 +356,7 @@ def drop_stale(app):
         *BOOK.parent.glob("_*.yml"),
     ]
     if first.exists() and any(
-        maker.stat().st_mtime > first.stat().st_mtime
-        for maker in makers
+        maker.stat().st_mtime > first.stat().st_mtime for maker in makers
     ):
         shutil.rmtree(folder)
 
@@ -384,16 +366,12 @@ def mend_pages(app):
     if app.builder.format == "html":
         drop_stale(app)
         render = app.builder.templates.render
-        app.builder.templates.render = lambda *args: mend(
-            render(*args)
-        )
+        app.builder.templates.render = lambda *args: mend(render(*args))
 
 
 def setup(app):
     app.add_directive("book-map", BookMap)
-    app.config.templates_path.append(
-        str(Path(__file__).parent / "templates")
-    )
+    app.config.templates_path.append(str(Path(__file__).parent / "templates"))
     app.add_js_file("book.js")
     app.connect("builder-inited", mend_pages)
     app.connect("autodoc-process-docstring", link_chapter)

@@ -56,8 +56,11 @@ def code_cells(notebook) -> list:
 
 
 def code_key(notebook) -> str:
-    """A hash of a chapter's cells and of the packages here."""
-    cells = [[c.source, c.metadata] for c in code_cells(notebook)]
+    """A hash of a chapter's cells, but for captions, and the packages."""
+    cells = [
+        [cell.source, cell.metadata.get("tags", [])]
+        for cell in code_cells(notebook)
+    ]
     text = json.dumps([cells, surroundings()])
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -101,7 +104,16 @@ def digest(path: str | Path) -> str:
 
 
 def run(path: Path) -> dict:
-    """Execute a chapter; how that went, and its outputs."""
+    """Execute a chapter; how that went, and its outputs.
+
+    On a loaded machine a kernel has run without a note of what it read;
+    then nobody could say later whether the result is old, so once more.
+    """
+    result = run_once(path)
+    return result if result["depends"] else run_once(path)
+
+
+def run_once(path: Path) -> dict:
     notebook, error = jupytext.read(path), None
     client = NotebookClient(
         notebook,
@@ -130,16 +142,9 @@ def run(path: Path) -> dict:
             error = str(raised)
         seconds = time.perf_counter() - began
         lines = set(trace.read_text("utf-8").splitlines())
-    read = {
-        str(place) for line in lines if (place := dependency(line))
-    }
+    read = {str(place) for line in lines if (place := dependency(line))}
     outputs = [cell.outputs for cell in code_cells(notebook)]
-    noise = [
-        o
-        for cell in outputs
-        for o in cell
-        if o.get("name") == "stderr"
-    ]
+    noise = [o for cell in outputs for o in cell if o.get("name") == "stderr"]
     return {
         "key": code_key(jupytext.read(path)),
         "depends": {name: digest(name) for name in sorted(read)},
@@ -161,9 +166,7 @@ def store(app, docname: str) -> Path:
 
 def kept(app, docname: str) -> dict:
     path = store(app, docname)
-    return (
-        json.loads(path.read_text("utf-8")) if path.exists() else {}
-    )
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def to_run(app, docnames) -> list[str]:
@@ -177,9 +180,7 @@ def to_run(app, docnames) -> list[str]:
         if (
             not result.get("keep")
             or result["key"] != code_key(jupytext.read(path))
-            or any(
-                digest(n) != d for n, d in result["depends"].items()
-            )
+            or any(digest(n) != d for n, d in result["depends"].items())
         ):
             found.append(docname)
     return found
@@ -193,9 +194,7 @@ def stale(app, env, added, changed, removed):
 def execute_ahead(app, env, docnames):
     """Run the chapters that Sphinx is about to read, where needed."""
     waiting = to_run(app, docnames)
-    lasted = {
-        name: kept(app, name).get("seconds", 1e9) for name in waiting
-    }
+    lasted = {name: kept(app, name).get("seconds", 1e9) for name in waiting}
     waiting.sort(key=lasted.get, reverse=True)
 
     def execute(docname):
@@ -218,9 +217,7 @@ class Result(NotebookClientBase):
     def start_client(self):
         result = self._kwargs["result"]
         cells = code_cells(self.notebook)
-        for cell, outputs in zip(
-            cells, result["outputs"], strict=True
-        ):
+        for cell, outputs in zip(cells, result["outputs"], strict=True):
             cell.outputs = [nbformat.from_dict(o) for o in outputs]
         language = nbformat.from_dict(result["language_info"])
         self.notebook.metadata["language_info"] = language
@@ -240,13 +237,9 @@ class Result(NotebookClientBase):
 def give_results(app):
     """Have MyST-NB take the kept outputs in place of executing."""
 
-    def create_client(
-        notebook, source, config, logger, read_fmt=None
-    ):
+    def create_client(notebook, source, config, logger, read_fmt=None):
         if not is_notebook(source):
-            return NotebookClientBase(
-                notebook, source, config, logger
-            )
+            return NotebookClientBase(notebook, source, config, logger)
         result = kept(app, app.env.path2doc(source))
         return Result(notebook, source, config, logger, result=result)
 

@@ -13,12 +13,8 @@ import transformer_lib as lib
 from transformer_book import exercises
 from transformer_book.exercises import check
 
-TEXT = {
-    page: path.read_text("utf-8") for page, path in CHAPTERS.items()
-}
-TITLE = re.compile(
-    r"^`{3,4}\{exercise\} ?(.*)\n(?::label: (\S+))?", re.M
-)
+TEXT = {page: path.read_text("utf-8") for page, path in CHAPTERS.items()}
+TITLE = re.compile(r"^`{3,4}\{exercise\} ?(.*)\n(?::label: (\S+))?", re.M)
 STUBS = {
     "embeddings.tied": "embeddings-ex-1",
     "positions.sinusoids": "positions-ex-1",
@@ -40,9 +36,7 @@ SEEDS = {n: () if n == "training.loop" else (1, 2, 3) for n in STUBS}
 def cells_of(name):
     """The page's two cells of a stub: itself, and its solution."""
     label = STUBS[name]
-    page = next(
-        p for p in TEXT if p.endswith(f"/{name.split('.')[0]}")
-    )
+    page = next(p for p in TEXT if p.endswith(f"/{name.split('.')[0]}"))
     found = re.search(
         rf":label: {label}\n.*?^```{{solution-end}}",
         TEXT[page],
@@ -73,9 +67,7 @@ def solution(name, *change):
     """The page's answer; or with a piece of it changed, a mistake."""
     code = cells_of(name)[1]
     for old, new in zip(change[::2], change[1::2], strict=True):
-        assert old in code, (
-            f"{old!r} is not in the solution of {name}"
-        )
+        assert old in code, f"{old!r} is not in the solution of {name}"
         code = code.replace(old, new)
     return answer_in(code)
 
@@ -387,9 +379,7 @@ def test_a_stub_is_a_signature_and_is_not_right(name, capsys):
     assert "raised" not in said and "could not use" not in said
 
 
-@pytest.mark.parametrize(
-    "case", CASES, ids=lambda c: f"{c[0]}: {c[-1]}"
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}: {c[-1]}")
 def test_a_mistake_is_named(case, capsys):
     name, *change, words = case
     wrong = solution(name, *change)
@@ -400,9 +390,7 @@ def test_a_mistake_is_named(case, capsys):
         assert other[-1] == words or other[-1] not in said
     for seed in SEEDS[name]:
         torch.manual_seed(seed)
-        with pytest.raises(
-            AssertionError, match=f"(?i){re.escape(words)}"
-        ):
+        with pytest.raises(AssertionError, match=f"(?i){re.escape(words)}"):
             exercises._CHECKS[name](wrong)
 
 
@@ -611,9 +599,7 @@ def test_the_course_sets_the_twelve_and_adds_up():
     assert int(total[1]) == sum(times[:-1])
     assert int(total[2]) == sum(times)
     assert len(re.findall(r"^\d+\. ", text, re.M)) == len(STUBS)
-    for number, page in re.findall(
-        r"^(\d+)\. \{ref\}`(\w+)`", text, re.M
-    ):
+    for number, page in re.findall(r"^(\d+)\. \{ref\}`(\w+)`", text, re.M):
         label = [*STUBS.values()][int(number) - 1]
         assert label.startswith(f"{page}-ex"), label
     mistakes = re.findall(r"Mistakes: ([^.]+)\.", text)

@@ -1,8 +1,10 @@
 """The library is what the chapters write, and imports when asked."""
 
+import re
 import subprocess
 import sys
 
+import jupytext
 import pytest
 import tangle
 
@@ -51,12 +53,72 @@ def test_a_module_is_collected(tmp_path, monkeypatch):
     files, problems = write(tmp_path, monkeypatch, one=cells)
     assert not problems
     assert '"""A module.\n\nChapter: one\n"""' in files["one.py"]
-    assert (
-        '    """Say.\n\n    Chapter: one\n    """' in files["one.py"]
-    )
+    assert '    """Say.\n\n    Chapter: one\n    """' in files["one.py"]
     for name in "HALF", "LIMIT", "f":
         assert f"import {name} as {name}\n" in files["__init__.pyi"]
     assert files == write(tmp_path, monkeypatch, one=cells)[0]
+
+
+def test_headers_are_in_step():
+    """As `tools/tangle.py` writes them, and as JupyterLab saves them."""
+    for path in [tangle.ROOT / "index.md", *tangle.contents()]:
+        text = path.read_text("utf-8")
+        assert tangle.with_marks(text) == text, path
+        written = jupytext.writes(jupytext.read(path), fmt="md:myst")
+        for before, after in zip(
+            tangle.CELL.finditer(text),
+            tangle.CELL.finditer(written),
+            strict=True,
+        ):
+            assert before[2] == after[2], path
+
+
+def test_what_the_site_folds_is_folded_in_notebooks():
+    """Checks and what the site hides, and all that draws or tabulates."""
+    folded = 0
+    for path in [tangle.ROOT / "index.md", *tangle.contents()]:
+        for cell in jupytext.read(path).cells:
+            if cell.cell_type != "code":
+                continue
+            tags = set(cell.metadata.get("tags", []))
+            hidden = cell.metadata.get("jupyter", {}).get("source_hidden")
+            drawn = re.search(r"^drawings\.", cell.source, re.M)
+            folds = bool(tags & {"check", "hide-input", "remove-cell"})
+            assert folds or not drawn, f"{path}:\n{cell.source}"
+            assert bool(hidden) == folds, f"{path}:\n{cell.source}"
+            folded += folds
+    assert folded > 150
+
+
+CELL = "```{{code-cell}} ipython3\n{}x = 1\n```\n"
+HIDDEN = "jupyter:\n  source_hidden: true\n"
+HEADERS = {
+    ":tags: [check]\n\n": f"---\n{HIDDEN}tags: [check]\n---\n",
+    ":tags: [export]\n\n": ":tags: [export]\n\n",
+    "": "",
+    f"---\n{HIDDEN}tags: [export]\n---\n": ":tags: [export]\n\n",
+    f"---\n{HIDDEN}---\n": "",
+    "---\ntags: [hide-input]\nmystnb:\n  figure:\n    name: a\n---\n": (
+        f"---\n{HIDDEN}tags: [hide-input]\n"
+        "mystnb:\n  figure:\n    name: a\n---\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_is_marked(header):
+    marked = CELL.format(HEADERS[header])
+    assert tangle.with_marks(CELL.format(header)) == marked
+    assert tangle.with_marks(marked) == marked
+
+
+def test_a_caption_exports_nothing(tmp_path, monkeypatch):
+    """A word of it is no tag."""
+    header = "---\nmystnb:\n  figure:\n    caption: We export\n---\n"
+    page = tmp_path / "page.md"
+    page.write_text(CELL.format(header), "utf-8")
+    monkeypatch.setattr(tangle, "ROOT", tmp_path)
+    assert not tangle.Chapter(page).exports
 
 
 REFUSED = {

@@ -16,14 +16,10 @@ import transformer_lib
 # tensors, whose shapes the docstring tells. The list gets no longer.
 PLAIN = set(
     """
-    MultiHeadAttention.__init__ MultiHeadAttention.forward attention
-    Residual.__init__ _Stack.__init__ Decoder.forward
-    DecoderLayer.forward Transformer.embed
-    Transformer.decode Transformer.forward AdditiveAttention.forward
     smoothing_share smoothed_loss projected_losses learning_rate adam
     encode_pairs load_corpus ParallelCorpus.__getitem__
-    BPETokenizer.train TokenBatches.__post_init__ next_logs
-    beam_search bleu chrf published_bleu evaluate average_checkpoints
+    BPETokenizer.train TokenBatches.__post_init__
+    bleu chrf published_bleu evaluate
     save_checkpoint load_checkpoint save_config save_model
     """.split()
 )
@@ -36,9 +32,7 @@ def methods(kind):
     for parent in kind.__mro__:
         if parent.__module__.startswith("transformer_lib"):
             for one in vars(parent).values():
-                one = getattr(
-                    one, "fget", getattr(one, "__func__", one)
-                )
+                one = getattr(one, "fget", getattr(one, "__func__", one))
                 if inspect.isfunction(one):
                     yield one
 

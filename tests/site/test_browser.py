@@ -25,9 +25,7 @@ PAGES = sorted(
     for path in SITE.rglob("*.html")
     if not {"_static", "reports"} & set(path.relative_to(SITE).parts)
 )
-MODULES = [
-    n for n in PAGES if n.startswith("_modules/transformer_lib")
-]
+MODULES = [n for n in PAGES if n.startswith("_modules/transformer_lib")]
 LOOKED_AT = [  # one template, and code alone: two of these speak for all
     name for name in PAGES if name not in MODULES[2:]
 ]
@@ -104,9 +102,7 @@ async def open_page(context, url: str):
     page.on(
         "console",
         lambda message: (
-            errors.append(message.text)
-            if message.type == "error"
-            else None
+            errors.append(message.text) if message.type == "error" else None
         ),
     )
     page.on("request", lambda request: asked.append(request.url))
@@ -134,17 +130,13 @@ async def look(page) -> dict[str, list[str]]:
     found["rules"] = await page.evaluate(LOOK, ["light", NO_COLOURS])
     await page.evaluate(KINDS)
     for theme in ["light", "dark"]:
-        found[theme] = await page.evaluate(
-            LOOK, [theme, {"runOnly": COLOURS}]
-        )
+        found[theme] = await page.evaluate(LOOK, [theme, {"runOnly": COLOURS}])
     return found
 
 
 async def examine(context, address: str, name: str) -> dict:
     """All that is asked of every page."""
-    page, errors, asked = await open_page(
-        context, f"{address}/{name}"
-    )
+    page, errors, asked = await open_page(context, f"{address}/{name}")
     found = await page.evaluate(COUNTS)
     found["first"] = list(asked)
     if name in (TRANSLATE, "index.html"):
@@ -160,9 +152,7 @@ async def examine(context, address: str, name: str) -> dict:
     return {**found, "errors": errors, "asked": asked}
 
 
-async def examine_all(
-    chromium: dict, address: str
-) -> dict[str, dict]:
+async def examine_all(chromium: dict, address: str) -> dict[str, dict]:
     """Two pages at a time, in one browser."""
     from playwright.async_api import async_playwright
 
@@ -178,9 +168,7 @@ async def examine_all(
             while waiting:
                 name = waiting.pop()
                 try:
-                    found[name] = await examine(
-                        context, address, name
-                    )
+                    found[name] = await examine(context, address, name)
                 except Exception as error:
                     found[name] = {"failed": repr(error)}
 
@@ -249,9 +237,7 @@ def test_page_is_light(name, found, pages, address):
     assert first < (1.6e6 if charts else 1.2e6), f"{first:,} bytes"
     kept = files(pages["index.html"], address) | {"_static/charts.js"}
     start = (SITE / "index.html").read_text("utf-8")
-    for url in re.findall(
-        r'rel="prefetch"[^>]* href="([^"?]+)', start
-    ):
+    for url in re.findall(r'rel="prefetch"[^>]* href="([^"?]+)', start):
         kept.add(url)
     more = sum(map(weight, needed - kept))
     assert more < 200e3 or name == "index.html", f"{more:,} bytes"

@@ -29,9 +29,7 @@ def test_buttons_need_a_repository(published, monkeypatch):
     assert options["repository_url"] == HOME
     assert options["use_edit_page_button"]
     assert options["use_issues_button"]
-    assert {"colab_url", "binderhub_url"} <= set(
-        options["launch_buttons"]
-    )
+    assert {"colab_url", "binderhub_url"} <= set(options["launch_buttons"])
     monkeypatch.delenv("BOOK_REPOSITORY")
     monkeypatch.delenv("GITHUB_REPOSITORY")
     config = SimpleNamespace(html_context={}, html_theme_options={})
@@ -77,9 +75,7 @@ def test_binder_gets_a_small_environment(published, tmp_path):
 
 def test_address_of_the_site(published, monkeypatch):
     _, finding = published
-    assert (
-        finding.site_address() == "https://someone.github.io/thebook/"
-    )
+    assert finding.site_address() == "https://someone.github.io/thebook/"
     monkeypatch.setenv("BOOK_URL", "https://book.example")
     assert finding.site_address() == "https://book.example/"
     listed = finding.sitemap(["index.html"], finding.site_address())

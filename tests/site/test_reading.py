@@ -20,9 +20,7 @@ DRAWN = (
 
 @pytest.fixture
 def page(browser):
-    context = browser.new_context(
-        viewport={"width": 1200, "height": 900}
-    )
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
     yield context.new_page()
     context.close()
 
@@ -54,9 +52,7 @@ def test_opened_as_a_file(page, name):
 def test_dark_mode(page, address):
     page.emulate_media(color_scheme="dark")
     page.goto(f"{address}/book/architecture/positions.html")
-    colour = page.evaluate(
-        "getComputedStyle(document.body).backgroundColor"
-    )
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(colour.split("(")[1].split(",")[0])
     assert red < 80
 
@@ -146,15 +142,11 @@ def test_a_first_reading_is_remembered(page, address):
     open_page(page, f"{address}/{LAYERS}")
     folds = page.locator("details.in-depth, details.check")
     assert folds.count() and not folds.first.is_visible()
-    assert page.locator(".shows input:checked").input_value() == (
-        "first"
-    )
+    assert page.locator(".shows input:checked").input_value() == ("first")
     label = page.locator("section > span[id]").nth(1)
     page.evaluate(f"location.hash = {label.get_attribute('id')!r}")
     page.wait_for_timeout(200)
-    assert (
-        not folds.first.is_visible()
-    )  # nothing hidden was asked for
+    assert not folds.first.is_visible()  # nothing hidden was asked for
     page.evaluate(
         "location.hash = document.querySelector("
         "'section:has(> details.in-depth)').id"
@@ -178,8 +170,20 @@ def test_without_scripts(browser, address):
     assert chart.bounding_box()["width"] > 300
     assert not page.locator(".shows").count()
     page.goto(f"{address}/book/architecture/positions.html")
-    assert page.locator(".tag_still svg").is_visible()
+    stills = page.locator(".tag_still svg").all()  # for page and phone
+    assert [still.is_visible() for still in stills].count(True) == 1
     context.close()
+
+
+@pytest.mark.parametrize("width, shown", [(1280, "wide"), (360, "narrow")])
+def test_a_picture_drawn_twice_is_seen_once(page, address, width, shown):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{address}/book/architecture/layers.html")
+    for kind in ("wide", "narrow"):
+        pictures = page.locator(f".cell_output svg.picture.{kind}").all()
+        assert len(pictures) > 2
+        for picture in pictures:
+            assert picture.is_visible() == (kind == shown)
 
 
 def test_a_still_picture_gives_way(page, address):
@@ -193,9 +197,7 @@ def test_a_link_shows_what_is_hidden(page, address):
     open_page(page, f"{address}/{CHAPTER}")
     page.locator(".shows input[value=paper]").check()
     page.evaluate("location.hash = '#attention-ex-1'")
-    page.wait_for_function(
-        "document.documentElement.dataset.shows == 'all'"
-    )
+    page.wait_for_function("document.documentElement.dataset.shows == 'all'")
     assert page.locator("#attention-ex-1").is_visible()
 
 
@@ -247,9 +249,7 @@ def test_keyboard_reaches_everything(page, address, name):
     wanted = set(page.evaluate(REACHABLE))
     assert len(wanted) > 40
     reached = set()
-    for _ in range(
-        2 * len(wanted)
-    ):  # boxes that scroll are stops too
+    for _ in range(2 * len(wanted)):  # boxes that scroll are stops too
         if wanted <= reached:
             break
         page.keyboard.press("Tab")
@@ -263,9 +263,7 @@ def test_keyboard_reaches_everything(page, address, name):
 def test_an_address_that_leads_nowhere(page, address):
     answer = page.goto(f"{address}/book/there/is/no/such/page.html")
     assert answer.status == 404
-    assert page.locator("article h1").inner_text() == (
-        "No page is here"
-    )
+    assert page.locator("article h1").inner_text() == ("No page is here")
     assert page.evaluate("document.styleSheets.length") > 3
     page.locator("article a", has_text="The first page").click()
     page.wait_for_load_state()
@@ -288,7 +286,8 @@ def test_folds_are_open_in_print(page, address):
 
 def test_the_map_leads_to_chapters(page, address):
     open_page(page, f"{address}/index.html")
-    page.locator(".book-map a", has_text="feed-forward").first.click()
+    shown = page.locator(".book-map a:visible", has_text="feed-forward")
+    shown.first.click()
     page.wait_for_load_state()
     assert page.url == f"{address}/book/architecture/layers.html"
 
@@ -303,6 +302,5 @@ def test_search_needs_no_server(page, address):
     found = page.locator("#search-results li a")
     found.first.wait_for()
     assert any(
-        "schedule" in link.get_attribute("href")
-        for link in found.all()
+        "schedule" in link.get_attribute("href") for link in found.all()
     )

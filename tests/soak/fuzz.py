@@ -75,9 +75,7 @@ VALUES = st.recursive(
 def edited(content: bytes):
     """Bytes cut out, put in, exchanged and doubled."""
     end = len(content)
-    place = st.one_of(
-        st.integers(0, min(end, 200)), st.integers(0, end)
-    )
+    place = st.one_of(st.integers(0, min(end, 200)), st.integers(0, end))
     length = st.one_of(st.integers(-9, 9), st.integers(-end, end))
     edits = st.tuples(place, length, PIECES)
 
@@ -128,9 +126,7 @@ def or_inside(unpack, pack, damage=edited):
     )
 
 
-as_json = or_inside(
-    json.loads, lambda x: json.dumps(x).encode(), spoilt
-)
+as_json = or_inside(json.loads, lambda x: json.dumps(x).encode(), spoilt)
 as_gzip = or_inside(gzip.decompress, gzip.compress)
 
 
@@ -166,9 +162,7 @@ def zipped(text: bytes, times: int = 1) -> bytes:
 
 
 as_zip = or_inside(
-    lambda content: zipfile.ZipFile(io.BytesIO(content)).read(
-        "deu.txt"
-    ),
+    lambda content: zipfile.ZipFile(io.BytesIO(content)).read("deu.txt"),
     zipped,
 )
 
@@ -272,16 +266,12 @@ def attempt(here: Path, *what) -> tuple[str, str]:
     if not pid:
         code = 1
         try:
-            file = os.open(
-                told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            )
+            file = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for stream in 0, 1, 2:
                 os.dup2(file, stream)
             os.chdir(here)
             os.environ["TRANSFORMER_LIB_DATA"] = str(here / "data")
-            pages = int(
-                Path("/proc/self/statm").read_text().split()[0]
-            )
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
             most = pages * resource.getpagesize() + MEMORY
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             signal.alarm(SECONDS)
@@ -295,9 +285,7 @@ def attempt(here: Path, *what) -> tuple[str, str]:
     last = said.split("\n")[-1]
     if code == 0:
         kind = "taken"
-    elif code == 2 and last.startswith(
-        ("transformer_lib: ", "line ")
-    ):
+    elif code == 2 and last.startswith(("transformer_lib: ", "line ")):
         kind = "refused"
     else:
         kind = "hangs" if code == -signal.SIGALRM else "crashes"

@@ -89,10 +89,7 @@ def records(folder: Path) -> list[dict]:
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     kept = map(json.loads, lines)
     times = "seconds", "tokens_per_second"
-    return [
-        {k: v for k, v in line.items() if k not in times}
-        for line in kept
-    ]
+    return [{k: v for k, v in line.items() if k not in times} for line in kept]
 
 
 def read_all(folder: Path) -> None:
@@ -196,14 +193,9 @@ def refused(folder: Path, row: Row) -> None:
     room = [max(map(len, held.values())) // 2] * 2  # bytes of a file
     full = partial(resource.setrlimit, resource.RLIMIT_FSIZE, room)
     said += [ended(start(folder, preexec_fn=full), row, {2})[1]]
-    if (
-        "another training" not in said[0]
-        or "not written" not in said[1]
-    ):
+    if "another training" not in said[0] or "not written" not in said[1]:
         row.tell("crashes", f"not refused: {said}")
-    if held != {
-        p.name: p.read_bytes() for p in folder.glob("check*.pt")
-    }:
+    if held != {p.name: p.read_bytes() for p in folder.glob("check*.pt")}:
         row.tell("lost", "checkpoints, to a full disk")
     row.tried += 2
 
@@ -235,16 +227,14 @@ def corpus(row: Row, count: int) -> None:
     """Prepare that many pairs, go through an epoch of batches."""
     with TemporaryDirectory() as temporary:
         files = write_pairs(Path(temporary), count)
-        large = [sys.executable, str(ROOT / "runs/large.py")]
+        large = [sys.executable, str(ROOT / "experiments/large.py")]
         words = ["prepare", *files, "--out", f"{temporary}/ids"]
         words += ["--vocab-size", "37000", "--skip-bad-lines"]
         began = time.monotonic()
-        done = subprocess.run(
-            [*large, *words], stdout=subprocess.PIPE
-        )
+        done = subprocess.run([*large, *words], stdout=subprocess.PIPE)
         minutes = (time.monotonic() - began) / 60
         through = (
-            "import sys; sys.path.append('runs'); import large;"
+            "import sys; sys.path.append('experiments'); import large;"
             "b = large.TokenBatches(large.StoredPairs(sys.argv[1]));"
             "print(len(b.lengths), sum(len(x.labels) for x in b.epoch(0)))"
         )
@@ -281,9 +271,7 @@ def models(row: Row, limit: int) -> None:
                 text=True,
             )
             if "put it there" in done.stderr:
-                row.note += (
-                    f"{name} needs {record['test']['corpus']}; "
-                )
+                row.note += f"{name} needs {record['test']['corpus']}; "
                 continue
             row.tried += 1
             if done.returncode:

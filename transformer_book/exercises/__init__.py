@@ -29,10 +29,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {}
 _OURS = (  # where a line of the learner's never stands
     str(Path(__file__).parents[1]),
     str(Path(transformer_lib.__file__).parent),
-    *(
-        sysconfig.get_path(p)
-        for p in ("stdlib", "purelib", "platlib")
-    ),
+    *(sysconfig.get_path(p) for p in ("stdlib", "purelib", "platlib")),
     "<frozen",
 )
 
@@ -78,9 +75,7 @@ def check(name: str, answer: Any) -> bool:
         for other in _chapters():
             import_module(f"{__name__}.{other}")
         names = ", ".join(sorted(_CHECKS))
-        raise ValueError(
-            f"no check named {name!r}; there are {names}"
-        )
+        raise ValueError(f"no check named {name!r}; there are {names}")
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

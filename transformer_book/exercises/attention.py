@@ -87,8 +87,7 @@ def _multi_head(answer):
     )
     unmoved = wrong(module.split, joined=lambda heads: heads)
     assert not close(got, unmoved), (
-        "before joining the heads, move their axis back behind the "
-        "positions"
+        "before joining the heads, move their axis back behind the positions"
     )
     assert not close(got, wrong(module.split, 0.5**0.5)), (
         "d_k is the width of one head, d_model / h: divide by its root"

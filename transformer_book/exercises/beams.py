@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_lib.beams import length_penalty
+from transformer_lib.beams import length_divisor
 from transformer_lib.embeddings import BOS, EOS, PAD
 
 from . import exercise
@@ -54,7 +54,7 @@ def _search(next_logs, size, alpha, limit, mistake=""):
         beam = beam[:size]
 
     def score(one):
-        return one[1] / length_penalty(len(one[0]) - less, alpha)
+        return one[1] / length_divisor(len(one[0]) - less, alpha)
 
     return max(ended or beam, key=score)[0]
 

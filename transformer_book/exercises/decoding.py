@@ -52,9 +52,7 @@ def _greedy(answer):
     path = [5, 4, 8, 5, EOS, 4] + [7] * 60
     got = answer(_Scripted(path), source)
     right = path[:5]
-    assert got[:1] != [BOS], (
-        "bos is an input, and no part of the output"
-    )
+    assert got[:1] != [BOS], "bos is an input, and no part of the output"
     assert got != right[:-1], "eos belongs to the output: keep it"
     assert got[:4] != [5] * 4, (
         "the same piece again and again: what comes next stands at "

@@ -12,9 +12,7 @@ def tied(answer: Any) -> None:
     """Embeddings and the projection before the softmax, one matrix."""
     model = answer(1000, 64)
     weights = list(model.parameters())
-    assert weights, (
-        "weight is no nn.Parameter, so nothing would learn"
-    )
+    assert weights, "weight is no nn.Parameter, so nothing would learn"
     assert len(weights) == 1, (
         f"there are {len(weights)} parameters: one matrix does both jobs"
     )

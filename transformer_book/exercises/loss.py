@@ -46,9 +46,7 @@ def smoothed(answer: Any) -> None:
         ),
         "the share goes to the wrong pieces alone: uniform smoothing "
         "gives the right one its part too": (
-            ((1.1 * share - 1) * right - 1.1 * share * spread)
-            .mean()
-            .item()
+            ((1.1 * share - 1) * right - 1.1 * share * spread).mean().item()
         ),
         "every sentence weighs the same: add up all tokens, and divide "
         "once by their number": sum(

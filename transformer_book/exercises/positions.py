@@ -40,18 +40,14 @@ def table(answer: Any) -> None:
         "dimension 1 turns slower than dimension 0: the two of a pair "
         "share the angle pos / 10000^(2i / d_model)"
     )
-    twice = pos / 10_000 ** (
-        torch.arange(0, d_model, 2) / d_model / 2
+    twice = pos / 10_000 ** (torch.arange(0, d_model, 2) / d_model / 2)
+    assert not torch.allclose(mine[:, 0::2], twice.sin(), atol=1e-5), (
+        "the exponent is 2i / d_model; yours is i / d_model"
     )
-    assert not torch.allclose(
-        mine[:, 0::2], twice.sin(), atol=1e-5
-    ), "the exponent is 2i / d_model; yours is i / d_model"
     ends = pos / 10_000 ** torch.linspace(0, 1, d_model // 2)
     assert not torch.allclose(mine[:, 0::2], ends.sin(), atol=1e-4), (
-        "the exponents run to 1: divide 2i by d_model, not by "
-        "d_model - 2"
+        "the exponents run to 1: divide 2i by d_model, not by d_model - 2"
     )
     assert torch.allclose(mine, wanted, atol=1e-4), (
-        "the numbers differ from sin and cos of "
-        "pos / 10000^(2i / d_model)"
+        "the numbers differ from sin and cos of pos / 10000^(2i / d_model)"
     )

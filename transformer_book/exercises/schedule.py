@@ -35,9 +35,7 @@ def rate(answer: Any) -> None:
         "there is no ramp: up to the warm-up's end the rate is "
         "step * warmup_steps^-1.5"
     )
-    assert not _same(early, width**0.5), (
-        "the factor d_model^-0.5 is missing"
-    )
+    assert not _same(early, width**0.5), "the factor d_model^-0.5 is missing"
     assert not _same(early, width), (
         "the rate falls with the width: d_model^-0.5, not d_model^0.5"
     )

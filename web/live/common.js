@@ -10,6 +10,8 @@ export const INK = {
   position: "#a67c10",
   good: "#5d9116",
   bad: "#d6336c",
+  negative: "#b43c00", // numbers of both signs
+  positive: "#4b3cff",
 };
 
 /** el("p", {class: "note", onclick: f}, "text", child, ...) */

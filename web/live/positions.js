@@ -146,7 +146,7 @@ function drawGrid(canvas, state) {
   const height = Math.min(320, Math.max(60, 8 * length));
   const drawn = paint(canvas, length, dModel, height, (row, column) => {
     const number = sinusoid(offset + row, column, dModel);
-    const colour = number < 0 ? INK.query : INK.position;
+    const colour = number < 0 ? INK.negative : INK.positive;
     return ink(colour, Math.abs(number));
   });
   const { context, x, y, ratio } = drawn;
@@ -253,8 +253,8 @@ function scale() {
     el("span", {
       "aria-hidden": "true",
       style:
-        `background: linear-gradient(to right, ${INK.query}, ` +
-        `transparent, ${INK.position})`,
+        `background: linear-gradient(to right, ${INK.negative}, ` +
+        `transparent, ${INK.positive})`,
     }),
     " 1",
   );

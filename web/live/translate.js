@@ -24,7 +24,7 @@ const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 function missing(index) {
   if (!index.models.length)
     return (
-      "No model with its weights lies in the folder runs, so there is " +
+      "No model with its weights lies in the folder runs/models, so there is " +
       "nothing to translate with."
     );
   if (index.missing)

@@ -1,0 +1,85 @@
+"""Chapters in JupyterLab, in a real browser, as `make lab` opens them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+
+import jupytext
+import pytest
+import tangle
+
+CHAPTERS = [  # a check, a drawing and a table are in each of them
+    "book/architecture/layers.md",
+    "book/training/loss.md",
+    "book/results/cost.md",
+]
+SETTINGS = {  # every cell is in the page, not those alone that are seen
+    "tracker.jupyterlab-settings": {"windowingMode": "none"},
+}
+FOLDED = """() => [...document.querySelectorAll(".jp-CodeCell")].map(cell =>
+  !!cell.querySelector(".jp-InputPlaceholder"))"""
+SEEN = """() => [...document.querySelectorAll(".jp-CodeCell")].filter(cell =>
+  cell.querySelector(".jp-CodeMirrorEditor")?.checkVisibility()).length"""
+
+
+@pytest.fixture(scope="module")
+def lab(chromium, tmp_path_factory):
+    """The address of a JupyterLab that knows no earlier sitting."""
+    home = tmp_path_factory.mktemp("lab")
+    settings = home / "settings" / "@jupyterlab" / "notebook-extension"
+    settings.mkdir(parents=True)
+    for name, content in SETTINGS.items():
+        (settings / name).write_text(json.dumps(content))
+    environment = os.environ | {
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+    }
+    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser"]
+    command += ["--allow-root", "--IdentityProvider.token="]
+    command += ["--ServerApp.port=0", f"--ServerApp.root_dir={tangle.ROOT}"]
+    with open(home / "log", "w") as log:
+        server = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=log
+        )
+    try:
+        yield address_of(home / "runtime", server)
+    finally:
+        server.kill()  # nothing of it is kept, and it is slow to end
+        server.wait()
+
+
+def address_of(folder, server) -> str:
+    for _ in range(600):
+        assert server.poll() is None, "JupyterLab did not start"
+        for file in folder.glob("jpserver-*.json"):
+            address = json.loads(file.read_text())["url"]
+            with urllib.request.urlopen(f"{address}api/status"):
+                return address
+        time.sleep(0.1)
+    raise TimeoutError("JupyterLab did not answer in a minute")
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_what_the_site_folds_is_folded_in_jupyterlab(browser, lab, chapter):
+    notebook = jupytext.read(tangle.ROOT / chapter)
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    folded = [
+        bool(tangle.FOLDED & set(cell.metadata.get("tags", [])))
+        for cell in cells
+    ]
+    assert sum(folded) > 2 and not all(folded)
+    page = browser.new_page()
+    page.goto(f"{lab}doc/tree/{chapter}?factory=Jupytext%20Notebook")
+    page.wait_for_function(
+        "number => document.querySelectorAll('.jp-CodeCell').length == number",
+        arg=len(cells),
+        timeout=120_000,
+    )
+    assert page.evaluate(FOLDED) == folded
+    assert page.evaluate(SEEN) == len(cells) - sum(folded)
+    page.close()

@@ -1,0 +1,131 @@
+"""The ledger as a page: counted, linked from the chapters, filtered."""
+
+import re
+from collections import Counter
+
+import pytest
+import tangle
+import yaml
+from bs4 import BeautifulSoup
+
+SITE = tangle.ROOT / "_build" / "html"
+PAGE = "book/appendix/paper.html"
+ROWS = yaml.safe_load(
+    (tangle.ROOT / "book" / "fidelity.yml").read_text("utf-8")
+)
+PARTS = ("section", "status", "chapter")
+
+
+def soup(page: str) -> BeautifulSoup:
+    return BeautifulSoup((SITE / page).read_text("utf-8"), "html.parser")
+
+
+def chapter(row: dict) -> str:
+    return row["chapter"].partition("-")[0]
+
+
+def test_every_row_is_there_with_its_state_and_places():
+    page = soup(PAGE)
+    assert len(page.select(".ledger-row")) == len(ROWS)
+    for row in ROWS:
+        name = re.sub("[^a-z0-9]+", "-", f"row-{row['id']}".lower())
+        shown = page.find(id=name)
+        assert f"status-{row['status']}" in shown["class"], name
+        assert f"chapter-{chapter(row)}" in shown["class"]
+        assert shown.select("a"), name  # where it is explained
+        assert bool(row.get("symbol")) == ("code: " in shown.get_text())
+        assert bool(row.get("test")) == ("held by: " in shown.get_text())
+
+
+def test_formulas_are_formulas_and_pages_have_titles():
+    for row in soup(PAGE).select(".ledger-row"):
+        for special in row.select("a, code, .math"):
+            special.decompose()
+        words = row.get_text()
+        assert not re.search(r"[$^_\\]|sqrt|O\(", words), words
+
+
+def test_the_first_sentence_counts_truly():
+    count = Counter(row["status"] for row in ROWS)
+    words = soup(PAGE).select_one("article").get_text(" ")
+    sentence = re.search(r"Of \d+ statements[^.]*\.", words)[0]
+    numbers = [int(x) for x in re.findall(r"\d+", sentence)]
+    states = ("exact", "option", "scaled", "open", "undecidable")
+    assert numbers == [len(ROWS), *(count[state] for state in states)]
+
+
+def test_boxes_lead_to_their_rows():
+    led = Counter()
+    for path in sorted(SITE.glob("book/*/*.html")):
+        page = path.relative_to(SITE).as_posix()
+        for link in soup(page).select("a[href*='paper.html?chapter=']"):
+            name, count = (
+                re.search(r"\?chapter=(\w+)#", link["href"])[1],
+                int(re.search(r"\d+", link.get_text())[0]),
+            )
+            assert link.find_parent(class_="paper"), page
+            assert count == sum(chapter(row) == name for row in ROWS)
+            led[name] += 1
+    assert len(led) >= 20, led
+
+
+@pytest.fixture
+def ledger(browser, address):
+    """Open the page with a query; nothing may have gone wrong."""
+    opened, problems = [], []
+
+    def visit(query="", **settings):
+        context = browser.new_context(**settings)
+        opened.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(f"{address}/{PAGE}{query}")
+        page.wait_for_selector(".ledger-filter output:not(:empty)")
+        return page
+
+    yield visit
+    for context in opened:
+        context.close()
+    assert not problems
+
+
+def visible(page) -> int:
+    return page.locator(".ledger-row:visible").count()
+
+
+def test_the_filter_shows_what_is_asked_for(ledger):
+    page = ledger()
+    assert visible(page) == len(ROWS)
+    page.select_option(".ledger-filter [name=status]", "open")
+    unrun = [row for row in ROWS if row["status"] == "open"]
+    assert visible(page) == len(unrun)
+    assert page.locator(".ledger-filter output").text_content() == (
+        f"{len(unrun)} of {len(ROWS)} statements"
+    )
+    assert page.url.endswith("?status=open")
+    page.select_option(".ledger-filter [name=section]", "6-1")
+    both = [row for row in unrun if str(row["section"]) == "6.1"]
+    assert visible(page) == len(both) > 0
+    # a section without a row left is not there either
+    headings = page.locator("section[id^=paper-]:visible").count()
+    assert headings == 1
+    page.click(".ledger-filter button")
+    assert visible(page) == len(ROWS)
+    assert "?" not in page.url
+
+
+def test_the_address_filters_and_titles_are_pages(ledger):
+    page = ledger("?chapter=loss#ledger-rows")
+    wanted = sum(chapter(row) == "loss" for row in ROWS)
+    assert visible(page) == wanted > 0
+    chosen = page.locator(".ledger-filter [name=chapter] option:checked")
+    title = soup("book/training/loss.html").find("h1").contents[0]
+    assert chosen.text_content() == title.strip()
+    assert visible(ledger("?chapter=nothing")) == len(ROWS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_a_phone(ledger, scheme):
+    page = ledger(viewport={"width": 360, "height": 780}, color_scheme=scheme)
+    wide = "document.documentElement.scrollWidth > innerWidth"
+    assert not page.evaluate(wide)

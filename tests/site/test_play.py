@@ -1,0 +1,600 @@
+"""Decoding that plays by itself, on the first page, in a real browser."""
+
+import functools
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import axe_playwright_python
+import pytest
+import tangle
+import torch
+import yaml
+
+from transformer_lib import Translator, greedy_decode, record_attention
+from transformer_lib.decoding import evaluating
+from transformer_lib.embeddings import BOS, EOS
+
+PAGE = tangle.ROOT / "_build" / "html" / "index.html"
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+PART = ".live[data-live=play]"
+SENTENCES = tangle.ROOT / "web" / "sentences.yml"
+LISTED = yaml.safe_load(SENTENCES.read_text("utf-8"))["play"]
+MODEL = {text: name for name, texts in LISTED.items() for text in texts}
+LINE = f"{PART} .play-target"
+BAR = f"{PART} .play-bars"
+# Notes what the part showed, whenever it changed.
+WATCH = f"""() => {{
+  const part = document.querySelector("{PART}");
+  window.seen = [];
+  const note = () => {{
+    const line = part.querySelector(".play-target");
+    seen.push({{
+      time: performance.now(),
+      phase: part.dataset.phase,
+      line: [...line.children].map(one => one.textContent),
+      bars: [...part.querySelectorAll(".play-bars li:not(.play-rest)")].map(
+        bar => parseFloat(bar.style.getPropertyValue("--share"))),
+      taken: part.querySelectorAll(".play-taken").length,
+      bands: part.querySelectorAll(".play-arcs path").length,
+      said: part.querySelector(".play-said").textContent,
+    }});
+  }};
+  new MutationObserver(note).observe(part, {{
+    subtree: true, childList: true, attributes: true, characterData: true,
+  }});
+}}"""
+
+
+class Step(NamedTuple):
+    """One step as it was recorded, its pieces by name."""
+
+    pieces: list[str]
+    shares: list[float]
+    looked: list[float]
+
+
+@functools.cache
+def sentences() -> list[dict]:
+    """What the page was given."""
+    html = PAGE.read_text("utf-8")
+    part = html[html.index('data-live="play"') :]
+    found = re.search(
+        r'<script type="application/json">(.*?)</script>', part, re.S
+    )
+    return json.loads(found[1])
+
+
+def step(sentence, recorded) -> Step:
+    bars, looked, *_ = recorded
+    pieces = [sentence["pieces"][place] for place in bars[::2]]
+    shares = [share / 1000 for share in bars[1::2]]
+    return Step(pieces, shares, [part / 100 for part in looked])
+
+
+def own(sentence) -> list[Step]:
+    return [step(sentence, recorded) for recorded in sentence["steps"]]
+
+
+def plain(piece: str) -> str:
+    return piece.replace("▁", "").replace("<eos>", "end")
+
+
+def names(sentence) -> list[str]:
+    """The pieces of the model's own translation, as shown."""
+    return [plain(each.pieces[0]) for each in own(sentence)]
+
+
+# What was recorded is what the shipped models say
+
+
+def test_the_sentences_are_those_that_are_listed():
+    assert [each["text"] for each in sentences()] == list(MODEL)
+
+
+@functools.cache
+def translator(text: str) -> Translator:
+    return Translator.from_pretrained(
+        tangle.ROOT / "runs" / "models" / MODEL[text], "cpu"
+    )
+
+
+def agrees(sentence, ids: list[int], steps: list[Step], begin=0) -> None:
+    """Steps from `begin` are what the model says at these ids."""
+    library = translator(sentence["text"])
+    model, tokenizer = library.model, library.tokenizer
+    source_ids = torch.tensor(library.encode([sentence["text"]]))
+    inputs = torch.tensor([[BOS, *ids[:-1]]])
+    with evaluating(model), record_attention(model) as maps:
+        rows = model(source_ids, inputs)[0].softmax(-1)
+    cross = [
+        maps[f"decoder.layers.{i}.cross_attention"][0]
+        for i in range(model.config.N)
+    ]
+    looked = torch.cat(cross).mean(0)
+    assert len(steps) == len(ids) - begin
+    for number, each in enumerate(steps, begin):
+        best = rows[number].topk(len(each.pieces))
+        assert each.pieces == tokenizer.pieces(best.indices.tolist())
+        assert (torch.tensor(each.shares) - best.values).abs().max() < 6e-4
+        apart = torch.tensor(each.looked) - looked[number]
+        assert apart.abs().max() < 0.0051
+
+
+@pytest.mark.parametrize("text", MODEL)
+def test_recorded_numbers_are_the_models_own(text):
+    """The greedy line; and each rival with what follows greedily."""
+    sentence = next(one for one in sentences() if one["text"] == text)
+    library = translator(text)
+    tokenizer, model = library.tokenizer, library.model
+    source_ids = torch.tensor(library.encode([text]))
+    assert sentence["source"] == tokenizer.pieces(source_ids[0].tolist())
+    assert sentence["vocabulary"] == len(tokenizer)
+    best = greedy_decode(model, source_ids).ids[0][0]
+    assert sentence["said"] == tokenizer.decode(best)
+    steps = own(sentence)
+    agrees(sentence, best, steps)
+    ids = {tokenizer.pieces([i])[0]: i for i in range(len(tokenizer))}
+    for number, recorded in enumerate(sentence["steps"]):
+        rivals = steps[number].pieces[1:]
+        assert len(rivals) == len(recorded[2]) >= 2
+        for rival, (said, follow) in zip(rivals, recorded[2], strict=True):
+            later = [step(sentence, one) for one in follow]
+            line = [*best[:number], ids[rival]]
+            line += [ids[each.pieces[0]] for each in later]
+            assert line[-1] == EOS and said == tokenizer.decode(line)
+            agrees(sentence, line, later, number + 1)
+
+
+def test_all_but_the_first_have_a_fork():
+    """The second of some step is at least as likely as one in six."""
+    close = [
+        max(each.shares[1] for each in own(sentence))
+        for sentence in sentences()
+    ]
+    assert close[0] < 0.01 and min(close[1:]) > 1 / 6
+
+
+def test_wechselgeld_only_just_loses():
+    """What the page's text says of the second sentence."""
+    sentence = sentences()[1]
+    gaps = [each.shares[0] - each.shares[1] for each in own(sentence)]
+    fork = gaps.index(min(gaps))
+    assert gaps[fork] < 0.03 and "Wechselgeld" not in sentence["said"]
+    assert "Wechselgeld" in sentence["steps"][fork][2][0][0]
+
+
+def test_it_weighs_little():
+    html = PAGE.read_text("utf-8")
+    found = re.findall(r'<script type="application/json">(.*?)</script>', html)
+    assert len(found) == 1 and len(found[0].encode()) < 15_000
+
+
+# What is seen
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the page; no error may have been reported at the end."""
+    opened, problems = [], []
+
+    def open_page(state="", **settings):
+        settings = {"viewport": {"width": 1280, "height": 800}} | settings
+        context = browser.new_context(**settings)
+        opened.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.asked = []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.goto(f"{address}/index.html{state}")
+        if settings.get("java_script_enabled", True):
+            page.wait_for_selector(f"{PART} .play-target", state="attached")
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert not problems
+
+
+def line(page) -> list[str]:
+    return page.locator(f"{LINE} li").all_text_contents()
+
+
+def button(page, name):
+    part = page.locator(PART)
+    return part.get_by_role("button", name=name, exact=True)
+
+
+def paused(visit, **settings):
+    page = visit(**settings)
+    button(page, "Pause").click()
+    button(page, "Play").wait_for()
+    return page
+
+
+def scrub(page, value) -> None:
+    slider = page.locator(PART).get_by_role("slider", name="step", exact=True)
+    slider.evaluate(
+        "(input, value) => { input.value = value;"
+        " input.dispatchEvent(new Event('input')) }",
+        value,
+    )
+
+
+def choose(page, sentence) -> None:
+    """A sentence, before its first step, not playing."""
+    select = page.locator(PART).get_by_label("sentence", exact=True)
+    select.select_option(label=sentence["text"])
+    if button(page, "Pause").count():
+        button(page, "Pause").click()
+    scrub(page, 0)
+
+
+def bars(page) -> list[tuple[str, str]]:
+    rows = page.locator(f"{BAR} li:not(.play-rest)")
+    return rows.evaluate_all(
+        "all => all.map(row => [...row.querySelectorAll("
+        "'.play-piece, .play-share')].map(one => one.textContent))"
+    )
+
+
+def written(share: float) -> str:
+    if share < 0.001:
+        return "< 0.1 %"
+    if share >= 0.0995:
+        return f"{int(100 * share + 0.5)} %"
+    return f"{100 * share:.1f} %"
+
+
+def shows(page, sentence, each: Step) -> None:
+    """Bars and ribbons are those of a step."""
+    wanted = zip(each.pieces, each.shares, strict=True)
+    for (name, share), (piece, part) in zip(bars(page), wanted, strict=True):
+        assert (name, share) == (plain(piece), written(part))
+    words = page.locator(f"{PART} .play-source li")
+    wanted = [
+        f"{plain(piece)}{100 * part:.0f} %"
+        for piece, part in zip(sentence["source"], each.looked, strict=True)
+    ]
+    assert words.all_text_contents() == wanted
+    wide = page.locator(f"{PART} .play-arcs path").evaluate_all(
+        "all => all.map(one => Number("
+        "/H([\\d.]+)/.exec(one.getAttribute('d'))[1]"
+        "- / ([\\d.]+) [\\d.]+H/.exec(one.getAttribute('d'))[1]))"
+    )
+    total = sum(each.looked)
+    looked = [64 * part / total for part in each.looked]
+    looked = [one for one in looked if one > 0.4]
+    assert wide == pytest.approx(looked, abs=0.01)
+
+
+def test_untouched_it_has_translated_within_fifteen_seconds(visit):
+    page = visit()
+    page.evaluate(WATCH)
+    begun = page.evaluate("performance.now()")
+    assert begun < 4000
+    wanted = names(sentences()[0])
+    page.wait_for_timeout(15_000 - begun)
+    seen = page.evaluate("seen")
+    assert seen[-1]["time"] < 15_500
+    lines = [each["line"] for each in seen]
+    for count in range(1, len(wanted) + 1):
+        assert wanted[:count] in lines  # piece by piece
+    ready = lines.index(wanted)
+    assert any(each["bands"] > 1 for each in seen[:ready])
+    assert all(each["taken"] <= 1 for each in seen)
+    # Then a real fork, in the next sentence.
+    assert any(
+        len(each["bars"]) > 2 and sorted(each["bars"])[-2] > 0.2
+        for each in seen[ready:]
+        if each["phase"] == "win"
+    )
+    assert {each["said"] for each in seen} == {""}  # silent
+    for url in page.asked:
+        assert not re.search(r"/ort/|\.onnx|\.wasm|/data/(?!index)", url)
+    page.wait_for_timeout(20_000)
+    button(page, "Play").wait_for()  # it rests, at the second's end
+    assert line(page) == names(sentences()[1])
+    page.wait_for_timeout(3000)
+    assert line(page) == names(sentences()[1])
+
+
+def test_every_step_shows_its_numbers(visit):
+    page = paused(visit)
+    for sentence in sentences():
+        choose(page, sentence)
+        for number, each in enumerate(own(sentence), 1):
+            button(page, "Step").click()
+            shows(page, sentence, each)
+            assert line(page) == names(sentence)[:number]
+            status = page.locator(f"{PART} [role=status]")
+            said = status.text_content()
+            assert plain(each.pieces[0]) in said or number == len(
+                own(sentence)
+            )
+        assert f"“{sentence['said']}”" in said
+
+
+@pytest.fixture
+def state():
+    """All that the part shows."""
+    return lambda page: page.locator(PART).evaluate(
+        'part => part.innerHTML.replace(/style="[^"]*"/g, \'\')'
+    )
+
+
+def test_nothing_changes_after_pause(visit, state):
+    page = visit()
+    page.wait_for_timeout(2500)
+    button(page, "Pause").click()
+    page.wait_for_timeout(400)
+    before = state(page)
+    page.wait_for_timeout(3000)
+    assert state(page) == before
+    assert page.evaluate("document.getAnimations().length") == 0
+    assert len(line(page)) >= 1
+    button(page, "Play").click()
+    page.wait_for_timeout(4500)
+    assert state(page) != before
+
+
+def test_back_step_and_scrub(visit):
+    page = paused(visit)
+    wanted = names(sentences()[0])
+    scrub(page, 0)
+    assert line(page) == [] and not bars(page)
+    scrub(page, 4)
+    assert line(page) == wanted[:4]
+    button(page, "Back").click()
+    assert line(page) == wanted[:3]
+    button(page, "Step").click()
+    button(page, "Step").click()
+    button(page, "Step").click()  # there is no sixth
+    assert line(page) == wanted
+    page.locator(f"{LINE} button").nth(1).click()  # a piece of the line
+    assert line(page) == wanted[:2]
+    shows(page, sentences()[0], own(sentences()[0])[1])
+
+
+def test_another_bar_leads_to_its_own_continuation(visit):
+    page = paused(visit)
+    for sentence in sentences():
+        choose(page, sentence)
+        for number, recorded in enumerate(sentence["steps"]):
+            for bar, (said, follow) in enumerate(recorded[2], 1):
+                button(page, "The model's own choice").is_visible()
+                scrub(page, number + 1)
+                page.locator(f"{BAR} button").nth(bar).click()
+                button(page, "Pause").click()
+                later = [step(sentence, one) for one in follow]
+                rival = own(sentence)[number].pieces[bar]
+                wanted = names(sentence)[:number] + [plain(rival)]
+                assert line(page) == wanted
+                scrub(page, 99)
+                wanted += [plain(each.pieces[0]) for each in later]
+                assert line(page) == wanted
+                if later:
+                    shows(page, sentence, later[-1])
+                told = page.locator(f"{PART} .play-told").text_content()
+                assert f"“{said.strip()}”" in told
+                button(page, "The model's own choice").click()
+                assert line(page) == names(sentence)[: number + 1]
+
+
+def test_a_picked_rival_plays_on(visit):
+    page = paused(visit)
+    sentence = sentences()[1]
+    choose(page, sentence)
+    steps = own(sentence)
+    fork = min(
+        range(len(steps)),
+        key=lambda i: steps[i].shares[0] - steps[i].shares[1],
+    )
+    scrub(page, fork + 1)
+    page.locator(f"{BAR} button").nth(1).click()
+    button(page, "Play").wait_for(timeout=20_000)
+    status = page.locator(f"{PART} [role=status]").text_content()
+    assert f"“{sentence['steps'][fork][2][0][0]}”" in status
+    assert f"“{sentence['said']}”" in status
+
+
+def test_reduced_motion_stands_still_with_all_in_reach(visit, state):
+    page = visit(reduced_motion="reduce")
+    sentence = sentences()[0]
+    assert line(page) == names(sentence)
+    before = state(page)
+    page.wait_for_timeout(3000)
+    assert state(page) == before
+    part = page.locator(PART)
+    moving = "part => part.getAnimations({ subtree: true }).length"
+    assert part.evaluate(moving) == 0
+    button(page, "Back").click()
+    assert line(page) == names(sentence)[:-1]
+    assert part.evaluate(moving) == 0
+    page.locator(f"{BAR} button").nth(1).click()
+    page.wait_for_timeout(1500)
+    assert len(line(page)) == len(names(sentence)) - 1
+    scrub(page, 0)
+    button(page, "Play").click()
+    for _ in range(20):  # asked for, it goes on by jumps
+        assert part.evaluate(moving) == 0
+        page.wait_for_timeout(200)
+    assert line(page)
+    part.locator("summary").click()
+    assert part.locator("tbody tr").count() == len(names(sentence))
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_text_below_never_moves(visit, width):
+    context = {"viewport": {"width": width, "height": 900}}
+    still = visit(java_script_enabled=False, **context)
+    place = "document.querySelector('.live[data-live=play]')"
+    moves = f"""() => {{
+      const box = {place}.getBoundingClientRect();
+      return Math.round(box.bottom - box.top);
+    }}"""
+    page = visit(**context)
+    page.locator(PART).scroll_into_view_if_needed()
+    heights = {still.locator(PART).bounding_box()["height"]}
+    heights = {round(one) for one in heights}
+    for _ in range(30):
+        heights.add(page.evaluate(moves))
+        page.wait_for_timeout(100)
+    button(page, "Pause").click()
+    for sentence in sentences():
+        choose(page, sentence)
+        for number in range(len(sentence["steps"]) + 1):
+            scrub(page, number)
+            heights.add(page.evaluate(moves))
+        scrub(page, 1)
+        page.locator(f"{BAR} button").nth(1).click()
+        button(page, "Pause").click()
+        scrub(page, 99)
+        heights.add(page.evaluate(moves))
+    assert len(heights) == 1, heights
+
+
+def test_out_of_sight_it_halts(visit, state):
+    page = visit()
+    page.wait_for_timeout(1500)
+    page.evaluate("scrollTo({top: 9999, behavior: 'instant'})")
+    page.wait_for_timeout(700)
+    before = line(page)
+    page.wait_for_timeout(3000)
+    assert line(page) == before != names(sentences()[0])
+    page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+    page.wait_for_timeout(3500)
+    assert len(line(page)) > len(before)
+
+
+def test_in_a_hidden_tab_it_halts(visit):
+    page = visit()
+    page.wait_for_timeout(1500)
+    hide = """hidden => {
+      Object.defineProperty(document, "hidden",
+        { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(hide, True)
+    before = line(page)
+    page.wait_for_timeout(3000)
+    assert line(page) == before
+    page.evaluate(hide, False)
+    page.wait_for_timeout(3500)
+    assert len(line(page)) > len(before)
+
+
+def test_by_keyboard_alone(visit):
+    page = visit()
+    button(page, "Pause").focus()
+    page.keyboard.press("Space")
+    assert button(page, "Play").count() == 1
+    page.keyboard.press("Tab")  # Back
+    page.keyboard.press("Tab")  # Step
+    page.keyboard.press("Enter")
+    wanted = names(sentences()[0])
+    count = len(line(page))
+    assert line(page) == wanted[:count]
+    page.keyboard.press("Tab")  # the slider
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert line(page) == wanted[:2]
+    page.keyboard.press("Tab")  # the first bar
+    page.keyboard.press("Tab")  # a rival
+    page.keyboard.press("Enter")
+    rival = own(sentences()[0])[1].pieces[1]
+    assert line(page) == [wanted[0], plain(rival)]
+    page.keyboard.press("Space")  # where the focus is now: Pause
+    assert button(page, "Play").evaluate(
+        "node => node === document.activeElement"
+    )
+    assert page.evaluate(
+        "getComputedStyle(document.activeElement).outlineStyle"
+    ) in {"solid"}
+
+
+def test_the_address_brings_it_back(visit):
+    page = paused(visit)
+    sentence = sentences()[2]
+    choose(page, sentence)
+    scrub(page, 1)
+    page.locator(f"{BAR} button").nth(1).click()
+    button(page, "Pause").click()
+    scrub(page, 3)
+    address = page.evaluate("location.hash")
+    again = visit(address)
+    assert line(again) == line(page) != names(sentence)[:3]
+    again.wait_for_timeout(2500)
+    assert line(again) == line(page)  # it does not start by itself
+    for odd in ["#play.step=no&play.sentence=77", "#play.step=99"]:
+        assert visit(odd).locator(PART).is_visible()
+
+
+def test_the_first_screen_has_it_whole(visit):
+    """At 1280 by 800 from the source to the line, and Pause."""
+    page = visit()
+    for what in [".live-main", ".play-source", ".play-bars", ".play-target"]:
+        box = page.locator(f"{PART} {what}").bounding_box()
+        assert box["y"] + box["height"] <= 800, what
+    phone = visit(viewport={"width": 375, "height": 667})
+    box = button(phone, "Pause").bounding_box()
+    assert box["y"] + box["height"] <= 667
+
+
+@pytest.mark.parametrize("width", [360, 375, 768])
+def test_no_word_is_crossed_and_nothing_is_cut_off(visit, width):
+    page = paused(visit, viewport={"width": width, "height": 800})
+    for sentence in sentences():
+        choose(page, sentence)
+        scrub(page, 99)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        boxes = [
+            word.bounding_box()
+            for word in page.locator(f"{PART} .play-source li").all()
+        ]
+        assert len({round(box["y"]) for box in boxes}) == 1
+        right = max(box["x"] + box["width"] for box in boxes)
+        outer = page.locator(PART).bounding_box()
+        assert right <= outer["x"] + outer["width"]
+        cut = page.locator(f"{PART} .play-piece").evaluate_all(
+            "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).length"
+        )
+        assert not cut
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_is_accessible(visit, theme, width):
+    page = paused(visit, viewport={"width": width, "height": 800})
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    page.evaluate(AXE.read_text("utf-8"))
+    page.locator(f"{PART} summary").click()
+    for sentence in sentences()[:2]:
+        choose(page, sentence)
+        for number in [0, 1, 4, 99]:
+            scrub(page, number)
+            page.wait_for_timeout(300)
+            found = page.evaluate(
+                "async part => (await axe.run(part)).violations.map("
+                "v => v.id + v.nodes.map(n => n.failureSummary))",
+                PART,
+            )
+            assert not found
+
+
+def test_without_a_script_a_table_says_it(visit):
+    page = visit(java_script_enabled=False)
+    sentence = sentences()[0]
+    table = page.locator(f"{PART} table.play-still")
+    said = table.locator("caption").text_content()
+    assert sentence["text"] in said and sentence["said"] in said
+    rows = table.locator("tbody tr")
+    assert rows.count() == len(sentence["steps"])
+    for row, each in zip(rows.all(), own(sentence), strict=True):
+        cells = row.locator("th, td").all_text_contents()
+        parts = [*each.looked, each.shares[0]]
+        wanted = [f"{100 * part:.0f}\xa0%" for part in parts]
+        assert cells == [plain(each.pieces[0]), *wanted]

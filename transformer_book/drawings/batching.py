@@ -1,0 +1,56 @@
+"""What the chapter on batches shows."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.colors import ListedColormap
+
+from transformer_book.figures import COLOURS, PAGE, PHONE, Picture, show
+
+
+def four_ways(
+    examples: Mapping[str, Sequence[tuple[int, int]]],
+    width: Mapping[str, int],
+    padding: Mapping[str, float],
+    batches: Mapping[str, int],
+) -> Picture:
+    """One batch of each way: text and padding, a row for each pair.
+
+    `examples` are lengths of source and target, `width` the least
+    width of a side; `padding` and `batches` are those of an epoch.
+    """
+    both = ListedColormap([COLOURS["bad"], COLOURS["encoder"]])
+
+    def draw(narrow: bool):
+        shape = (2, 2) if narrow else (1, 4)
+        size = (PHONE, 5.2) if narrow else (PAGE, 3.0)
+        figure, axes = plt.subplots(*shape, figsize=size)
+        for ax, (way, rows) in zip(axes.flat, examples.items(), strict=True):
+            wide = [max(width[way], *side) for side in zip(*rows, strict=True)]
+            cells = [
+                [float(x < source) for x in range(wide[0])]
+                + [float("nan")] * max(2, sum(wide) // 20)  # a gap
+                + [float(x < target) for x in range(wide[1])]
+                for source, target in rows
+            ]
+            ax.imshow(
+                cells,
+                both,
+                aspect="auto",
+                interpolation="none",
+                vmin=0,
+                vmax=1,
+            )
+            ax.set_title(way)
+            told = f"{padding[way]:.0%} padding\n{batches[way]:,} batches"
+            ax.set_xlabel(told)
+            ax.set(xticks=[], yticks=[])
+        return figure
+
+    shares = ", ".join(f"{way} {padding[way]:.0%}" for way in examples)
+    return show(
+        draw,
+        "One batch of each way, a row for each pair, its source on the "
+        "left and its target on the right, text in one colour and "
+        f"padding in another. The share of padding in the epoch: {shares}.",
+    )

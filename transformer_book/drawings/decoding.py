@@ -1,0 +1,69 @@
+"""What the chapter on decoding shows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+
+from transformer_book.figures import COLOURS, Picture, panels, show
+
+
+def choices(
+    steps: Sequence[tuple[list[int], list[int], list[float]]],
+    pieces: Callable[[list[int]], list[str]],
+) -> Any:
+    """What was said, what was chosen and its rivals: a pandas table.
+
+    A step is the ids so far, the likeliest next ids and their shares.
+    """
+    import pandas as pd
+
+    rows = []
+    for ids, best, shares in steps:
+        rivals = [
+            f"{piece} {share:.1%}"
+            for piece, share in zip(pieces(best), shares, strict=True)
+        ]
+        rows.append([" ".join(pieces(ids)), *rivals])
+    ranks = ["2nd", "3rd", *(f"{rank}th" for rank in range(4, 10))]
+    head = ["so far", "chosen", *ranks][: len(rows[0])]
+    return pd.DataFrame(rows, range(1, len(rows) + 1), head)
+
+
+def what_is_computed(steps: int) -> Picture:
+    """Positions that go through the decoder, with and without cache."""
+    newest = np.eye(steps)
+    ways = {
+        "without a cache": np.tril(np.ones((steps, steps))),
+        "with a cache": np.tril(np.ones((steps, steps))) / 2 + newest / 2,
+    }
+    looks = ["#00000000", COLOURS["muted"] + "55", COLOURS["decoder"]]
+    counts = [int((cells == 1).sum()) for cells in ways.values()]
+
+    def draw(narrow: bool):
+        figure, axes = panels(2, narrow, height=3.1)
+        for ax, (title, cells), count in zip(
+            axes, ways.items(), counts, strict=True
+        ):
+            ax.pcolormesh(
+                cells,
+                cmap=ListedColormap(looks),
+                vmin=0,
+                vmax=1,
+                lw=1.5,
+                edgecolors="#ffffff00",
+            )
+            ax.invert_yaxis()
+            middles, names = np.arange(steps) + 0.5, range(1, steps + 1)
+            ax.set_xticks(middles, names)
+            ax.set_yticks(middles, names)
+            ax.set(title=f"{title}: {count}", xlabel="position", ylabel="step")
+        return figure
+
+    return show(
+        draw,
+        f"{steps} steps by {steps} positions. Without a cache every "
+        f"position up to the step is computed at each step, {counts[0]} "
+        f"in all; with a cache only the newest, {counts[1]} in all.",
+    )

@@ -1,0 +1,131 @@
+"""What the chapter on layers shows."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from transformer_book.figures import (
+    COLOURS,
+    PAGE,
+    PHONE,
+    Picture,
+    Sketch,
+    log_ticks,
+    panels,
+    show,
+)
+
+
+def stream() -> Picture:
+    """One position's vector on its way through a layer, both norms."""
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(wide, 290)
+
+        def across(x):  # the phone's places, pulled apart for the page
+            return x * wide / 336
+
+        def box(x, y, words, part, width):
+            width = across(width) if narrow else 1.6 * width
+            sketch.box(across(x), y, words, part, width=width)
+
+        def thick(y):
+            sketch.words(across(8), y, "x")
+            sketch.line((across(18), y), (across(334), y), width=4)
+
+        def branch(y, leave, enter):  # up from the line and down again
+            top, arrive = y - 56, y - 11
+            corners = [(leave, y), (leave, top), (enter, top)]
+            path = [(across(x), y) for x, y in corners]
+            sketch.line(*path, (across(enter), arrive), arrow=True)
+            sketch.plus(across(enter), y)
+
+        sketch.words(wide / 2, 16, "post-norm, as printed")
+        thick(105)
+        branch(105, 22, 106)
+        branch(105, 172, 256)
+        box(64, 49, "attention", "query", 64)
+        box(140, 105, "norm", "norm", 44)
+        box(214, 49, "network", "feed_forward", 58)
+        box(290, 105, "norm", "norm", 44)
+        sketch.words(wide / 2, 166, "pre-norm, an option")
+        thick(255)
+        branch(255, 20, 162)
+        branch(255, 180, 316)
+        box(50, 199, "norm", "norm", 44)
+        box(114, 199, "attention", "query", 64)
+        box(210, 199, "norm", "norm", 44)
+        box(270, 199, "network", "feed_forward", 58)
+        return sketch
+
+    return show(
+        draw,
+        "A layer, twice, as a thick line from left to right. Post-norm: "
+        "attention is added, a norm lies on the line, the network is "
+        "added, a norm lies on the line. Pre-norm: the line meets two "
+        "sums and nothing else; each branch begins with a norm.",
+    )
+
+
+def who_notices(
+    tokens: Sequence[str], changes: Mapping[str, Tensor]
+) -> Picture:
+    """By part, how far each token's output moved (len,), as bars."""
+    looks = {"feed-forward": "feed_forward", "attention": "query"}
+
+    def draw(narrow: bool):
+        figure, axes = panels(2, narrow, height=2.1, sharey=True)
+        for ax, (part, moved) in zip(axes, changes.items(), strict=True):
+            heights = moved.detach() / moved.max().item()
+            ax.bar(list(tokens), heights, color=COLOURS[looks[part]])
+            ax.set_title(part)
+        axes[0].set_ylabel("change, of the largest")
+        return figure
+
+    return show(
+        draw,
+        "Bars for the change at each token after trees was changed. "
+        "Feed-forward: only at trees. Attention: at every token.",
+    )
+
+
+def what_arrives(
+    start: Mapping[str, tuple[list[float], list[float]]],
+) -> Picture:
+    """By kind of layer, gradients and differences up the stack."""
+    looks = {
+        "post-norm": ("norm", "-"),
+        "pre-norm": ("good", "-"),
+        "no path": ("bad", "--"),
+        "no norm": ("muted", ":"),
+    }
+
+    def draw(narrow: bool):
+        figure, axes = panels(2, narrow, height=2.9)
+        titles = (
+            "gradient that arrives,\nof the gradient at the top",
+            "how much positions differ\nfrom their mean",
+        )
+        for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
+            for kind, numbers in start.items():
+                colour, dash = looks[kind]
+                ax.plot(numbers[i], dash, color=COLOURS[colour], label=kind)
+            ax.set(title=title, xlabel="layers passed")
+            ax.xaxis.get_major_locator().set_params(integer=True)
+        axes[0].set_yscale("log")
+        log_ticks(axes[0].yaxis)
+        figure.legend(
+            *axes[0].get_legend_handles_labels(),
+            ncols=2 if narrow else 4,
+            loc="outside lower center",
+        )
+        return figure
+
+    return show(
+        draw,
+        "Left, the gradient at each of twelve layers relative to the "
+        "top: even with path and norm, growing by powers of ten "
+        "downwards without norm. Right, how much positions differ: "
+        "without paths nothing is left after a few layers.",
+    )

@@ -1,0 +1,556 @@
+// The first page: recorded decoding that plays by itself.
+
+import {
+  choice,
+  el,
+  percent,
+  readState,
+  slider,
+  svg,
+  writeState,
+} from "./common.js";
+
+const START = 600; // milliseconds from seeing the part to its first beat
+const BEAT = { look: 400, weigh: 400, win: 300, rest: 700 };
+const BREAK = 2000; // between the first sentence and the second
+const ALONE = 2; // so many sentences play without being asked
+const SEEN = 0.6; // how much of the part has to be on the screen,
+const FILLED = 0.38; // or of the screen has to be the part
+const WIDE = 64; // pixels of all ribbons together
+const END = "<eos>";
+
+const name = (piece) => (piece === END ? "end" : piece.replaceAll("▁", ""));
+const begins = (piece) => piece.startsWith("▁") || piece === END;
+
+/** What was recorded, as steps that say what they mean. */
+export function open(recorded) {
+  const { pieces } = recorded;
+  const step = ([flat, looked, lines]) => {
+    const bars = [];
+    for (let i = 0; i < flat.length; i += 2)
+      bars.push({ piece: pieces[flat[i]], share: flat[i + 1] / 1000 });
+    return { bars, looked, taken: 0, lines };
+  };
+  const own = { said: recorded.said, steps: recorded.steps.map(step) };
+  /** The line in which step `at` takes its bar number `bar`. */
+  const line = (at, bar) => {
+    const found = own.steps[at]?.lines[bar - 1];
+    if (!found) return own;
+    const fork = { ...own.steps[at], taken: bar };
+    return {
+      said: found[0].trim(),
+      fork: at,
+      bar,
+      steps: [...own.steps.slice(0, at), fork, ...found[1].map(step)],
+    };
+  };
+  return { ...recorded, own, line, closest: closest(own.steps) };
+}
+
+/** The step at which the second was nearest to the first. */
+function closest(steps) {
+  const gap = ({ bars }) => bars[0].share - bars[1].share;
+  return steps.reduce(
+    (best, step, at) => (gap(step) < gap(steps[best]) ? at : best),
+    0,
+  );
+}
+
+/** The words that a step looked at most, and the sign behind them. */
+function most(source, looked) {
+  const parts = looked.map((part, i) => ({ part, piece: source[i] }));
+  const words = parts.filter(({ piece }) => piece !== END);
+  const [first, second] = words.sort((a, b) => b.part - a.part);
+  const end = parts.find(({ piece }) => piece === END).part;
+  const listed = `${name(first.piece)} ${first.part} %`;
+  return (
+    (second ? `${listed} and ${name(second.piece)} ${second.part} %` : listed) +
+    (end > first.part ? ` (the end sign: ${end} %)` : "")
+  );
+}
+const named = (piece) => (piece === END ? "the end sign" : name(piece));
+const share = (part) => (part < 0.001 ? "< 0.1 %" : percent(part));
+
+export function start(place) {
+  const recorded = place.querySelector("script").textContent;
+  const sentences = JSON.parse(recorded).map(open);
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  let sentence, line, at; // at: pieces written
+  let playing = false;
+  let alone = false; // whether nobody asked for what plays
+  let seen = false;
+
+  // Controls
+
+  const button = (text, press) =>
+    el("button", { type: "button", onclick: press }, text);
+  const play = button("Play", () => (playing ? pause() : begin()));
+  play.classList.add("live-main");
+  const back = button("Back", () => go(at - 1));
+  const ahead = button("Step", () => go(at + 1));
+  const where = slider("step", { min: 0, max: 1, value: 0 }, () =>
+    go(where.value),
+  );
+  const which = choice(
+    "sentence",
+    sentences.map(({ text }, i) => [i, text]),
+    0,
+    () => {
+      pause();
+      take(Number(which.value));
+      if (calm.matches) go(0);
+      else begin();
+    },
+  );
+  const own = button("The model's own choice", () => pick(line.fork, 0));
+  const next = button("", () => {});
+  const said = el("p", { class: "play-said", role: "status" });
+  const told = el("p", { class: "live-result play-told" });
+
+  // The picture
+
+  const from = el("span", { class: "play-language" });
+  const to = el("span", { class: "play-language" });
+  const source = el("ol", { class: "play-source", lang: "en" });
+  const arcs = svg("svg", { class: "play-arcs", "aria-hidden": "true" });
+  const bars = el("ul", { class: "play-bars" });
+  const target = el("ol", { class: "play-target" });
+  const numbers = el("div");
+  place.replaceChildren(
+    el(
+      "div",
+      { class: "play-controls" },
+      el("div", { class: "live-buttons" }, play, back, ahead),
+      where.node,
+    ),
+    el(
+      "div",
+      { class: "play-stage" },
+      from,
+      source,
+      arcs,
+      el("span", { class: "play-language" }, "next piece"),
+      bars,
+      to,
+      target,
+    ),
+    told,
+    el("div", { class: "live-buttons play-ways" }, own, next),
+    which.node,
+    said,
+    el(
+      "details",
+      { class: "live-numbers" },
+      el("summary", {}, "All steps as a table"),
+      numbers,
+    ),
+  );
+
+  // What plays
+
+  let timer = 0;
+  let waiting = null; // [milliseconds, what then]
+  const awake = () => seen && !document.hidden;
+  function later(wait, then) {
+    clearTimeout(timer);
+    waiting = [wait, then];
+    if (awake()) timer = setTimeout(then, wait);
+  }
+  function wake() {
+    clearTimeout(timer);
+    if (waiting && awake()) timer = setTimeout(waiting[1], waiting[0]);
+  }
+  function running(on) {
+    playing = on;
+    play.textContent = on ? "Pause" : "Play";
+    place.classList.toggle("play-moving", on && !calm.matches);
+    if (on) return;
+    clearTimeout(timer);
+    waiting = null;
+  }
+  function begin() {
+    alone = false;
+    if (at === line.steps.length) show(0);
+    running(true);
+    later(START / 2, beat);
+  }
+  function pause() {
+    if (!playing) return;
+    alone = false;
+    running(false);
+    show(at);
+  }
+  /** A step in four phases: look, weigh, one wins, rest. */
+  function beat() {
+    if (at === line.steps.length) return over();
+    phase("look");
+    draw(at + 1);
+    later(BEAT.look, () => {
+      phase("weigh");
+      later(BEAT.weigh, () => {
+        phase("win");
+        at += 1;
+        where.value = at;
+        write();
+        fly();
+        later(BEAT.win, () => {
+          phase("rest");
+          later(BEAT.rest, beat);
+        });
+      });
+    });
+  }
+  function over() {
+    const number = sentences.indexOf(sentence);
+    if (!alone) {
+      running(false);
+      show(at);
+      say();
+    } else if (number + 1 < ALONE) {
+      tell();
+      later(BREAK, () => {
+        take(number + 1);
+        later(START, beat);
+      });
+    } else {
+      running(false);
+      show(at);
+    }
+  }
+  /** The piece that won, from its bar to its place in the line. */
+  function fly() {
+    const bar = bars.querySelector(".play-taken .play-piece");
+    const piece = target.lastElementChild;
+    if (calm.matches || !bar || !piece) return;
+    const [a, b] = [bar, piece].map((one) => one.getBoundingClientRect());
+    const way = `translate(${a.left - b.left}px, ${a.top - b.top}px)`;
+    piece.animate([{ transform: way }, { transform: "none" }], {
+      duration: BEAT.win,
+      easing: "ease-in-out",
+    });
+  }
+
+  // What the reader does
+
+  function go(to) {
+    running(false);
+    show(Math.min(line.steps.length, Math.max(0, to)));
+    say();
+    keep();
+  }
+  function pick(step, bar) {
+    running(false);
+    line = bar ? sentence.line(step, bar) : sentence.own;
+    measure();
+    show(step + 1);
+    say();
+    keep();
+    if (bar && !calm.matches) {
+      running(true);
+      later(BEAT.rest, beat);
+      play.focus({ preventScroll: true });
+    } else bars.querySelector(".play-taken button")?.focus();
+  }
+  function keep() {
+    const others = Object.entries(readState()).filter(
+      ([key]) => !key.startsWith("play."),
+    );
+    const state = {
+      ...Object.fromEntries(others),
+      "play.sentence": sentences.indexOf(sentence),
+      "play.step": at,
+    };
+    if (line.bar) state["play.pick"] = `${line.fork}.${line.bar}`;
+    writeState(state);
+  }
+
+  // What is shown
+
+  function take(number) {
+    sentence = sentences[number];
+    line = sentence.own;
+    which.value = number;
+    const [english, other] = sentence.languages;
+    from.textContent = english;
+    to.textContent = other;
+    target.lang = { Spanish: "es", German: "de" }[other] ?? "";
+    source.replaceChildren(
+      ...sentence.source.map((piece) =>
+        el(
+          "li",
+          { class: piece === END ? "play-end" : null },
+          name(piece),
+          el("small", {}),
+        ),
+      ),
+    );
+    measure();
+    show(0);
+  }
+  function measure() {
+    where.limit(0, line.steps.length);
+    numbers.replaceChildren(table(sentence, line));
+  }
+  /** Step `to`, all of it at once; 0 is before the first. */
+  function show(to) {
+    at = to;
+    where.value = at;
+    phase("still");
+    draw(at);
+    write();
+  }
+  const phase = (now) => (place.dataset.phase = now);
+  function draw(to) {
+    const step = line.steps[to - 1];
+    [...source.children].forEach((node, i) => {
+      const part = step?.looked[i] ?? 0;
+      node.style.setProperty("--share", `${part}%`);
+      node.lastChild.textContent = step ? `${part} %` : "";
+    });
+    ribbons(step?.looked);
+    const rest = step
+      ? 1 - step.bars.reduce((sum, bar) => sum + bar.share, 0)
+      : 0;
+    bars.replaceChildren(
+      ...(step
+        ? [
+            ...step.bars.map((bar, i) => row(to - 1, step, bar, i)),
+            el(
+              "li",
+              { class: "play-rest", style: `--share: ${rest}` },
+              el("span", { class: "play-piece" }, "all others"),
+              track(),
+              el("span", { class: "play-share" }, share(rest)),
+            ),
+          ]
+        : []),
+    );
+    tell(to);
+  }
+  const track = () => el("span", { class: "play-track" }, el("i"));
+  function row(step, { taken, lines }, bar, i) {
+    const inside = [
+      el("span", { class: "play-piece" }, name(bar.piece)),
+      track(),
+      el("span", { class: "play-share" }, share(bar.share)),
+    ];
+    const kinds = [
+      i === taken ? "play-taken" : "",
+      lines ? "play-free" : "", // what it leads to was recorded
+    ].filter(Boolean);
+    return el(
+      "li",
+      { class: kinds.join(" ") || null, style: `--share: ${bar.share}` },
+      lines
+        ? el(
+            "button",
+            {
+              type: "button",
+              "aria-pressed": String(i === taken),
+              onclick: () => pick(step, i),
+            },
+            inside,
+          )
+        : inside,
+    );
+  }
+  let written = null; // the line that the chips are of
+  function write() {
+    if (written !== line) target.replaceChildren();
+    written = line;
+    while (target.children.length > at) target.lastChild.remove();
+    while (target.children.length < at)
+      target.append(chip(target.children.length));
+    [...target.children].forEach((node, i) =>
+      node.classList.toggle("play-new", i + 1 === at),
+    );
+    ways();
+  }
+  function chip(i) {
+    const { bars: found, taken } = line.steps[i];
+    const { piece } = found[taken];
+    const kinds = [
+      begins(piece) ? "play-word" : "",
+      piece === END ? "play-end" : "",
+      i === line.fork ? "play-picked" : "",
+    ].filter(Boolean);
+    const press = () => go(i + 1);
+    return el(
+      "li",
+      { class: kinds.join(" ") || null },
+      el(
+        "button",
+        { type: "button", title: `step ${i + 1}`, onclick: press },
+        name(piece),
+      ),
+    );
+  }
+  function ribbons(looked) {
+    const box = arcs.getBoundingClientRect();
+    const [width, height] = [box.width, box.height];
+    arcs.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    arcs.replaceChildren();
+    if (!looked || !width) return;
+    const sum = looked.reduce((total, part) => total + part, 0);
+    let x = (width - WIDE) / 2;
+    [...source.children].forEach((node, i) => {
+      const wide = (WIDE * looked[i]) / sum;
+      const chip = node.getBoundingClientRect();
+      const up = chip.left + chip.width / 2 - box.left - wide / 2;
+      const half = height / 2;
+      if (wide > 0.4)
+        arcs.append(
+          svg("path", {
+            class: sentence.source[i] === END ? "play-end" : null,
+            d:
+              `M${up} 0C${up} ${half} ${x} ${half} ${x} ${height}` +
+              `H${x + wide}C${x + wide} ${half} ${up + wide} ${half} ` +
+              `${up + wide} 0Z`,
+          }),
+        );
+      x += wide;
+    });
+  }
+  /** The step in a sentence, and at the end what was close. */
+  function tell(to = at) {
+    told.textContent = sentenceOf(to, playing && at < line.steps.length);
+  }
+  function sentenceOf(to, moving) {
+    const step = line.steps[to - 1];
+    if (!step)
+      return (
+        `“${sentence.text}” is about to become ` +
+        `${sentence.languages[1]}, piece by piece.`
+      );
+    const count = line.steps.length;
+    const { piece, share: likely } = step.bars[step.taken];
+    const chosen =
+      step.taken > 0
+        ? `you picked ${named(piece)}, ${share(likely)}, instead of ` +
+          `${named(step.bars[0].piece)}, ${share(step.bars[0].share)}`
+        : `${named(piece)}, ${share(likely)}, is the likeliest`;
+    const words =
+      `Step ${to} of ${count}: ${chosen}. ` +
+      `It looked most at ${most(sentence.source, step.looked)}.`;
+    if (moving || to < count) return words;
+    return `Done: “${line.said}” ${doubt()}`;
+  }
+  function doubt() {
+    if (line.bar)
+      return `The model's own translation was “${sentence.own.said}”`;
+    const number = sentence.closest;
+    const [first, second] = sentence.own.steps[number].bars;
+    if (second.share < 0.05) {
+      const low = Math.min(
+        ...sentence.own.steps.map(({ bars: [bar] }) => bar.share),
+      );
+      return `No step was in doubt: each winner had at least ${share(low)}.`;
+    }
+    return (
+      `It was closest at step ${number + 1}: ${named(first.piece)} ` +
+      `${share(first.share)}, ${named(second.piece)} ` +
+      `${share(second.share)}.`
+    );
+  }
+  const say = () => (said.textContent = told.textContent);
+  /** The buttons below: back from a rival, on to what is closest. */
+  function ways() {
+    const done = at === line.steps.length && !playing;
+    own.hidden = !line.bar;
+    const number = sentence.closest;
+    const [, rival] = sentence.own.steps[number].bars;
+    const follow = sentences[sentences.indexOf(sentence) + 1];
+    const fork = done && !line.bar && rival.share >= 0.05;
+    next.hidden = !fork && !(done && follow);
+    if (fork) {
+      next.textContent = `What if it had written ${named(rival.piece)}?`;
+      next.onclick = () => pick(number, 1);
+    } else if (follow) {
+      next.textContent = `Next: ${follow.text}`;
+      next.onclick = () => {
+        take(sentences.indexOf(follow));
+        play.focus({ preventScroll: true });
+        if (calm.matches) go(0);
+        else begin();
+      };
+    }
+  }
+
+  // Beginning
+
+  const asked = readState();
+  const opened = "play.step" in asked;
+  const number = Number(asked["play.sentence"]);
+  take(sentences[number] ? number : 0);
+  if (opened) {
+    const [step, bar] = (asked["play.pick"] ?? "").split(".").map(Number);
+    if (bar) line = sentence.line(step, bar);
+    measure();
+    const wanted = Number(asked["play.step"]);
+    show(Math.min(line.steps.length, Math.max(0, Math.trunc(wanted) || 0)));
+    place.scrollIntoView({ block: "center" });
+  } else if (calm.matches) show(line.steps.length);
+  else {
+    alone = true;
+    running(true);
+    later(START, beat);
+  }
+  new IntersectionObserver(
+    ([entry]) => {
+      const enough = Math.min(
+        SEEN * entry.boundingClientRect.height,
+        FILLED * innerHeight,
+      );
+      seen = entry.intersectionRect.height >= enough;
+      wake();
+    },
+    { threshold: [...Array(21).keys()].map((i) => i / 20) },
+  ).observe(place);
+  document.addEventListener("visibilitychange", wake);
+  addEventListener("beforeprint", () => {
+    pause();
+    show(line.steps.length);
+  });
+  new ResizeObserver(() => {
+    const shown = playing && place.dataset.phase === "look" ? at + 1 : at;
+    ribbons(line.steps[shown - 1]?.looked);
+  }).observe(arcs);
+}
+
+/** The line's steps as a table. */
+function table({ source }, { steps }) {
+  const cell = (text) => el("td", {}, text);
+  const head = ["step", "piece", "likely", "next likeliest"];
+  return el(
+    "table",
+    {},
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        [...head, ...source.map((piece) => `at ${name(piece)}`)].map(
+          (text) => el("th", { scope: "col" }, text),
+        ),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      steps.map(({ bars, taken, looked }, i) => {
+        const { piece, share: likely } = bars[taken];
+        const second = bars[taken ? 0 : 1];
+        return el(
+          "tr",
+          {},
+          cell(i + 1),
+          el("th", { scope: "row" }, name(piece)),
+          cell(share(likely)),
+          cell(`${name(second.piece)} ${share(second.share)}`),
+          looked.map((part) => cell(`${part} %`)),
+        );
+      }),
+    ),
+  );
+}
