@@ -1,8 +1,10 @@
-"""Do heads of the encoder follow the structure of a sentence?
+"""What do the heads of the recorded models look at, and what for?
 
     python experiments/heads.py --out runs/heads
 
-Two questions about the recorded models, answered by counting. *Syntax*: a
+Four questions, answered by counting. *Tasks*: how much weight does each
+head put on the piece before, on the next, on the counterpart of what is
+said? *Prices*: what does the model lose without a head? *Syntax*: a
 word depends on another, an article on its noun, a verb on its subject. Does
 some head look most strongly at the word on which a word depends, oftener
 than at the word a fixed number of pieces away? In little Spanish the
@@ -18,15 +20,20 @@ import random
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import jupytext
 import numpy as np
 import torch
 
+from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import write_atomically
-from transformer_lib.corpora import load_corpus
+from transformer_lib.corpora import ParallelCorpus, load_corpus
+from transformer_lib.evaluation import bleu
+from transformer_lib.loss import validation_loss
 from transformer_lib.translator import Translator
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +54,13 @@ ENDS = set(
     "he she they them him himself herself themselves not off up down out "
     "away next about toward towards without like than one another".split()
 )
+
+KINDS = {
+    "encoder": "encoder.layers.{}.self_attention",
+    "decoder": "decoder.layers.{}.self_attention",
+    "cross": "decoder.layers.{}.cross_attention",
+}
+ALIGNED = 8000  # training pairs, to say which pieces go together
 
 Dependency = tuple[str, str, int, int]  # text, kind, from word, to word
 
@@ -261,6 +275,127 @@ def pronouns(translator: Translator, sources: list[str]) -> dict:
     return report
 
 
+class Counterparts:
+    """Which source piece is a target piece's, by the Dice coefficient.
+
+    Of two pieces: twice the number of pairs with both, divided by the
+    pairs with the one plus the pairs with the other.
+    """
+
+    def __init__(self, pairs: list[tuple[list[int], list[int]]]):
+        self.together: Counter = Counter()
+        self.sources: Counter = Counter()
+        self.targets: Counter = Counter()
+        for source, target in pairs:
+            self.sources.update(set(source))
+            self.targets.update(set(target))
+            self.together.update((s, t) for s in set(source) for t in target)
+
+    def place(self, source: list[int], piece: int) -> int:
+        """Where in a source a target piece's counterpart is, or -1."""
+        dice = [
+            2
+            * self.together[of, piece]
+            / (self.sources[of] + self.targets[piece] + 1e-9)
+            for of in source
+        ]
+        best = int(np.argmax(dice))
+        return best if dice[best] >= 0.25 else -1
+
+
+def is_mark(piece: str) -> bool:
+    """Whether a piece is punctuation."""
+    bare = piece.strip("▁ ")
+    return "<" not in bare and not any(map(str.isalnum, bare))
+
+
+def tasks(
+    translator: Translator, test: ParallelCorpus, counterparts: Counterparts
+) -> dict[str, dict]:
+    """By kind and "layer.head": the mean weight on each target."""
+    sums: dict[tuple, list[float]] = {}
+    evenly = []
+    h = translator.model.config.h
+    for source, target in test:
+        found = translator.attention(source, target)
+        ids, labels = (translator.encode([x])[0] for x in (source, target))
+        at = torch.tensor([counterparts.place(ids, piece) for piece in labels])
+        known = (at >= 0).nonzero()[:, 0]
+        marks = torch.tensor([is_mark(x) for x in found.source])
+        evenly.append(1 / len(found.source))
+        for kind in ("encoder", "cross"):
+            for i in range(translator.model.config.N * h):
+                weights = found.maps[KINDS[kind].format(i // h)][i % h]
+                told = {"<eos>": weights[:, -1].mean()}
+                if marks.any():
+                    told["punctuation"] = weights[:, marks].sum(1).mean()
+                if kind == "encoder":
+                    told["previous"] = weights.diagonal(-1).mean()
+                    told["itself"] = weights.diagonal(0).mean()
+                    told["next"] = weights.diagonal(1).mean()
+                elif len(known):
+                    told["counterpart"] = weights[known, at[known]].mean()
+                head = f"{1 + i // h}.{1 + i % h}"
+                for what, weight in told.items():
+                    sums.setdefault((kind, head, what), []).append(
+                        float(weight)
+                    )
+    report: dict = {"sentences": len(test), "evenly": float(np.mean(evenly))}
+    for (kind, head, what), weights in sums.items():
+        row = report.setdefault(kind, {}).setdefault(head, {})
+        row[what] = round(float(np.mean(weights)), 4)
+    return report
+
+
+@contextmanager
+def without(translator: Translator, path: str, head: int) -> Iterator[None]:
+    """The model with one head, counted from 1, silenced."""
+    weight = translator.model.get_submodule(path).w_o.weight
+    d_v = weight.size(1) // translator.model.config.h
+    kept = weight.detach().clone()
+    with torch.no_grad():
+        weight[:, (head - 1) * d_v : head * d_v] = 0
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            weight.copy_(kept)
+
+
+def prices(translator: Translator, held_out: ParallelCorpus) -> dict:
+    """What each head is worth, in nats per piece and in BLEU points."""
+    model = translator.model
+    pairs = encode_pairs(held_out[:60], translator.tokenizer)
+    batches = TokenBatches(pairs, 2048, shuffle=False)
+    some = held_out[:200]
+
+    def greedy_bleu() -> float:
+        said = translator.translate(some.sources, beam_size=1)
+        return bleu(said, some.targets).value
+
+    loss, score = validation_loss(model, batches), greedy_bleu()
+    report: dict = {"sentences": {"nats": 60, "bleu": len(some)}}
+    for kind, path in KINDS.items():
+        for layer in range(model.config.N):
+            for head in range(1, model.config.h + 1):
+                with without(translator, path.format(layer), head):
+                    lost = validation_loss(model, batches) - loss
+                    points = score - greedy_bleu()
+                row = report.setdefault(kind, {})
+                row[f"{layer + 1}.{head}"] = {
+                    "nats": round(lost, 4),
+                    "bleu": round(points, 2),
+                }
+    with ExitStack() as gone:
+        last = KINDS["cross"].format(model.config.N - 1)
+        for head in range(1, model.config.h + 1):
+            gone.enter_context(without(translator, last, head))
+        together = validation_loss(model, batches) - loss
+    assert validation_loss(model, batches) == loss  # all heads are back
+    report["last_cross_together"] = round(together, 4)
+    return report
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__)
     made.add_argument("--out", type=Path, required=True)
@@ -290,8 +425,13 @@ def main(words: list[str] | None = None) -> None:
         spanish, list(of_little_spanish(list(texts)))
     )
     report["multi30k-en-de"] = agreement(german, dependencies)
-    train = load_corpus("multi30k", "en", "de", "train").sources
-    report["pronouns"] = pronouns(german, list(train))
+    train = load_corpus("multi30k", "en", "de", "train")
+    report["pronouns"] = pronouns(german, list(train.sources))
+    together = Counterparts(encode_pairs(train[:ALIGNED], german.tokenizer))
+    test = load_corpus("multi30k", "en", "de", "test")
+    report["tasks"] = tasks(german, test[:200], together)
+    held_out = load_corpus("multi30k", "en", "de", "validation")
+    report["prices"] = prices(german, held_out)
     text = json.dumps(report, indent=1) + "\n"
     write_atomically(given.out / "heads.json", text)
     print(text)

@@ -262,6 +262,7 @@ def copying(options):
     found = {
         "model": options.model,
         "length": options.length,
+        "start": model.config.start,
         "seed": options.seed,
         "command": options.command,
         "steps": c.max_steps,

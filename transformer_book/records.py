@@ -1,6 +1,7 @@
 """Recorded runs: the trainings whose results the chapters show."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -13,7 +14,14 @@ __all__ = [
     "load_run",
     "markdown_table",
     "recorded_runs",
+    "starts_told",
 ]
+
+_STARTS = {
+    "xavier": "with every matrix drawn alone",
+    "packed": "with queries, keys and values drawn as one matrix",
+    "small": "with small branches",
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,11 @@ class Run:
         """Every translation of the test set, in its order."""
         text = (self.folder / "translations.txt").read_text("utf-8")
         return text.split("\n")[:-1]
+
+    @property
+    def start(self) -> str:
+        """How the weights were drawn; the oldest configs do not say."""
+        return self.config["model"].get("start", "xavier")
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
@@ -94,6 +107,32 @@ def load_counts(name: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     return json.loads(path.read_text("utf-8"))
+
+
+def starts_told(starts: Mapping[str, str]) -> str:
+    """Sentences that say with which start each model began.
+
+    Args:
+        starts: {what the page calls the model: its `start`}.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, start in starts.items():
+        groups.setdefault(start, []).append(name)
+    sentences = []
+    for start, names in groups.items():
+        who = ", ".join(names)
+        if len(groups) == 1:
+            who = f"All {len(names)} models" if len(names) > 1 else "The model"
+        how = f'{_STARTS[start]} (`start="{start}"`)'
+        sentences.append(f"{who} began {how}.")
+    told = " ".join(sentences)
+    if set(groups) != {"small"}:
+        told += (
+            " The default is `small` by now; with it such a model "
+            "learns faster, so what is found here holds for the start "
+            "that is named."
+        )
+    return told
 
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:

@@ -12,6 +12,7 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     log_ticks,
+    panels,
     show,
     style,
 )
@@ -90,4 +91,42 @@ def fading(sizes: Mapping[str, Tensor]) -> Picture:
         figure,
         "Size of the gradient against distance, logarithmic. Recurrent: "
         "it falls along a straight line. Self-attention: level.",
+    )
+
+
+def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
+    """How often a stack says the first symbol, by its distance.
+
+    `right` is {kind of layer: {distance: a share for each seed}}.
+    """
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.3)
+        for name, shares in right.items():
+            colour, marks = LOOKS[name]
+            distances = [int(distance) for distance in shares]
+            means = [sum(each) / len(each) for each in shares.values()]
+            colour = COLOURS[colour]
+            ax.plot(distances, means, marks, color=colour, label=name)
+            for i in range(len(next(iter(shares.values())))):
+                seed = [each[i] for each in shares.values()]
+                ax.scatter(distances, seed, s=10, color=colour, alpha=0.5)
+        ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
+        ax.text(distances[0], 1 / 8 + 0.03, "guessing among eight")
+        ax.set(xscale="log", xlabel="distance", ylim=(0, 1.05))
+        ax.set_xticks(distances, distances)
+        ax.minorticks_off()
+        ax.set_ylabel("share of rows right")
+        figure.legend(ncols=2 if narrow else 4, loc="outside lower center")
+        return figure
+
+    told = "; ".join(
+        f"{name} "
+        + ", ".join(f"{sum(x) / len(x):.2f}" for x in shares.values())
+        for name, shares in right.items()
+    )
+    return show(
+        draw,
+        "Share of rows whose first symbol is said at the end, by the "
+        f"distance, mean of the seeds: {told}.",
     )

@@ -1,0 +1,55 @@
+"""What the chapter with the first training shows."""
+
+from collections.abc import Mapping, Sequence
+
+from IPython.display import Markdown
+
+from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.records import markdown_table
+
+Series = tuple[Sequence[int], Sequence[float]]
+
+
+def learning(training: Series, validation: Series, exact: Series) -> Picture:
+    """The loss by step, and the share of sentences exactly right."""
+
+    def draw(narrow: bool):
+        figure, (left, right) = panels(2, narrow, height=2.9)
+        left.plot(*training, color=COLOURS["loss"], label="training")
+        left.plot(
+            *validation, "o", color=COLOURS["decoder"], label="validation"
+        )
+        left.set(xlabel="step", ylabel="nats per piece", ylim=(0, None))
+        left.legend()
+        right.plot(*exact, "o-", color=COLOURS["good"])
+        right.set(xlabel="step", ylabel="exactly right", ylim=(0, 1.02))
+        return figure
+
+    return show(
+        draw,
+        f"Two curves over {training[0][-1]} steps. The loss falls steeply "
+        "at first and then flattens. The share of sentences exactly right "
+        "rises only when the loss has nearly stopped falling; at the end "
+        f"it is {exact[1][-1]:.0%}.",
+    )
+
+
+def wrong(rows: Sequence[tuple[str, str, str]]) -> Markdown:
+    """Sentences with their right translation and the model's."""
+    names = "English", "right", "the model's"
+    return Markdown(
+        markdown_table([dict(zip(names, row, strict=True)) for row in rows])
+    )
+
+
+def heads(shares: Mapping[tuple[int, int], Mapping[str, float]]) -> Markdown:
+    """By layer and head, how often it finds each kind of word."""
+    return Markdown(
+        markdown_table(
+            [
+                {"layer": layer, "head": head}
+                | {kind: f"{share:.0%}" for kind, share in told.items()}
+                for (layer, head), told in shares.items()
+            ]
+        )
+    )

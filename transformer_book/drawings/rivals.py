@@ -1,0 +1,278 @@
+"""What the chapter on table 2's rivals shows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from IPython.display import Markdown
+from torch import Tensor
+
+from transformer_book.figures import (
+    COLOURS,
+    PAGE,
+    PHONE,
+    Picture,
+    Sketch,
+    panels,
+    show,
+)
+from transformer_book.records import Run, markdown_table
+
+LOOKS = {
+    "transformer": ("query", "o-"),
+    "recurrent": ("bad", "s--"),
+    "convolutional": ("feed_forward", "^-."),
+}
+
+
+def printed(rows: str) -> Markdown:
+    """Table 2 as the paper prints it, from lines of commas."""
+    head = ["model", "BLEU de", "BLEU fr", "cost de", "cost fr"]
+    table = [
+        dict(zip(head, row.split(","), strict=True))
+        for row in rows.splitlines()
+    ]
+    return Markdown(markdown_table(table))
+
+
+def three_layers(words: Sequence[str]) -> Picture:
+    """How a word hears of the others, in each of three layers.
+
+    The last word but one is followed: recurrence brings it what lies
+    before, a window its neighbours, attention all words.
+    """
+    titles = "recurrence", "convolution", "self-attention"
+    looks = "bad", "feed_forward", "query"
+    followed = len(words) - 2
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        column = wide if narrow else wide / 3
+        height = 190
+        sketch = Sketch(wide, 3 * height if narrow else height)
+        for number, (title, look) in enumerate(
+            zip(titles, looks, strict=True)
+        ):
+            left = 0 if narrow else column * number
+            top = height * number if narrow else 0
+            places = [
+                left + column * (i + 0.6) / (len(words) + 0.2)
+                for i in range(len(words))
+            ]
+            low, high = top + 142, top + 62
+            middle = left + column / 2
+            sketch.words(middle, top + 14, title, font_weight="bold")
+            arrow = dict(colour=look, arrow=True)
+            if title == "recurrence":
+                for x in places[: followed + 1]:
+                    sketch.line((x, low - 11), (x, high + 11), **arrow)
+                for start, end in zip(
+                    places[:followed], places[1 : followed + 1], strict=True
+                ):
+                    sketch.line((start + 11, high), (end - 11, high), **arrow)
+            else:
+                near = range(followed - 1, followed + 2)
+                heard = near if title == "convolution" else range(len(words))
+                for i in heard:
+                    end = places[followed] + 3 * (i - followed), high + 11
+                    sketch.line((places[i], low - 11), end, **arrow)
+            for i, (x, word) in enumerate(zip(places, words, strict=True)):
+                kept = title == "recurrence" and i <= followed
+                shown = 1 if kept or i == followed else 0.25
+                sketch.dot(x, high, look, fill_opacity=shown)
+                sketch.dot(x, low, "muted")
+                sketch.words(x, low + 26, word)
+        return sketch
+
+    word = words[followed]
+    return show(
+        draw,
+        f"Three layers over the same {len(words)} words; arrows show how "
+        f"the vector of {word!r} is made. Recurrence: a state is handed "
+        "on from word to word. Convolution: from the word and its two "
+        "neighbours. Self-attention: from all words at once.",
+    )
+
+
+def dependencies(connections: Mapping[str, Tensor]) -> Picture:
+    """By model, which outputs of a decoder depend on which inputs."""
+    from matplotlib.colors import ListedColormap
+
+    def draw(narrow: bool):
+        figure, axes = panels(3, narrow, height=2.6)
+        for ax, (name, matrix) in zip(axes, connections.items(), strict=True):
+            colour = COLOURS[LOOKS[name.lower()][0]]
+            ax.imshow(matrix, ListedColormap(["#00000000", colour]))
+            ax.set(title=name, xticks=[], yticks=[])
+            ax.set(xlabel="input piece", ylabel="output piece")
+        return figure
+
+    return show(
+        draw,
+        "Squares of 24 outputs by 24 inputs. Transformer and recurrent: "
+        "the lower triangle. Convolutional: a band on and below the "
+        "diagonal.",
+    )
+
+
+def operations(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+    """By model and length, operations and seconds of a search."""
+    return Markdown(
+        markdown_table(
+            [
+                {
+                    "model": row["model"],
+                    "pieces": row["pieces"],
+                    "million operations per piece": f"{row['million']:.1f}",
+                    "milliseconds per step of search": f"{row['ms']:.0f}",
+                }
+                for row in rows
+            ]
+        )
+    )
+
+
+def seconds(each: Mapping[str, Mapping[str, float]]) -> Markdown:
+    """Seconds per step of each model, by task."""
+    names = {"multi30k": "the race"}
+    return Markdown(
+        markdown_table(
+            [
+                {
+                    "batches": names.get(
+                        task, task.replace("copying-", "rows of up to ")
+                    )
+                }
+                | {model: f"{one:.2f}" for model, one in found.items()}
+                for task, found in each.items()
+            ]
+        )
+    )
+
+
+def rates(tries: Mapping[str, Mapping[str, tuple[float, float]]]) -> Markdown:
+    """Validation loss after a quarter of the steps and at the end."""
+    return Markdown(
+        markdown_table(
+            [
+                {"model": kind}
+                | {
+                    f"rate {rate}": f"{early:.2f} → {late:.2f}"
+                    for rate, (early, late) in found.items()
+                }
+                for kind, found in tries.items()
+            ]
+        )
+    )
+
+
+def race(runs: Sequence[Run]) -> Markdown:
+    """Each training of the race on the test set."""
+    rows = []
+    for run in runs:
+        test, result = run.report["test"], run.report["result"]
+        low, high = test["interval"]
+        row = {
+            "model": run.config["info"]["kind"],
+            "seed": run.report["training"]["seed"],
+            "start": run.start,
+            "steps": result["steps"],
+            "nats": f"{test['nats_per_token']:.2f}",
+            "BLEU": f"{test['bleu']:.1f} ({low:.1f} to {high:.1f})",
+        }
+        for part in run.report["by_length"]:
+            row[f"{part['words']} words"] = f"{part['bleu']:.1f}"
+        rows.append(row)
+    return Markdown(markdown_table(rows))
+
+
+def race_curves(runs: Sequence[Run], work: Mapping[str, float]) -> Picture:
+    """Validation loss against minutes, and against operations.
+
+    `work` is million operations per piece, forwards, of each model.
+    """
+
+    def draw(narrow: bool):
+        figure, axes = panels(2, narrow, height=3.2, sharey=not narrow)
+        for run in runs:
+            kind = run.config["info"]["kind"]
+            first = run.report["training"]["seed"] == 0
+            colour, marks = LOOKS[kind]
+            steps, losses = run.series("validation_loss")
+            pieces = dict(zip(*run.series("tokens"), strict=True))
+            each = run.report["result"]["seconds_a_step"]
+            minutes = [step * each / 60 for step in steps]
+            # backwards costs twice what forwards does
+            counted = [3e-6 * work[kind] * pieces[step] for step in steps]
+            for ax, x in zip(axes, (minutes, counted), strict=True):
+                ax.plot(
+                    x,
+                    losses,
+                    marks,
+                    markersize=4,
+                    color=COLOURS[colour],
+                    label=kind if first else None,
+                )
+                ax.set_ylabel("validation loss, nats per piece")
+        axes[0].set_xlabel("minutes of one core")
+        axes[1].set_xlabel("operations, $10^{12}$")
+        if not narrow:
+            axes[1].set_ylabel("")
+        axes[1].legend()
+        return figure
+
+    ends = {}
+    for run in runs:
+        kind = run.config["info"]["kind"]
+        loss = run.series("validation_loss")[1][-1]
+        ends.setdefault(kind, []).append(f"{loss:.2f}")
+    told = "; ".join(f"{k} {', '.join(x)}" for k, x in ends.items())
+    return show(
+        draw,
+        "Validation loss of the three models, two seeds each, against "
+        f"minutes of one core and operations counted. At the end: {told}.",
+    )
+
+
+def copying(found: Sequence[Mapping[str, Any]]) -> Markdown:
+    """Whole rows and nats by length and model, the best rate of each."""
+    rows: dict[int, dict] = {}
+    # of several rates the lowest loss last, so that it stays
+    for one in sorted(found, key=lambda x: (x["length"], -x["nats"])):
+        row = rows.setdefault(
+            one["length"],
+            {"symbols, up to": one["length"]} | dict.fromkeys(LOOKS, ""),
+        )
+        row[one["model"]] = f"{one['whole']:.0%}, {one['nats']:.2f}"
+    return Markdown(markdown_table([*rows.values()]))
+
+
+def copied(found: Sequence[Mapping[str, Any]]) -> Picture:
+    """The share of rows copied whole, by length, a line a model."""
+    best: dict[tuple, Mapping] = {}
+    for one in sorted(found, key=lambda x: -x["nats"]):
+        best[one["model"], one["length"]] = one
+    lengths = sorted({length for _, length in best})
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.9)
+        for kind, (colour, marks) in LOOKS.items():
+            shares = [100 * best[kind, n]["whole"] for n in lengths]
+            ax.plot(lengths, shares, marks, color=COLOURS[colour], label=kind)
+        ax.set(xscale="log", ylim=(-4, 104))
+        ax.set_xticks(lengths, lengths)
+        ax.minorticks_off()
+        ax.set_xlabel("symbols in a row, up to")
+        ax.set_ylabel("rows copied whole, %")
+        ax.legend(loc="lower left")
+        return figure
+
+    told = "; ".join(
+        f"{kind} "
+        + ", ".join(f"{best[kind, n]['whole']:.0%}" for n in lengths)
+        for kind in LOOKS
+    )
+    return show(
+        draw,
+        "Share of new rows copied without a slip for rows of up to "
+        f"{', '.join(map(str, lengths))} symbols: {told}.",
+    )
