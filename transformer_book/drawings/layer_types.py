@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
+from IPython.display import Markdown
 from matplotlib.colors import ListedColormap
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from transformer_book.figures import (
     show,
     style,
 )
+from transformer_book.records import markdown_table
 
 LOOKS = {
     "recurrent": ("bad", "o--"),
@@ -129,4 +131,26 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
         draw,
         "Share of rows whose first symbol is said at the end, by the "
         f"distance, mean of the seeds: {told}.",
+    )
+
+
+def sentence_lengths(corpora: Sequence[Mapping]) -> Markdown:
+    """How long the sentences of each corpus are, in pieces."""
+    names = {"multi30k": "Multi30k", "tatoeba": "Tatoeba"}
+    names["little_spanish"] = "little Spanish"
+    return Markdown(
+        markdown_table(
+            [
+                {
+                    "corpus": names[told["corpus"]],
+                    "sentences": told["sentences"],
+                    "pieces, mean": f"{told['mean']:.1f}",
+                    "pieces, longest": told["longest"],
+                    f"shorter than d = {told['d_model']}": (
+                        f"{told['shorter'] / told['sentences']:.0%}"
+                    ),
+                }
+                for told in corpora
+            ]
+        )
     )
