@@ -65,7 +65,10 @@ def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
     assert command[command.index("--out") + 1] == f"runs/{name}"
 
 
-@pytest.mark.parametrize("name", ["heads", "lengths", "pronouns", "smoothing"])
+COUNTS = ["distance", "errors", "heads", "lengths", "pronouns", "smoothing"]
+
+
+@pytest.mark.parametrize("name", COUNTS)
 def test_a_count_is_made_by_its_script(name, tmp_path):
     """By the command that make runs where there is no count yet."""
     (tmp_path / "experiments").mkdir()
@@ -203,3 +206,45 @@ def test_a_swapped_model_takes_the_transformers_steps(name, tmp_path):
     size = EOS + 1 + rivals.SYMBOLS
     *_, clock = rivals.trained(options, "copying-20", size, held_out, held_out)
     assert clock["paced_by"] == "transformer"
+
+
+def test_recorded_translations_give_the_recorded_scores():
+    """Where the references can be had: those of the headline's runs."""
+    from transformer_book.records import load_counts, load_run
+    from transformer_lib.corpora import load_corpus
+    from transformer_lib.evaluation import bleu, published_bleu
+
+    try:
+        wanted = load_corpus("multi30k", "en", "de", "test").targets
+    except OSError as error:
+        pytest.skip(f"no references: {error}")
+    systems = load_counts("errors")["systems"]
+    trained = [name for name in systems if "-" in name]
+    assert len(trained) >= 6
+    for name in trained:
+        run = load_run(name)
+        score = bleu(run.translations, wanted).value
+        assert score == pytest.approx(run.report["test"]["bleu"], abs=1e-6)
+        score = published_bleu(run.translations, wanted, "de").value
+        assert score == pytest.approx(systems[name]["published"], abs=1e-6)
+
+
+def test_what_a_page_says_of_a_start_is_what_the_configs_say():
+    from transformer_book.records import Run, load_run, starts_told
+
+    old, new = ({}, {"start": "small"})
+    for config, start in ((old, "xavier"), (new, "small")):
+        run = Run(RUNS, {"model": config, "info": {}}, [], {})
+        assert run.start == start
+    assert load_run("starts/packed-0").start == "packed"
+    assert starts_told({"a": "small"}) == (
+        'The model began with small branches (`start="small"`).'
+    )
+    told = starts_told({"a": "small", "b": "xavier", "c": "xavier"})
+    assert told.startswith("a began with small branches")
+    assert (
+        'b, c began with every matrix drawn alone (`start="xavier"`)' in told
+    )
+    assert "The default is `small` by now" in told
+    with pytest.raises(KeyError):
+        starts_told({"a": "unheard of"})

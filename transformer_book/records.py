@@ -46,8 +46,10 @@ class Run:
 
     @property
     def start(self) -> str:
-        """How the weights were drawn; the oldest configs do not say."""
-        return self.config["model"].get("start", "xavier")
+        """How the weights were drawn: "xavier" where no config says."""
+        info = self.config.get("info", {})
+        tried = info.get("start", "xavier")  # of the starts' own trials
+        return self.config["model"].get("start", tried)
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
