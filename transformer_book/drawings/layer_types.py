@@ -114,7 +114,7 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
                 seed = [each[i] for each in shares.values()]
                 ax.scatter(distances, seed, s=10, color=colour, alpha=0.5)
         ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
-        ax.text(distances[0], 1 / 8 + 0.03, "guessing among eight")
+        ax.text(distances[1], 0.02, "guessing among eight", va="bottom")
         ax.set(xscale="log", xlabel="distance", ylim=(0, 1.05))
         ax.set_xticks(distances, distances)
         ax.minorticks_off()

@@ -77,7 +77,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
             ax.annotate(
                 " ".join(words),
                 (perplexity, score),
-                (6, -4),
+                (6, -14 if "d_model 256" in words else -4),
                 textcoords="offset points",
             )
         ax.set(xlabel="perplexity", ylabel="BLEU", xlim=(4.2, 6.9))
@@ -155,7 +155,7 @@ def differences(rows: Sequence[Mapping[str, Any]], most: float) -> Picture:
         ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
         names = [row["what"].replace("`", "") for row in rows]
         ax.set_yticks(range(len(names)), names)
-        ax.invert_yaxis()
+        ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.set_xlabel("nats per piece above the base model")
         ax.set_xlim(-0.16, most + 0.01)
         figure.legend(ncols=2, loc="outside lower center")
