@@ -10,14 +10,20 @@ For every model in `runs/models` that has weights FOLDER/NAME gets
 
 `play.json` is what the first page plays: a few sentences, decoded piece by
 piece, with the likeliest rivals of each and what they would have led to.
+`zoom/` is what the page "One sentence" opens, from the model down to one
+number: its vectors, queries, keys, scores and weights for one sentence, and
+a file for each head's two matrices.
 `index.json` names them all. What is replayed here is computed again with
 the library's own `beam_search`, and has to be the same.
 """
 
 import argparse
+import inspect
 import json
+import math
 import re
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,7 +35,11 @@ import yaml
 from torch import Tensor, nn
 
 from transformer_lib import Translator, load_corpus
-from transformer_lib.attention import record_attention
+from transformer_lib.attention import (
+    MultiHeadAttention,
+    attention,
+    record_attention,
+)
 from transformer_lib.beams import beam_search, length_divisor
 from transformer_lib.decoding import (
     DecoderCache,
@@ -40,6 +50,14 @@ from transformer_lib.decoding import (
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.export import export
+from transformer_lib.layers import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+)
+from transformer_lib.model import Transformer
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCES = ROOT / "web" / "sentences.yml"
@@ -59,6 +77,76 @@ ALPHAS = [0.0, 0.6, 1.0]
 REPLAYED, EXPLORED = 6, 50
 RIVALS = 2, 3  # of a step on the first page: at least, at most
 SERIOUS = 0.02  # what the third of them needs
+ZOOMED = "little-spanish", "I like trees"
+# What the page shows beside each level: the library's own lines.
+LINES: dict[str, list[tuple[Callable, str]]] = {
+    "model": [
+        (Transformer.hidden, "memory = self.encode(source_ids)"),
+        (
+            Transformer.hidden,
+            "return self.decode(target_ids, memory, source_ids)",
+        ),
+        (Transformer.project, "return self.pre_softmax(hidden)"),
+    ],
+    "encoder": [
+        (Encoder.forward, "for layer in self.layers:"),
+        (Encoder.forward, "    x = layer(x, mask)"),
+    ],
+    "decoder": [
+        (Decoder.forward, "for i, layer in enumerate(self.layers):"),
+        (
+            Decoder.forward,
+            "    x = layer(x, memory, target_mask, source_mask, kept)",
+        ),
+    ],
+    "encoder layer": [
+        (
+            EncoderLayer.forward,
+            "x = first(x, lambda x: self.self_attention(x, x, mask))",
+        ),
+        (EncoderLayer.forward, "return second(x, self.feed_forward)"),
+    ],
+    "decoder layer": [
+        (
+            DecoderLayer.forward,
+            "x = first(x, lambda x: self.look_back(x, target_mask, cache))",
+        ),
+        (
+            DecoderLayer.forward,
+            "x, lambda x: self.cross_attention(x, memory, source_mask, known)",
+        ),
+        (DecoderLayer.forward, "return third(x, self.feed_forward)"),
+    ],
+    "attention": [
+        (MultiHeadAttention.forward, "query = self.split(self.w_q(x))"),
+        (
+            MultiHeadAttention.forward,
+            "key, value = keys_values or self.keys_values(memory)",
+        ),
+        (
+            MultiHeadAttention.split,
+            "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
+        ),
+    ],
+    "feed_forward": [
+        (FeedForward.forward, "inner = self.w_1(x).relu()"),
+        (FeedForward.forward, "return self.w_2(self.dropout(inner))"),
+    ],
+    "head": [
+        (attention, "scores = query @ key.mT / math.sqrt(d_k)"),
+        (attention, "scores = scores.masked_fill(~mask, lowest)"),
+        (attention, "weights = scores.softmax(dim=-1)"),
+    ],
+    "row": [(attention, "weights = scores.softmax(dim=-1)")],
+    "cell": [(attention, "scores = query @ key.mT / math.sqrt(d_k)")],
+    "q": [(MultiHeadAttention.forward, "query = self.split(self.w_q(x))")],
+    "k": [
+        (
+            MultiHeadAttention.keys_values,
+            "key, value = self.w_k(memory), self.w_v(memory)",
+        ),
+    ],
+}
 
 
 def models() -> list[Path]:
@@ -432,6 +520,181 @@ def write_play(path: Path) -> None:
     write_json(path, found)
 
 
+# From the model to one number
+
+
+def lines() -> dict[str, list[dict]]:
+    """The lines beside each level: whose they are, and their chapter.
+
+    Raises:
+        RuntimeError: if the library has no such line.
+    """
+    found: dict[str, list[dict]] = {}
+    for level, listed in LINES.items():
+        found[level] = []
+        for function, line in listed:
+            if line not in inspect.getsource(function):
+                raise RuntimeError(
+                    f"{function.__qualname__} has no line {line!r}: "
+                    "write the new one into LINES of web/make_data.py"
+                )
+            found[level].append(
+                {
+                    "line": line,
+                    "of": function.__qualname__,
+                    "chapter": chapter(function),
+                }
+            )
+    return found
+
+
+def chapter(function: Callable) -> str:
+    """The place in the book that defines a function or a method."""
+    module = inspect.getmodule(function)
+    owner = getattr(module, function.__qualname__.partition(".")[0])
+    names = [
+        re.search(r"Chapter: (\S+)", thing.__doc__)[1]
+        for thing in (module, owner)
+    ]
+    return "{}.html#{}".format(*names)
+
+
+def taken_in(
+    model: nn.Module, source_ids: Tensor, inputs: Tensor
+) -> tuple[dict[str, tuple], Tensor]:
+    """What each part of the model was given in one run, and its logits.
+
+    Layers are named "encoder.layers.0", what is in them
+    "encoder.layers.0.self_attention". The stack's own output has the
+    stack's name, a layer's the layer's with ".out".
+    """
+    given: dict[str, tuple] = {}
+    hooks = []
+
+    def keep(path: str, out: bool) -> None:
+        def before(module, arguments):
+            given[path] = arguments
+
+        def after(module, arguments, output):
+            given[f"{path}.out"] = (output,)
+
+        part = model.get_submodule(path)
+        hooks.append(part.register_forward_pre_hook(before))
+        if out:
+            hooks.append(part.register_forward_hook(after))
+
+    for path, _ in model.named_modules():
+        steps = path.split(".")
+        if steps[0] in ("encoder", "decoder") and steps[1:2] != ["norm"]:
+            last = steps[-1]
+            if len(steps) == 1 or last.isdigit() and len(steps) == 3:
+                keep(path, out=True)
+            elif last.endswith("attention") or last == "feed_forward":
+                keep(path, out=False)
+    try:
+        logits = model(source_ids, inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return given, logits
+
+
+def looked_into(
+    part: MultiHeadAttention, arguments: tuple, weights: Tensor
+) -> dict[str, Tensor]:
+    """The numbers of one attention, as the library computed them.
+
+    Returns:
+        `q` and `k` (h, len, d_k), `score` and `weight` (h, query_len,
+        key_len), `may` (query_len, key_len), 1 where one may look.
+
+    Raises:
+        RuntimeError: if they do not lead to the weights recorded.
+    """
+    x, memory, mask, *_ = arguments
+    query = part.split(part.w_q(x))[0]
+    key, value = (found[0] for found in part.keys_values(memory))
+    scores = query @ key.mT / math.sqrt(query.size(-1))
+    may = torch.ones_like(scores[0], dtype=torch.bool)
+    if mask is not None:
+        may = mask[0, 0].expand_as(may)
+    _, again = attention(query, key, value, may)
+    if not torch.allclose(again, weights[0], atol=1e-5):
+        raise RuntimeError("these scores do not lead to the model's weights")
+    return {
+        "q": query,
+        "k": key,
+        "score": scores,
+        "weight": weights[0],
+        "may": may.float(),
+    }
+
+
+def write_zoom(folder: Path) -> None:
+    """What the page "One sentence" opens.
+
+    `numbers.bin` holds arrays of float32, one behind the other, as the
+    `arrays` of `index.json` say: [name, shape], in their order. A file
+    of a head is W_Q, then W_K, each (d_k, d_model).
+    """
+    name, text = ZOOMED
+    run = ROOT / "runs" / "models" / name
+    translator = Translator.from_pretrained(run, "cpu")
+    model, tokenizer = translator.model, translator.tokenizer
+    if model.config.bias:
+        raise RuntimeError("web/live/zoom.js shows projections without bias")
+    folder.mkdir()
+    source_ids = torch.tensor(translator.encode([text]))
+    best = greedy_decode(model, source_ids).ids[0][0]
+    inputs = torch.tensor([[BOS, *best[:-1]]])
+    with evaluating(model), record_attention(model) as maps:
+        given, logits = taken_in(model, source_ids, inputs)
+        arrays: dict[str, Tensor] = {}
+        for path, arguments in given.items():
+            arrays[path] = arguments[0][0]
+            if path not in maps:
+                continue
+            part = model.get_submodule(path)
+            found = looked_into(part, arguments, maps[path])
+            arrays |= {f"{path}.{key}": one for key, one in found.items()}
+            for head in range(part.h):
+                write_head(part, head, folder / f"{path}.{head}.bin")
+    config, (h, _, d_k) = model.config, found["q"].shape
+    data = [one.numpy().astype("<f4").tobytes() for one in arrays.values()]
+    (folder / "numbers.bin").write_bytes(b"".join(data))
+    most = logits[0].softmax(-1).max(-1)
+    index = {
+        "text": text,
+        "said": tokenizer.decode(best),
+        "languages": [LANGUAGES[code] for code in translator.languages],
+        "source": tokenizer.pieces(source_ids[0].tolist()),
+        "target": tokenizer.pieces(inputs[0].tolist()),
+        "next": tokenizer.pieces(most.indices.tolist()),
+        "sure": [round(share, 4) for share in most.values.tolist()],
+        "sizes": {
+            "N": config.N,
+            "d_model": config.d_model,
+            "d_ff": config.d_ff,
+            "h": h,
+            "d_k": d_k,
+            "vocab_size": config.vocab_size,
+        },
+        "norm": config.norm,
+        "arrays": [[name, list(one.shape)] for name, one in arrays.items()],
+        "lines": lines(),
+    }
+    write_json(folder / "index.json", index)
+
+
+def write_head(part: MultiHeadAttention, head: int, path: Path) -> None:
+    """The rows of W_Q and W_K that make one head's queries and keys."""
+    rows = [
+        layer.weight.detach().chunk(part.h)[head].numpy()
+        for layer in (part.w_q, part.w_k)
+    ]
+    path.write_bytes(b"".join(one.astype("<f4").tobytes() for one in rows))
+
+
 # All of it
 
 
@@ -500,6 +763,7 @@ def main() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(make, models(), folders))
     write_play(folder / "play.json")
+    write_zoom(folder / "zoom")
     write_json(folder / "index.json", {"models": found})
     write_json(folder / "used.json", used())
 

@@ -8,7 +8,8 @@ into the data's `index.json`, and the part that needs it says so; the
 book is built all the same.
 
 The part `play` asks for nothing: its data is written into the page, with
-a table that says the same where no script runs.
+a table that says the same where no script runs. Of `zoom` the page has the
+outermost level; what is inside is fetched when it is opened.
 """
 
 import hashlib
@@ -34,6 +35,7 @@ RUNTIME = [
 ]
 PLACES = re.compile(r'data-live="(\w+)"')
 PLAY = '<div class="live" data-live="play">'
+ZOOM = '<div class="live" data-live="zoom">'
 SITES = ("html", "dirhtml")  # no paper, no EPUB
 ABSENT = (
     '<p class="live-missing">This part runs on the book\'s site, in a '
@@ -191,7 +193,6 @@ def told(path: Path) -> str:
         for piece in first["source"]
     )
     rows = "".join(row(step, first["pieces"]) for step in first["steps"])
-    data = text.replace("</", r"<\/")
     return (
         '<table class="play-still"><caption>'
         f"“{html.escape(first['text'])}” becomes "
@@ -200,9 +201,14 @@ def told(path: Path) -> str:
         f"piece paid to the {source} ones; the last one, how likely the "
         f'model held it.</caption><thead><tr><th scope="col">{target}</th>'
         f'{heads}<th scope="col">likely</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
-        f'<script type="application/json">{data}</script>'
+        f"<tbody>{rows}</tbody></table>{given(text)}"
     )
+
+
+def given(text: str) -> str:
+    """Data for a part's script, in the page."""
+    data = text.replace("</", r"<\/")
+    return f'<script type="application/json">{data}</script>'
 
 
 def merge(app, env, names, other):
@@ -229,6 +235,11 @@ def add_script(app, pagename, templatename, context, doctree):
             make_data(MADE / "data")
             whole = PLAY + told(MADE / "data" / "play.json")
             context["body"] = context["body"].replace(PLAY + ABSENT, whole)
+        if ZOOM in context["body"]:
+            make_data(MADE / "data")
+            index = MADE / "data" / "zoom" / "index.json"
+            whole = ZOOM + ABSENT + given(index.read_text("utf-8"))
+            context["body"] = context["body"].replace(ZOOM + ABSENT, whole)
         for name in sorted(set(PLACES.findall(context["body"]))):
             if (WEB / "live" / f"{name}.css").is_file():
                 app.add_css_file(f"live/{name}.css")

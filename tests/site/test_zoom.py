@@ -1,0 +1,619 @@
+"""From the model to one number, in a real browser, beside the library."""
+
+import functools
+import importlib
+import json
+import math
+import random
+import re
+import sys
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+import tangle
+import torch
+
+from transformer_lib import Translator, record_attention
+from transformer_lib.decoding import evaluating, greedy_decode
+from transformer_lib.embeddings import BOS
+
+CHAPTER = "book/start/sentence.html"
+SITE = tangle.ROOT / "_build" / "html"
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+PART = ".live[data-live=zoom]"
+SUBS = {
+    "encoder": ["self_attention", "feed_forward"],
+    "decoder": ["self_attention", "cross_attention", "feed_forward"],
+}
+OF_EACH_KIND = [
+    "model",
+    "encoder",
+    "decoder.1",
+    "encoder.1.feed_forward",
+    "decoder.2.cross_attention",
+    "decoder.1.self_attention.2",
+    "decoder.1.self_attention.2.2",
+    "decoder.2.cross_attention.1.3.3",
+    "decoder.1.self_attention.2.1.3",  # masked
+    "decoder.2.cross_attention.1.3.3.q7",
+    "encoder.1.self_attention.1.2.4.k1",
+]
+
+
+@pytest.fixture(scope="module")
+def make_data():
+    """The script that makes what the part reads."""
+    sys.path.insert(0, str(tangle.ROOT / "web"))
+    module = importlib.import_module("make_data")
+    sys.path.pop(0)
+    return module
+
+
+# What was recorded, beside the library
+
+
+class Computed:
+    """The sentence's run through the shipped model, kept in pieces."""
+
+    def __init__(self, name: str, text: str):
+        run = tangle.ROOT / "runs" / "models" / name
+        translator = Translator.from_pretrained(run, "cpu")
+        self.model = translator.model.double()
+        pieces = translator.tokenizer.pieces
+        source = torch.tensor(translator.encode([text]))
+        ids = greedy_decode(self.model, source).ids[0][0]
+        target = torch.tensor([[BOS, *ids[:-1]]])
+        self.pieces = {
+            "encoder": pieces(source[0].tolist()),
+            "decoder": pieces(target[0].tolist()),
+        }
+        self.given = {}
+        hooks = [
+            part.register_forward_pre_hook(
+                lambda _, arguments, path=path: self.given.update(
+                    {path: arguments}
+                )
+            )
+            for path, part in self.model.named_modules()
+            if path.endswith(("attention", "feed_forward"))
+        ]
+        with evaluating(self.model), record_attention(self.model) as maps:
+            self.model(source, target)
+        for hook in hooks:
+            hook.remove()
+        self.maps = {path: one[0] for path, one in maps.items()}
+
+    def x(self, path: str, kind: str) -> torch.Tensor:
+        """What queries ("q") or keys ("k") of an attention come from."""
+        return self.given[path][0 if kind == "q" else 1][0]
+
+    def weight(self, path: str, kind: str, head: int) -> torch.Tensor:
+        """W_Q or W_K of a head, (d_k, d_model)."""
+        part = self.model.get_submodule(path)
+        layer = {"q": part.w_q, "k": part.w_k}[kind]
+        return layer.weight.detach().unflatten(0, (part.h, -1))[head]
+
+    def vectors(self, path: str, kind: str, head: int) -> torch.Tensor:
+        """A head's queries or keys, (len, d_k)."""
+        return self.x(path, kind) @ self.weight(path, kind, head).mT
+
+
+@functools.cache
+def computed() -> Computed:
+    found = re.search(
+        r'^ZOOMED = "([^"]+)", "([^"]+)"$',
+        (tangle.ROOT / "web" / "make_data.py").read_text("utf-8"),
+        re.M,
+    )
+    return Computed(*found.groups())
+
+
+def chosen(chance: random.Random) -> tuple[str, str, int, int, int]:
+    """An address of a cell, and where it is: path, head, row, column."""
+    stack = chance.choice(["encoder", "decoder"])
+    config = computed().model.config
+    layer = chance.randrange(config.N)
+    sub = chance.choice([s for s in SUBS[stack] if s.endswith("attention")])
+    path = f"{stack}.layers.{layer}.{sub}"
+    _, rows, columns = computed().maps[path].shape
+    head = chance.randrange(config.h)
+    row, column = chance.randrange(rows), chance.randrange(columns)
+    steps = [stack, layer + 1, sub, head + 1, row + 1, column + 1]
+    return ".".join(map(str, steps)), path, head, row, column
+
+
+def given_to_the_page() -> dict:
+    html = (SITE / CHAPTER).read_text("utf-8")
+    part = html[html.index('data-live="zoom"') :]
+    found = re.search(
+        r'<script type="application/json">(.*?)</script>', part, re.S
+    )
+    return json.loads(found[1])
+
+
+# What is seen
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the part; no error may have been reported at the end."""
+    opened, problems = [], []
+
+    def open_page(state="", **settings):
+        settings = {"viewport": {"width": 1200, "height": 900}} | settings
+        context = browser.new_context(**settings)
+        opened.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.asked = []
+        page.on("request", lambda request: page.asked.append(request.url))
+        where = f"{address}/{CHAPTER}{state and f'#zoom={state}'}"
+        page.goto(where, wait_until="commit")
+        if settings.get("java_script_enabled", True):
+            page.wait_for_selector(f"{PART} .zoom-stage")
+            if state:
+                is_open(page, state)
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert not problems
+
+
+def depth(address: str) -> int:
+    return 0 if address == "model" else address.count(".") + 1
+
+
+def is_open(page, address: str) -> None:
+    """Wait until the level of an address is drawn."""
+    page.wait_for_function(
+        f"count => document.querySelectorAll('{PART} .zoom-crumbs li')"
+        ".length === count",
+        arg=depth(address) + 1,
+    )
+
+
+def go(page, address: str) -> None:
+    """Type another address over the one that is there."""
+    page.evaluate("state => { location.hash = `zoom=${state}` }", address)
+    is_open(page, address)
+    page.wait_for_function(
+        f"() => !document.querySelector('{PART}')"
+        ".getAnimations({ subtree: true }).length"
+    )
+
+
+def parsed(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def table(page) -> list[list[str]]:
+    """The rows of "In numbers"."""
+    return page.locator(f"{PART} .live-numbers tbody tr").evaluate_all(
+        "all => all.map(row => "
+        "[...row.children].map(cell => cell.textContent))"
+    )
+
+
+def crumbs(page) -> list[str]:
+    return page.locator(f"{PART} .zoom-crumbs li").all_text_contents()
+
+
+def said(page) -> str:
+    return page.locator(f"{PART} .live-result").text_content()
+
+
+def plain(piece: str) -> str:
+    names = {"<bos>": "start", "<eos>": "end"}
+    return names.get(piece, piece.replace("▁", ""))
+
+
+def products_agree(page, x, y, total) -> None:
+    """The table multiplies x by y; the products add up to the total."""
+    rows = table(page)
+    shown = torch.tensor(
+        [[parsed(one) for one in row[1:]] for row in rows[: len(x)]],
+        dtype=torch.float64,
+    )
+    assert shown.shape == (len(x), 3)
+    assert (shown[:, 0] - x).abs().max() < 1e-3
+    assert (shown[:, 1] - y).abs().max() < 1e-3
+    assert (shown[:, 2] - x * y).abs().max() < 1e-3
+    assert abs(parsed(rows[len(x)][-1]) - total) < 1e-3
+    assert abs(shown[:, 2].sum() - total) < 1e-3
+
+
+def test_fifty_random_numbers_are_the_librarys(visit):
+    """Cells: q, k, products, score, weight; and what they come from."""
+    page, chance, library = visit("model"), random.Random(5), computed()
+    for turn in range(50):
+        address, path, head, row, column = chosen(chance)
+        query = library.vectors(path, "q", head)[row]
+        key = library.vectors(path, "k", head)[column]
+        if turn % 2:
+            go(page, address)
+            total = query @ key
+            score = total / math.sqrt(len(query))
+            products_agree(page, query, key, total)
+            assert abs(parsed(table(page)[-1][-1]) - score) < 1e-3
+            weight = library.maps[path][head, row, column]
+            found = re.search(r"weight(?: is)? ([\d.]*\d)", said(page))
+            assert abs(float(found[1]) - weight) < 0.006
+        else:
+            kind = chance.choice("qk")
+            number = chance.randrange(len(query))
+            go(page, f"{address}.{kind}{number + 1}")
+            place = row if kind == "q" else column
+            x = library.x(path, kind)[place]
+            w = library.weight(path, kind, head)[number]
+            products_agree(page, x, w, x @ w)
+            vector = query if kind == "q" else key
+            assert abs(x @ w - vector[number]) < 1e-6
+
+
+def test_the_picture_shows_the_tables_numbers(visit):
+    page, chance = visit("model"), random.Random(6)
+    for _ in range(4):
+        go(page, chosen(chance)[0])
+        rows = table(page)
+        operands = page.locator(f"{PART} .zoom-operand").all_text_contents()
+        count = len(operands) // 2
+        products = page.locator(f"{PART} .zoom-product").all_text_contents()
+        for i, row in enumerate(rows[:count]):
+            drawn = [*operands[2 * i : 2 * i + 2], products[i]]
+            for one, exact in zip(drawn, row[1:], strict=True):
+                off = 0.0051 if abs(parsed(exact)) < 9.99 else 0.051
+                assert abs(parsed(one) - parsed(exact)) < off
+        equation = page.locator(f"{PART} .zoom-equation").text_content()
+        total, root, score, weight = map(
+            parsed, re.findall(r"−?\d+\.?\d*", equation)
+        )
+        assert root == count
+        assert abs(total / math.sqrt(root) - score) < 0.01
+        assert 0 <= weight <= 1
+
+
+def test_rows_sum_to_one_and_masked_cells_say_so(visit):
+    page, library = visit("model"), computed()
+    for path, maps in library.maps.items():
+        stack, _, layer, sub = path.split(".")
+        head = len(path) % len(maps)
+        top = f"{stack}.{int(layer) + 1}.{sub}.{head + 1}"
+        go(page, top)
+        lines = page.locator(f"{PART} .zoom-map button").all()
+        assert len(lines) == len(maps[head])
+        causal = path.startswith("decoder") and sub == "self_attention"
+        for row, line in enumerate(lines):
+            texts = line.locator(".zoom-cell").all_text_contents()
+            masked = [text == "masked" for text in texts]
+            wanted = [causal and i > row for i in range(len(texts))]
+            assert masked == wanted
+            shares = [float(one) for one in texts if one != "masked"]
+            assert abs(sum(shares) - 1) < 0.0051 * len(texts)
+            assert parsed(table(page)[row][-1]) == 1
+            seen = maps[head, row][: len(shares)]
+            assert (torch.tensor(shares) - seen).abs().max() < 0.006
+        go(page, f"{top}.1")
+        rows = table(page)
+        weights = [float(row[-1]) for row in rows[:-1]]
+        assert abs(sum(weights) - 1) < 1e-4 and rows[-1][-1] == "1.00000"
+        assert [row[1] == "masked" for row in rows[:-1]] == [
+            causal and i > 0 for i in range(len(weights))
+        ]
+        grown = [float(row[2]) for row in rows[:-1]]
+        for share, one in zip(weights, grown, strict=True):
+            assert abs(one / sum(grown) - share) < 1e-4
+
+
+def test_every_line_is_the_librarys(visit, make_data, monkeypatch):
+    """Shown as it is, with its chapter; another one stops the build."""
+    shown = given_to_the_page()["lines"]
+    assert shown == make_data.lines()
+    page = visit("model")
+    for address in OF_EACH_KIND:
+        go(page, address)
+        text = page.locator(f"{PART} .zoom-code pre").all_text_contents()
+        links = page.locator(f"{PART} .zoom-code a").evaluate_all(
+            "all => all.map(link => link.pathname + link.hash)"
+        )
+        flat = "\n".join(text).split("\n")
+        assert flat in [
+            [one["line"] for one in each] for each in shown.values()
+        ]
+        for link in links:
+            file, _, label = link.lstrip("/").partition("#")
+            assert f'id="{label}"' in (SITE / file).read_text("utf-8")
+    assert len(shown) == 12
+    function, line = make_data.LINES["cell"][0]
+    monkeypatch.setitem(
+        make_data.LINES, "cell", [(function, line.replace("@", "*"))]
+    )
+    with pytest.raises(RuntimeError, match="attention has no line"):
+        make_data.lines()
+
+
+def test_it_is_not_made_of_numbers_that_lead_elsewhere(make_data):
+    """Scores that do not lead to the recorded weights stop the build."""
+    library = computed()
+    path = "decoder.layers.0.self_attention"
+    part = library.model.get_submodule(path)
+    weights = library.maps[path][None]
+    with torch.no_grad():
+        make_data.looked_into(part, library.given[path], weights)
+        with pytest.raises(RuntimeError, match="do not lead"):
+            make_data.looked_into(part, library.given[path], weights.flip(1))
+
+
+def focused(page) -> str | None:
+    return page.evaluate("document.activeElement.dataset.part ?? null")
+
+
+def test_by_keyboard_to_a_number_and_back(visit):
+    page = visit()
+    page.locator(f"{PART} [data-part=encoder]").focus()
+    page.keyboard.press("ArrowRight")
+    left = []
+    for key in ["", "", "ArrowUp", "ArrowRight", "ArrowDown", "ArrowDown", ""]:
+        if key:
+            page.keyboard.press(key)
+        left.append(focused(page))
+        page.keyboard.press("Enter")
+        is_open(page, ".".join(map(str, left)))
+    assert left == [
+        "decoder",
+        "1",
+        "cross_attention",
+        "2",
+        "2",
+        "2",
+        "q1",
+    ]
+    assert page.evaluate("location.hash") == f"#zoom={'.'.join(left)}"
+    page.keyboard.press("ArrowRight")  # a neighbour of what has no boxes
+    page.wait_for_function("location.hash.endsWith('.q2')")
+    assert crumbs(page)[-1] == "q₂"
+    left[-1] = "q2"
+    while left:
+        page.keyboard.press("Escape")
+        is_open(page, ".".join(left[:-1]) or "model")
+        assert focused(page) == left.pop()
+        style = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(style) == "solid"
+    assert page.evaluate("location.hash") == "#zoom=model"
+    page.keyboard.press("Tab")  # one stop for all boxes of a level
+    assert focused(page) is None
+
+
+def test_by_pointer_and_by_the_path_above(visit):
+    page = visit()
+    part = page.locator(PART)
+    for name in ["encoder", "1", "self_attention", "1", "2", "3", "k5"]:
+        part.locator(f"[data-part={json.dumps(name)}]").click()
+        page.wait_for_function(
+            "name => location.hash.endsWith(name)", arg=name
+        )
+    part.get_by_role("button", name="next: k₆").click()
+    page.wait_for_function("location.hash.endsWith('.k6')")
+    part.get_by_role("button", name="next: k₇").press("Enter")
+    page.wait_for_function("location.hash.endsWith('.k7')")
+    part.get_by_role("button", name="head 1", exact=True).click()
+    is_open(page, "encoder.1.self_attention.1")
+    assert focused(page) == "2"  # the row that one was in
+    part.get_by_role("button", name="model", exact=True).click()
+    is_open(page, "model")
+    assert focused(page) == "encoder"
+
+
+def test_an_output_lights_its_inputs(visit):
+    page = visit("encoder.1.self_attention.1.2.3")
+    part = page.locator(PART)
+    lit = f"{PART} .zoom-lit"
+    part.locator(".zoom-product").nth(4).hover()
+    found = page.locator(lit).evaluate_all(
+        "all => all.map(one => one.dataset.part)"
+    )
+    assert found == ["q5", "k5"]
+    part.locator(".zoom-equation span").first.hover()
+    assert page.locator(lit).count() == part.locator(".zoom-tile").count()
+    page.mouse.move(0, 0)
+    assert page.locator(lit).count() == 0
+
+
+def shows(page, address: str) -> None:
+    """The level of an address is there, under its name."""
+    steps = [] if address == "model" else address.split(".")
+    names = crumbs(page)
+    assert len(names) == len(steps) + 1
+    if len(steps) > 5:
+        rows = computed().pieces[steps[0]]
+        cross = steps[2] == "cross_attention"
+        columns = computed().pieces["encoder" if cross else steps[0]]
+        wanted = [rows[int(steps[4]) - 1], columns[int(steps[5]) - 1]]
+        assert names[5:7] == [plain(piece) for piece in wanted]
+    assert len(table(page)) > 1 and said(page)
+
+
+def test_every_address_opens_its_level(visit):
+    page = visit(OF_EACH_KIND[-1])
+    shows(page, OF_EACH_KIND[-1])
+    for address in OF_EACH_KIND:
+        go(page, address)
+        shows(page, address)
+    page.evaluate("location.hash = 'play.step=2&zoom=encoder'")
+    is_open(page, "encoder")
+    page.locator(f"{PART} [data-part='2']").click()
+    is_open(page, "encoder.2")
+    state = page.evaluate("location.hash")
+    assert state == "#play.step=2&zoom=encoder.2"  # others' state stays
+
+
+def test_nonsense_opens_the_model(visit):
+    page = visit()
+    config = computed().model.config
+    for odd in [
+        "nonsense",
+        "encoder.0",
+        f"decoder.{config.N + 1}",
+        "encoder.1.cross_attention",
+        "encoder.1.feed_forward.1",
+        f"decoder.1.self_attention.{config.h + 1}",
+        "decoder.1.self_attention.1.1.1.x1",
+        "decoder.1.self_attention.1.1.1.q0",
+        "decoder.1.self_attention.1.1.1.q1.1",
+        "encoder..",
+        "1",
+        "__proto__",
+    ]:
+        go(page, "encoder.1")
+        page.evaluate("odd => { location.hash = `zoom=${odd}` }", odd)
+        is_open(page, "model")
+        assert crumbs(page) == ["model"]
+
+
+def test_nothing_is_fetched_before_it_is_opened(visit):
+    page = visit()
+    page.locator(PART).scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    data = [url for url in page.asked if "/live/data/" in url]
+    assert not data
+    page.locator(f"{PART} [data-part=decoder]").click()
+    is_open(page, "decoder")
+    data = [url for url in page.asked if "/live/data/" in url]
+    assert [url.rsplit("/", 1)[1] for url in data] == ["numbers.bin"]
+    go(page, "decoder.1.self_attention.1.1.1")
+    data = [url for url in page.asked if "/live/data/" in url]
+    assert len(data) == 1
+    go(page, "decoder.1.self_attention.1.1.1.q1")
+    go(page, "decoder.1.self_attention.1.1.1.k2")
+    data = [url for url in page.asked if "/live/data/" in url]
+    assert len(data) == 2 and data[1].endswith("0.self_attention.0.bin")
+
+
+def test_what_is_fetched_is_small():
+    folder = SITE / "_static" / "live" / "data" / "zoom"
+    sizes = given_to_the_page()["sizes"]
+    assert (folder / "numbers.bin").stat().st_size < 150_000
+    head = 2 * sizes["d_k"] * sizes["d_model"] * 4
+    found = [path.stat().st_size for path in folder.glob("*layers*.bin")]
+    assert found == [head] * (3 * sizes["N"] * sizes["h"])
+
+
+def test_a_file_that_is_missing_is_named(visit):
+    page = visit()
+    page.route("**/numbers.bin", lambda route: route.fulfill(status=404))
+    page.locator(f"{PART} [data-part=decoder]").click()
+    page.wait_for_function(
+        f"document.querySelector('{PART} .live-result')"
+        ".textContent.includes('missing')"
+    )
+    assert crumbs(page) == ["model"]
+    page.unroute("**/numbers.bin")  # and it can be tried again
+    page.locator(f"{PART} [data-part=decoder]").click()
+    is_open(page, "decoder")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1200])
+def test_the_text_below_never_moves(visit, width):
+    settings = {"viewport": {"width": width, "height": 900}}
+    page = visit("model", **settings)
+    nothing = {"body": "", "content_type": "text/javascript"}
+    page.route("**/live/start.js", lambda route: route.fulfill(**nothing))
+    page.goto(page.url.partition("#")[0], wait_until="commit")
+    page.wait_for_selector(f"{PART} .live-missing")  # the first paint
+    heights = {round(page.locator(PART).bounding_box()["height"])}
+    page.unroute("**/live/start.js")
+    page.reload(wait_until="commit")
+    page.wait_for_selector(f"{PART} .zoom-stage")
+    for address in OF_EACH_KIND:
+        go(page, address)
+        heights.add(round(page.locator(PART).bounding_box()["height"]))
+        cut = page.locator(
+            f"{PART} :is(.zoom-head, .zoom-words, .live-result, .zoom-sizes)"
+        ).evaluate_all(
+            "all => all.filter(one => one.scrollHeight"
+            " > one.clientHeight + 1).map(one => one.className)"
+        )
+        assert not cut, address
+    assert len(heights) == 1, heights
+
+
+def test_a_box_grows_but_not_under_reduced_motion(visit):
+    moving = (
+        f"document.querySelector('{PART}')"
+        ".getAnimations({ subtree: true }).length"
+    )
+    for calm, count in [("reduce", 0), ("no-preference", 1)]:
+        page = visit(reduced_motion=calm)
+        page.evaluate(
+            f"""() => {{
+              window.moved = 0;
+              const stage = document.querySelector('{PART} .zoom-stage');
+              new MutationObserver(() => requestAnimationFrame(
+                () => {{ window.moved += {moving}; }}
+              )).observe(stage, {{ childList: true }});
+            }}"""
+        )
+        page.locator(f"{PART} [data-part=decoder]").click()
+        is_open(page, "decoder")
+        page.wait_for_timeout(500)
+        assert page.evaluate("moved") == count
+        assert page.evaluate(moving) == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_fits_and_is_accessible(visit, theme, width):
+    page = visit("model", viewport={"width": width, "height": 900})
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    page.locator(f"{PART} details").evaluate(
+        "details => { details.open = true }"
+    )
+    page.evaluate(AXE.read_text("utf-8"))
+    for address in OF_EACH_KIND:
+        go(page, address)
+        page.wait_for_timeout(300)  # transitions of the theme
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width
+        found = page.evaluate(
+            "async part => (await axe.run(part)).violations.map("
+            "v => v.id + v.nodes.map(n => n.failureSummary))",
+            PART,
+        )
+        assert not found, address
+
+
+def test_boxes_are_as_large_as_a_finger_needs(visit):
+    page = visit("model", viewport={"width": 360, "height": 740})
+    for address in OF_EACH_KIND:
+        go(page, address)
+        for box in page.locator(f"{PART} button:visible").all():
+            size = box.bounding_box()
+            assert min(size["width"], size["height"]) >= 24, address
+
+
+def test_without_a_script_a_picture_has_the_same_numbers(visit):
+    """On paper too: the page's own run, one cell of the encoder."""
+    html = (SITE / CHAPTER).read_text("utf-8")
+    told = re.search(
+        r"The (\d+) products of the query of (\w+) and the key of (\w+) sum "
+        r"to (−?[\d.]+); divided by the root of \d+ that is the score "
+        r"(−?[\d.]+)\. Weights of the row: (.*?)\.\"",
+        html,
+    )
+    count, word, key, total, score, weights = told.groups()
+    names = [plain(one) for one in computed().pieces["encoder"]]
+    place = names.index(key) + 1
+    page = visit(f"encoder.1.self_attention.1.2.{place}")
+    assert crumbs(page)[-2:] == [word, key]
+    assert said(page).startswith(f"Score {score} = {total} ÷ √{count};")
+    go(page, "encoder.1.self_attention.1.2")
+    shown = [float(row[-1]) for row in table(page)[:-1]]
+    drawn = [float(one.rsplit(" ", 1)[1]) for one in weights.split(", ")]
+    assert drawn == pytest.approx(shown, abs=0.0051)
+    plainly = visit(java_script_enabled=False)
+    plainly.wait_for_load_state()
+    picture = plainly.locator(".tag_still svg:visible")
+    assert picture.count() == 1
+    assert page.locator(".tag_still").count() == 0
