@@ -270,7 +270,7 @@ def _validate(training: _Training) -> dict[str, Any]:
     Chapter: training-record
     """
     model, evaluate = training.model, training.evaluate
-    if isinstance(evaluate, TokenBatches):
+    if not callable(evaluate):
         return {"validation_loss": validation_loss(model, evaluate)}
     # A function may keep what it sees: no inference mode for it.
     with evaluating(model), torch.inference_mode(False), torch.no_grad():
@@ -596,7 +596,7 @@ def train(
     """
     _check_batches(batches)
     _check_lengths(model, batches)
-    if isinstance(evaluate, TokenBatches):
+    if evaluate is not None and not callable(evaluate):
         _check_lengths(model, evaluate)
     training = _Training(
         model=model,
