@@ -133,6 +133,62 @@ def test_unknown_settings_are_refused(settings, word):
 
 def test_perplexity():
     assert math.isclose(perplexity(math.log(4.92)), 4.92)
+    assert perplexity(1e4) == math.inf  # a training that went astray
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that says it is on another device."""
+
+    is_cpu = False
+
+
+def test_padding_gets_no_gradient_on_other_devices():
+    hidden, weight = rows()
+    far = hidden.detach().as_subclass(Elsewhere).requires_grad_()
+    labels = LABELS.flatten()
+    loss, _ = projected_losses(far, weight, labels)
+    (got,) = torch.autograd.grad(loss, far)
+    near, _ = projected_losses(hidden, weight, labels)
+    (wanted,) = torch.autograd.grad(near, hidden)
+    assert not got[labels == 0].any() and got[labels != 0].all()
+    torch.testing.assert_close(got.as_subclass(torch.Tensor), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sums_are_in_float32_whatever_the_models_type(dtype):
+    """In half precision alone the sum is off by percents, or inf."""
+    hidden, weight = rows(4000, 32, 400, dtype)
+    hidden = hidden.detach() * 8
+    labels = torch.randint(1, 400, (4000,))
+    exact, plain = projected_losses(
+        hidden.double(), weight.detach().double(), labels
+    )
+    for losses in (
+        projected_losses(hidden, weight, labels),
+        (smoothed_loss(hidden @ weight.T, labels),),
+    ):
+        assert losses[0].dtype == torch.float32
+        assert math.isclose(losses[0].item(), exact.item(), rel_tol=2e-3)
+    assert exact > 70_000  # more than float16 can hold
+
+
+def test_validation_of_a_model_in_half_precision():
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig.tiny(50, N=1))
+    ids = torch.randint(4, 50, (200, 9)).tolist()
+    batches = TokenBatches([(row, row) for row in ids], 900)
+    exact = validation_loss(model, batches)
+    half = validation_loss(model.bfloat16(), batches)
+    assert half != exact and abs(half / exact - 1) < 2e-3
+
+
+def test_validation_leaves_each_module_in_its_own_mode():
+    model = Transformer(TransformerConfig.tiny(20, N=1))
+    model.encoder.eval()  # frozen
+    modes = [module.training for module in model.modules()]
+    validation_loss(model, TokenBatches([([5, 3], [6, 3])], 4))
+    assert [module.training for module in model.modules()] == modes
+    assert True in modes and False in modes
 
 
 def test_validation_loss_is_the_plain_mean_without_dropout():

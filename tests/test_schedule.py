@@ -28,6 +28,19 @@ def test_adam_has_the_papers_constants():
     assert group["lr"] == 0
 
 
+def test_adam_without_a_rate_is_refused():
+    """Else a reader's own loop would learn nothing, and not say so."""
+    layer = torch.nn.Linear(2, 2)
+    before = layer.weight.detach().clone()
+    optimizer = adam(layer)
+    layer(torch.ones(1, 2)).sum().backward()
+    with pytest.raises(ValueError, match="rate is 0.*set"):
+        optimizer.step()
+    optimizer.param_groups[0]["lr"] = 0.01
+    optimizer.step()
+    assert not torch.equal(layer.weight, before)
+
+
 def test_adam_equals_the_formula():
     layer = torch.nn.Linear(3, 1, bias=False).double()
     weight = layer.weight.detach().clone()

@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from translators import copies
 
+from transformer_lib import training
 from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import (
     average_checkpoints,
@@ -225,6 +227,136 @@ def test_settings_that_matter_may_not_change(tmp_path):
         train(small(), [], QUICK)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: TokenBatches(copies(seed=9), tokens_per_batch=40),
+        lambda: batches(seed=1),
+        lambda: batches(shuffle=False),
+        lambda: TokenBatches(copies(), tokens_per_batch=41),
+    ],
+    ids=["pairs", "seed", "order", "budget"],
+)
+def test_other_data_are_refused(tmp_path, other):
+    """Each has as many batches, and no setting that differs."""
+    train(small(), batches(), QUICK, folder=tmp_path)
+    longer = replace(QUICK, max_steps=13)
+    with pytest.raises(ValueError, match="training with (data|batches)="):
+        train(small(), other(), longer, folder=tmp_path)
+    train(small(), batches(), longer, folder=tmp_path)
+
+
+def test_fewer_steps_than_were_taken_are_refused(tmp_path):
+    train(small(), batches(), QUICK, folder=tmp_path)
+    with pytest.raises(ValueError, match="00000012.*max_steps=11"):
+        train(small(), batches(), replace(QUICK, max_steps=11), None, tmp_path)
+
+
+def test_only_the_newest_checkpoint_is_read(tmp_path):
+    train(small(), batches(), QUICK, folder=tmp_path)
+    checkpoint_files(tmp_path)[0].write_bytes(b"damaged")
+    longer = replace(QUICK, max_steps=13)
+    history = train(small(), batches(), longer, folder=tmp_path)
+    assert history.lines[-1]["step"] == 13
+
+
+FAILED = {
+    "field": (lambda: {"step": 5.0}, ValueError, "'step': rename"),
+    "kind": (lambda: {"folder": Path("x")}, TypeError, "serializable"),
+    "error": (lambda: {"score": 1 / 0}, ZeroDivisionError, "zero"),
+}
+
+
+@pytest.mark.parametrize("way", FAILED)
+def test_a_validation_that_fails_loses_no_step(tmp_path, way):
+    wrong, kind, said = FAILED[way]
+    config = replace(QUICK, validate_every=6, checkpoint_every=0)
+
+    def scores(model, step):
+        return {"score": step}
+
+    whole, model = small(), small()
+    history = train(whole, batches(), config, scores)
+    with pytest.raises(kind, match=said):
+        train(small(), batches(), config, lambda *_: wrong(), tmp_path)
+    assert checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000006"
+    broken = train(model, batches(), config, scores, tmp_path)
+    assert equal(whole, model) and untimed(broken) == untimed(history)
+
+
+def test_scores_may_be_tensors(tmp_path):
+    def evaluate(model, step):
+        return {"one": torch.tensor(0.5), "two": torch.arange(2)}
+
+    config = replace(QUICK, validate_every=5)
+    history = train(small(), batches(), config, evaluate, tmp_path)
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["one"] == 0.5
+    assert history.series("two")[1] == [[0, 1]] * 3
+
+
+@pytest.mark.parametrize("where", ["training", "validation"])
+def test_sentences_beyond_learned_positions_are_seen_at_once(where):
+    long = TokenBatches([([5] * 20 + [3], [6, 3])], tokens_per_batch=40)
+    model = small(positions="learned", max_length=12)
+    before = model.output_weight.detach().clone()
+    given = {"training": long, "validation": batches()}[where]
+    with pytest.raises(ValueError, match="21 ids, positions for 12"):
+        train(model, given, QUICK, long)
+    assert torch.equal(model.output_weight, before)
+
+
+def test_validation_keeps_a_frozen_part_frozen():
+    class Frozen(Transformer):
+        def train(self, mode=True):
+            super().train(mode)
+            self.encoder.eval()
+            return self
+
+    model = Frozen(small().config)
+    modes = []
+
+    class Watched(TokenBatches):
+        def epoch(self, number, start=0):
+            for batch in super().epoch(number, start):
+                modes.append((model.training, model.encoder.training))
+                yield batch
+
+    data = Watched(copies(), tokens_per_batch=40)
+    config = replace(QUICK, validate_every=2)
+    train(model, data, config, lambda *_: {"score": 1.0})
+    assert set(modes) == {(True, False)}
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+
+        def evaluate(model, step):
+            signal.raise_signal(signal.SIGINT)
+
+        config = replace(QUICK, validate_every=3)
+        history = train(small(), batches(), config, evaluate)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert history.lines[-1]["step"] == 12
+
+
+def test_trains_without_a_stderr(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert train(small(), batches(), QUICK).lines
+
+
+@pytest.mark.parametrize("share", [(0, 1), (0, 2)])
+def test_batches_of_another_worker_are_refused(monkeypatch, share):
+    monkeypatch.setattr(training, "worker", lambda: (1, 2))
+    rank, world_size = share
+    theirs = batches(rank=rank, world_size=world_size)
+    with pytest.raises(ValueError, match="rank and world_size"):
+        train(small(), theirs, QUICK)
+
+
 def test_an_older_checkpoint_had_the_defaults(tmp_path):
     from transformer_lib.training import check_settings
 
@@ -252,6 +384,51 @@ def test_devices_and_workers(monkeypatch):
             pick_device(name)
     monkeypatch.setenv("WORLD_SIZE", "8")  # a stray one
     assert worker() == (0, 1)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "7")  # and another
+    assert worker() == (0, 1)
+
+
+@pytest.mark.parametrize("name", [None, "cuda", "cpu"])
+def test_each_worker_takes_its_own_card_first(monkeypatch, name):
+    """Cards that are not here: what is asked of them, in order."""
+    asked = []
+    zeros = torch.zeros
+
+    def pretend(size, device):
+        asked.append(("used", str(device)))
+        return zeros(size)
+
+    card = torch.device("cuda")
+    monkeypatch.setattr(training, "worker", lambda: (1, 2))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: card)
+    monkeypatch.setattr(
+        torch.cuda, "set_device", lambda x: asked.append(("set", str(x)))
+    )
+    monkeypatch.setattr(torch, "zeros", pretend)
+    pick_device(name)
+    taken = [("set", "cuda:1"), ("used", "cuda:1")]
+    assert asked == ([("used", "cpu")] if name == "cpu" else taken)
+
+
+def test_the_best_device_is_taken_if_none_is_named(monkeypatch):
+    used = []
+    zeros = torch.zeros
+
+    def pretend(size, device):
+        used.append(str(device))
+        return zeros(size)
+
+    card = torch.device("mps")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: card)
+    monkeypatch.setattr(torch, "zeros", pretend)
+    pick_device()
+    pick_device("cpu")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    pick_device()
+    assert used == ["mps", "cpu", "cpu"]
 
 
 def test_trains_in_a_thread():

@@ -34,7 +34,6 @@ from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache
 from transformer_lib.decoding import Hypotheses as Hypotheses
 from transformer_lib.decoding import check_number as check_number
-from transformer_lib.decoding import evaluating as evaluating
 from transformer_lib.decoding import greedy_decode as greedy_decode
 from transformer_lib.decoding import length_limits as length_limits
 from transformer_lib.decoding import next_logs as next_logs
@@ -57,6 +56,8 @@ from transformer_lib.layers import EncoderLayer as EncoderLayer
 from transformer_lib.layers import FeedForward as FeedForward
 from transformer_lib.layers import LayerCache as LayerCache
 from transformer_lib.layers import Residual as Residual
+from transformer_lib.loss import check_smoothing as check_smoothing
+from transformer_lib.loss import evaluating as evaluating
 from transformer_lib.loss import perplexity as perplexity
 from transformer_lib.loss import projected_losses as projected_losses
 from transformer_lib.loss import smoothed_loss as smoothed_loss

@@ -9,6 +9,7 @@ Chapter: book/training/batching
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 import torch
 from torch import Tensor
@@ -130,6 +131,14 @@ class TokenBatches:
     def __len__(self) -> int:
         """Batches of an epoch on this worker, always as many."""
         return -(-self.total // self.world_size)  # rounded up
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what the batches hold, the same on each worker."""
+        settings = self.tokens_per_batch, self.seed, self.shuffle
+        digest = sha256(repr((settings, self.world_size)).encode())
+        for pair in self.pairs:
+            digest.update(repr(pair).encode())
+        return digest.hexdigest()
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """This worker's batches of one epoch, from `start` on."""

@@ -9,9 +9,13 @@ Chapter: book/training/checkpoints
 import copy
 import json
 import os
+import re
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import load_model as read_safetensors
 from safetensors.torch import save_model as write_safetensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lib.model import Transformer, TransformerConfig, model_class
 from transformer_lib.tokenization import BPETokenizer
@@ -86,7 +90,12 @@ def _digest(content: Any) -> str:
 
 
 def save_checkpoint(
-    folder, model, optimizer, state: dict[str, Any], keep=5, every=1
+    folder: str | Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    keep: int = 5,
+    every: int = 1,
 ) -> Path:
     """Write all that a training needs to go on; keep the last `keep`.
 
@@ -124,12 +133,19 @@ def _forget(folder: Path, newest: Path, keep: int, every: int) -> None:
     Chapter: checkpoints-resume
     """
     earlier = checkpoint_files(folder)
-    due = []
-    if every:
-        due = [x for x in earlier if int(x.stem[-8:]) % every == 0]
+    due = [path for path in earlier if every and _step_of(path) % every == 0]
     unfinished = folder.glob(".checkpoint-*.part")  # of killed ones
     for old in {*earlier, *unfinished} - {*due[-keep:], newest}:
         old.unlink()
+
+
+def _step_of(path: Path) -> int:
+    """The step in the name of a checkpoint; -1 for another name.
+
+    Chapter: checkpoints-resume
+    """
+    named = re.fullmatch(r"checkpoint-(\d{8,})\.pt", path.name, re.ASCII)
+    return int(named[1]) if named else -1
 
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
@@ -137,23 +153,30 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-resume
     """
-    return sorted(Path(folder).glob(f"checkpoint-{'[0-9]' * 8}.pt"))
+    files = Path(folder).glob("checkpoint-*.pt")
+    return sorted((x for x in files if _step_of(x) >= 0), key=_step_of)
 
 
-def _read(path, parts: list[str], mmap: bool = False) -> dict[str, Any]:
+def _read(
+    path: str | Path, parts: list[str], mmap: bool = False
+) -> dict[str, Any]:
     """What `save_checkpoint` wrote, without running code in it.
 
     Of `parts` the digests are compared.
 
     Chapter: checkpoints-resume
     """
-    if not Path(path).is_file():
+    path = Path(path)
+    if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
         content = torch.load(path, "cpu", weights_only=True, mmap=mmap)
         for part in parts:
             if _digest(content[part]) != content["sha256"][part]:
                 raise ValueError(f"its {part} is not what was saved")
+        step = content["state"]["step"]
+        if _step_of(path) not in (-1, step):
+            raise ValueError(f"it was written after step {step}")
     except (OSError, MemoryError):
         raise  # the file may be good
     except Exception as error:  # of many kinds, one for each damage
@@ -164,7 +187,11 @@ def _read(path, parts: list[str], mmap: bool = False) -> dict[str, Any]:
     return content
 
 
-def load_checkpoint(path, model, optimizer=None) -> dict[str, Any]:
+def load_checkpoint(
+    path: str | Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
     The optimizer keeps its own settings.
@@ -224,70 +251,79 @@ def _check_info(info: dict[str, Any]) -> None:
             raise ValueError(f"{text!r} is no text")
 
 
-def _describe(model: Transformer, info: dict[str, Any]) -> dict[str, Any]:
-    """What config.json says of a model, but for the digests.
+def _file_digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
-    Raises:
-        ValueError, TypeError: if JSON cannot hold `info`.
+
+def _write_config(
+    folder: Path,
+    model: Transformer,
+    tokenizer: BPETokenizer | None,
+    info: dict[str, Any],
+) -> None:
+    """Write tokenizer.json, if any, and config.json with all digests.
 
     Chapter: checkpoints-models
     """
-    _check_info(info)
+    if tokenizer is not None:
+        tokenizer.save(folder / "tokenizer.json")
     described = {
         "class": type(model).__name__,
         "model": asdict(model.config),
         "info": info,
     }
-    return json.loads(json.dumps(described, allow_nan=False))  # as read
-
-
-def _check_tokenizer(tokenizer: BPETokenizer, vocab_size: int) -> None:
-    """Refuse a tokenizer that could not be read back with its model.
-
-    Chapter: checkpoints-models
-    """
-    if len(tokenizer) != vocab_size:
-        raise ValueError(f"{len(tokenizer)=} and {vocab_size=}: not a pair")
-    with tempfile.TemporaryDirectory() as place:
-        tokenizer.save(Path(place) / "tokenizer.json")
-        BPETokenizer.load(Path(place) / "tokenizer.json")
-
-
-def _file_digest(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
-
-
-def _write_config(folder: Path, described, tokenizer, digests) -> None:
-    """Write the tokenizer, if any, and config.json with all digests.
-
-    Chapter: checkpoints-models
-    """
-    path = folder / "tokenizer.json"
-    if tokenizer is None:
-        path.unlink(missing_ok=True)  # that of an earlier model
-    else:
-        write_atomically(path, tokenizer.save)
-        digests = digests | {path.name: _file_digest(path)}
-    digests = digests | {"config.json": _digest(described)}
+    described = json.loads(json.dumps(described, allow_nan=False))
+    digests = {path.name: _file_digest(path) for path in folder.iterdir()}
+    digests["config.json"] = _digest(described)
     text = json.dumps(described | {"sha256": digests}, indent=2)
-    write_atomically(folder / "config.json", text + "\n")
+    (folder / "config.json").write_text(text + "\n", "utf-8")
 
 
-def save_config(folder, model, /, tokenizer=None, **info) -> None:
+@contextmanager
+def _moved_to(folder: str | Path) -> Iterator[Path]:
+    """A place to write files and read them back; then they move.
+
+    Raises:
+        ValueError: if they could not be read back.
+
+    Chapter: checkpoints-models
+    """
+    with tempfile.TemporaryDirectory() as name:
+        place, folder = Path(name), Path(folder)
+        try:
+            yield place
+        except ValueError as error:
+            why = str(error).replace(name, str(folder))
+            raise ValueError(
+                f"nothing was saved: it could not be read back ({why})"
+            ) from None
+        if not (place / "tokenizer.json").exists():  # an earlier model's
+            (folder / "tokenizer.json").unlink(missing_ok=True)
+        for path in sorted(place.iterdir(), reverse=True):
+            copy_file = partial(shutil.copyfile, path)
+            write_atomically(folder / path.name, copy_file)
+
+
+def save_config(
+    folder: str | Path,
+    model: Transformer,
+    /,
+    tokenizer: BPETokenizer | None = None,
+    **info: Any,
+) -> None:
     """Write config.json and, if there is one, tokenizer.json.
 
     `info` is what JSON can hold, such as languages=["en", "es"].
 
     Raises:
-        ValueError: for what could not be read back; nothing is
-            written.
+        ValueError, TypeError: for what could not be read back;
+            nothing is written.
 
     Chapter: checkpoints-models
     """
-    described = _describe(model, info)
-    if tokenizer is not None:
-        _check_tokenizer(tokenizer, model.config.vocab_size)
-    _write_config(Path(folder), described, tokenizer, digests={})
+    with _moved_to(folder) as place:
+        _write_config(place, model, tokenizer, info)
+        load_config(place)
 
 
 def _check_finite(weights: dict[str, Tensor]) -> None:
@@ -301,27 +337,13 @@ def _check_finite(weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} holds no finite floats")
 
 
-def _check_model(model: Transformer) -> None:
-    """Refuse a model that `load_model` could not read back.
-
-    Chapter: checkpoints-models
-    """
-    if not isinstance(model, Transformer):
-        raise TypeError(f"{type(model).__name__} is no Transformer")
-    weights = model.state_dict()
-    _check_finite(weights)
-    with torch.device("meta"):
-        again = type(model)(model.config).state_dict()
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    if shapes != {name: weight.shape for name, weight in again.items()}:
-        raise ValueError(
-            f"{type(model).__name__}(model.config) has other weights "
-            "than this model: give its layers a class of their own"
-        )
-
-
 def save_model(
-    folder, model, /, tokenizer=None, half: bool = False, **info
+    folder: str | Path,
+    model: nn.Module,
+    /,
+    tokenizer: BPETokenizer | None = None,
+    half: bool = False,
+    **info: Any,
 ) -> None:
     """Write a model so that `load_model` finds all it needs.
 
@@ -337,21 +359,14 @@ def save_model(
     Chapter: checkpoints-models
     """
     model = getattr(model, "_orig_mod", model)  # of torch.compile
+    if not isinstance(model, Transformer):
+        raise TypeError(f"{type(model).__name__} is no Transformer")
     if half:
         model = copy.deepcopy(model).half()
-    _check_model(model)
-    described = _describe(model, info)
-    if tokenizer is not None:
-        _check_tokenizer(tokenizer, model.config.vocab_size)
-
-    def write(part: Path) -> None:
-        write_safetensors(model, str(part))
-        part.chmod(0o644)  # it comes out readable by its owner alone
-
-    path = Path(folder) / "model.safetensors"
-    write_atomically(path, write)
-    digests = {path.name: _file_digest(path)}
-    _write_config(Path(folder), described, tokenizer, digests)
+    with _moved_to(folder) as place:
+        write_safetensors(model, str(place / "model.safetensors"))
+        _write_config(place, model, tokenizer, info)
+        load_model(place)
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,13 @@ Chapter: book/translating/decoding
 """
 
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.loss import evaluating
 from transformer_lib.model import Transformer
 
 
@@ -64,39 +62,6 @@ class Hypotheses:
     ids: list[list[list[int]]]
     log_probabilities: list[list[float]]
     scores: list[list[float]]
-
-
-_LOCK = threading.Lock()
-# Of each model inside `evaluating`: how often, and its modules' modes.
-_INSIDE: dict[nn.Module, tuple[int, dict[nn.Module, bool]]] = {}
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """No dropout and no gradients inside; afterwards as before.
-
-    Each module gets its own mode back, when the last of several
-    threads has left.
-
-    Chapter: decoding-greedy
-    """
-    with _LOCK:
-        times, modes = _INSIDE.get(model, (0, {}))
-        if not times:
-            modes = {part: part.training for part in model.modules()}
-            model.eval()
-        _INSIDE[model] = times + 1, modes
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        with _LOCK:
-            times, modes = _INSIDE.pop(model)
-            if times > 1:
-                _INSIDE[model] = times - 1, modes
-            else:
-                for part, training in modes.items():
-                    part.training = training
 
 
 def length_limits(

@@ -7,6 +7,10 @@ Chapter: book/training/loss
 """
 
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +21,10 @@ from transformer_lib.embeddings import PAD
 
 
 def smoothed_loss(
-    logits, labels, label_smoothing=0.1, smoothing="uniform"
+    logits: Tensor,
+    labels: Tensor,
+    label_smoothing: float = 0.1,
+    smoothing: str = "uniform",
 ) -> Tensor:
     """Cross-entropy with smoothed labels, summed over real tokens.
 
@@ -35,12 +42,33 @@ def smoothed_loss(
     vocab_size = logits.size(-1)
     share = smoothing_share(vocab_size, label_smoothing, smoothing)
     real = labels != PAD
-    log_p = logits[real].log_softmax(-1)  # (tokens, vocab_size)
+    scores = logits[real]  # (tokens, vocab_size)
+    log_p = scores.log_softmax(-1, dtype=_at_least_float32(scores))
     right = log_p.gather(1, labels[real][:, None])  # (tokens, 1)
     return -((1 - share) * right.sum() + share * log_p.mean(1).sum())
 
 
-def smoothing_share(vocab_size, label_smoothing, smoothing) -> float:
+def _at_least_float32(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def check_smoothing(label_smoothing: float, smoothing: str) -> None:
+    """Refuse a share outside [0, 1) and an unknown smoothing.
+
+    Raises:
+        ValueError: naming the setting, its value and what would do.
+
+    Chapter: loss-smoothed
+    """
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"{label_smoothing=}: give 0 <= share < 1")
+    if smoothing not in ("uniform", "others"):
+        raise ValueError(f"unknown {smoothing=}: give uniform or others")
+
+
+def smoothing_share(
+    vocab_size: int, label_smoothing: float, smoothing: str
+) -> float:
     """The share of a target that all pieces get alike, section 5.4.
 
     "uniform" spreads `label_smoothing` over every piece. "others"
@@ -52,24 +80,25 @@ def smoothing_share(vocab_size, label_smoothing, smoothing) -> float:
 
     Chapter: loss-smoothed
     """
-    if not 0 <= label_smoothing < 1:
-        raise ValueError(f"{label_smoothing=}: give 0 <= share < 1")
-    if smoothing == "uniform":
-        return label_smoothing
+    check_smoothing(label_smoothing, smoothing)
     if smoothing == "others":
         return label_smoothing * vocab_size / (vocab_size - 1)
-    raise ValueError(f"unknown {smoothing=}: give uniform or others")
+    return label_smoothing
 
 
 def perplexity(nats_per_token: float) -> float:
     """e to the loss: between how many pieces the model hesitates.
 
     Per piece of the vocabulary, as in table 3; give it a loss without
-    smoothing.
+    smoothing. Infinite where the loss of a training that has gone
+    astray is too large for its exponential.
 
     Chapter: loss-perplexity
     """
-    return math.exp(nats_per_token)
+    try:
+        return math.exp(nats_per_token)
+    except OverflowError:
+        return math.inf
 
 
 class _ProjectedLosses(torch.autograd.Function):
@@ -79,16 +108,19 @@ class _ProjectedLosses(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, labels, share):
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, share: float
+    ) -> tuple[Tensor, Tensor]:
         by_hidden = torch.empty_like(hidden)
         by_weight = torch.zeros_like(weight)
-        plain, even = hidden.new_zeros(2)  # nats
-        rows = hidden, labels[:, None], by_hidden
+        precision = _at_least_float32(hidden)
+        plain, even = hidden.new_zeros(2, dtype=precision)  # nats
         chunk = 512 if hidden.is_cpu else 4096  # rows at once
-        chunks = [x.split(chunk) for x in rows]
-        for h, y, g in zip(*chunks, strict=True):
-            real = y != PAD  # (chunk, 1)
-            log_p = (h @ weight.T).log_softmax(1, dtype=h.dtype)
+        for start in range(0, len(hidden), chunk):
+            x = hidden[start : start + chunk]  # (chunk, d_model)
+            y = labels[start : start + chunk, None]  # (chunk, 1)
+            real = y != PAD
+            log_p = (x @ weight.T).log_softmax(1, dtype=precision)
             right = log_p.gather(1, y)  # (chunk, 1)
             plain -= (right * real).sum()
             even -= (log_p.mean(1, keepdim=True) * real).sum()
@@ -96,22 +128,26 @@ class _ProjectedLosses(torch.autograd.Function):
                 # softmax - target, (chunk, vocab_size)
                 slope = log_p.exp_().sub_(share / len(weight))
                 rest = torch.full_like(right, share - 1)
-                slope.scatter_add_(1, y, rest)
-                g.copy_(slope @ weight)
-                by_weight += slope.T @ h
+                slope = slope.scatter_add_(1, y, rest).to(x.dtype)
+                by_hidden[start : start + chunk] = slope @ weight
+                by_weight += slope.T @ x
         ctx.save_for_backward(by_hidden, by_weight)
         ctx.mark_non_differentiable(plain)
         return (1 - share) * plain + share * even, plain
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, by_sum, _):
+    def backward(ctx: Any, by_sum: Tensor, _: Tensor) -> tuple:
         by_hidden, by_weight = ctx.saved_tensors
         return by_hidden * by_sum, by_weight * by_sum, None, None
 
 
 def projected_losses(
-    hidden, weight, labels, label_smoothing=0.1, smoothing="uniform"
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    label_smoothing: float = 0.1,
+    smoothing: str = "uniform",
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_loss` of hidden @ weight.T, without all its logits.
 
@@ -124,8 +160,8 @@ def projected_losses(
         labels: (batch, target_len)
 
     Returns:
-        Two sums in nats: smoothed, with a gradient, and plain, there
-        to be read.
+        Two sums in nats, at least in float32: smoothed, with a
+        gradient, and plain, there to be read.
 
     Chapter: loss-projected
     """
@@ -139,7 +175,39 @@ def projected_losses(
     return _ProjectedLosses.apply(hidden, weight, labels, share)
 
 
-@torch.no_grad()
+_LOCK = threading.Lock()
+# Of each model inside `evaluating`: how often, and its modules' modes.
+_INSIDE: dict[nn.Module, tuple[int, dict[nn.Module, bool]]] = {}
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """No dropout and no gradients inside; afterwards as before.
+
+    Each module gets its own mode back, when the last of several
+    threads has left.
+
+    Chapter: loss-validation
+    """
+    with _LOCK:
+        times, modes = _INSIDE.get(model, (0, {}))
+        if not times:
+            modes = {part: part.training for part in model.modules()}
+            model.eval()
+        _INSIDE[model] = times + 1, modes
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        with _LOCK:
+            times, modes = _INSIDE.pop(model)
+            if times > 1:
+                _INSIDE[model] = times - 1, modes
+            else:
+                for part, training in modes.items():
+                    part.training = training
+
+
 def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
     """Nats per token without smoothing, dropout or gradient.
 
@@ -147,16 +215,13 @@ def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
 
     Chapter: loss-validation
     """
-    was_training = model.training
-    model.eval()
-    weight = model.output_weight.detach()  # asks for no gradient
     total, tokens = 0.0, 0
-    for batch in batches.epoch(0):
-        tokens += batch.tokens
-        batch = batch.to(weight.device)
-        ids, memory = batch.source_ids, model.encode(batch.source_ids)
-        hidden = model.decode(batch.target_ids, memory, ids)
-        losses = projected_losses(hidden, weight, batch.labels)
-        total += losses[1].item()
-    model.train(was_training)
+    with evaluating(model):
+        weight = model.output_weight.detach()  # asks for no gradient
+        for batch in batches.epoch(0):
+            tokens += batch.tokens
+            batch = batch.to(weight.device)
+            hidden = model.hidden(batch.source_ids, batch.target_ids)
+            _, plain = projected_losses(hidden, weight, batch.labels)
+            total += plain.item()
     return total / tokens

@@ -7,14 +7,16 @@ Chapter: book/training/schedule
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
+from torch import nn
 
-from transformer_lib.loss import smoothing_share
+from transformer_lib.loss import check_smoothing
 
 
-def learning_rate(step, d_model, warmup_steps=4000) -> float:
+def learning_rate(step: int, d_model: int, warmup_steps: int = 4000) -> float:
     """Learning rate of one update, equation 3 of section 5.3.
 
     Steps are updates of the weights and count from 1: at step 0 the
@@ -25,21 +27,33 @@ def learning_rate(step, d_model, warmup_steps=4000) -> float:
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
-def adam(model, betas=(0.9, 0.98), epsilon=1e-9) -> torch.optim.Adam:
+def adam(
+    model: nn.Module,
+    betas: tuple[float, float] = (0.9, 0.98),
+    epsilon: float = 1e-9,
+) -> torch.optim.Adam:
     """The paper's Adam over all weights of a model, section 5.3.
 
-    Its rate is 0 until it is told one: set each step's
-    `learning_rate` as `lr` of `optimizer.param_groups`. The update of
-    all weights runs as one fused kernel.
+    It has no rate until it is told one: set each step's
+    `learning_rate` as `lr` of `optimizer.param_groups`. A step
+    without a rate raises ValueError. The update of all weights runs
+    as one fused kernel.
 
     Chapter: schedule-adam
     """
-    return torch.optim.Adam(
+    optimizer = torch.optim.Adam(
         model.parameters(), lr=0, betas=betas, eps=epsilon, fused=True
     )
+    optimizer.register_step_pre_hook(_refuse_rate_0)
+    return optimizer
 
 
-_POSITIVE = "learning_rate_scale", "epsilon", "clip_norm"
+def _refuse_rate_0(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    if all(group["lr"] == 0 for group in optimizer.param_groups):
+        raise ValueError(
+            "the learning rate is 0, and nothing would be learnt: set "
+            'optimizer.param_groups[0]["lr"] before each step'
+        )
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,8 @@ class TrainingConfig:
         label_smoothing: eps_ls
         smoothing: over which pieces: uniform or others
         warmup_steps: in which the rate rises
-        tokens_per_batch: on one side of a batch, for each worker
+        tokens_per_batch: on one side of a batch, for each worker; the
+            budget for whoever makes the batches
         accumulate: batches that make one step
         max_steps: in all
         learning_rate_scale: times equation 3
@@ -61,7 +76,8 @@ class TrainingConfig:
         epsilon: of Adam
         clip_norm: longest gradient; not clipped if not given
         precision: fp32 or bf16
-        seed: of weights, batches and dropout
+        seed: of dropout; the command line draws the weights and the
+            order of the batches with it too
         device: cpu, cuda or mps; the best one if not given
         log_every: steps
         validate_every: steps
@@ -93,23 +109,27 @@ class TrainingConfig:
     keep_checkpoints: int = 5
 
     def __post_init__(self) -> None:
-        smoothing_share(4, self.label_smoothing, self.smoothing)
-        for name, value in vars(self).items():
-            if name in ("label_smoothing", "smoothing", "device"):
+        check_smoothing(self.label_smoothing, self.smoothing)
+        if self.precision not in ("fp32", "bf16"):
+            self._refuse("precision", "fp32 or bf16")
+        in_range = [0 <= beta < 1 for beta in self.betas]
+        if len(in_range) != 2 or not all(in_range):
+            self._refuse("betas", "two numbers from 0 to below 1")
+        for name in ("learning_rate_scale", "epsilon", "clip_norm"):
+            value = getattr(self, name)
+            if name == "clip_norm" and value is None:
                 continue
-            if name == "precision":
-                good = value in ("fp32", "bf16")
-                wanted = "fp32 or bf16"
-            elif name == "betas":
-                good = [0 <= b < 1 for b in value] == [True, True]
-                wanted = "two numbers from 0 to below 1"
-            elif name in _POSITIVE:
-                missing = name == "clip_norm" and value is None
-                good = missing or 0 < value < math.inf
-                wanted = "a finite number above 0"
-            else:
-                least = 0 if name.endswith(("seed", "_every")) else 1
-                good = type(value) is int and least <= value < 2**63
+            if not 0 < value < math.inf:
+                self._refuse(name, "a finite number above 0")
+        for name in [
+            field.name for field in fields(self) if field.type is int
+        ]:
+            least = 0 if name.endswith(("seed", "_every")) else 1
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value < 2**63:
                 wanted = f"a whole number from {least} to 2**63 - 1"
-            if not good:
-                raise ValueError(f"{name}={value!r}: give {wanted}")
+                self._refuse(name, wanted)
+
+    def _refuse(self, name: str, wanted: str) -> None:
+        value = getattr(self, name)
+        raise ValueError(f"{name}={value!r}: give {wanted}")

@@ -12,12 +12,15 @@ import math
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +36,181 @@ from transformer_lib.checkpoints import (
     save_checkpoint,
     write_atomically,
 )
-from transformer_lib.loss import projected_losses, validation_loss
+from transformer_lib.loss import evaluating, projected_losses, validation_loss
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 
 @dataclass
+class _Sums:
+    """What is added up from one line of the log to the next.
+
+    Chapter: training-loop
+    """
+
+    loss: float = 0.0  # nats, with smoothing
+    nll: float = 0.0  # nats, without
+    tokens: int = 0  # target tokens, without padding
+    time: float = 0.0  # seconds, without validation
+
+
+@dataclass
+class _Progress:
+    """How far a training has come: what it keeps between two steps.
+
+    Chapter: training-loop
+    """
+
+    settings: dict[str, Any]  # what may not change on the way
+    step: int = 0  # updates of the weights so far
+    epoch: int = 0
+    position: int = 0  # in the epoch, behind the last batch
+    tokens: int = 0
+    seconds: float = 0.0
+    rate: float = 0.0  # of the last step
+    since: _Sums = field(default_factory=_Sums)  # the last line
+    log: str = ""  # its lines so far
+
+    def count_step(self, tokens: int) -> None:
+        """One step more, on so many target tokens."""
+        self.step += 1
+        self.tokens += tokens
+        self.since.tokens += tokens
+
+
+@dataclass
+class _Training:
+    """A training: what it works with, and how far it has come.
+
+    Chapter: training-loop
+    """
+
+    model: nn.Module
+    batches: TokenBatches
+    config: TrainingConfig
+    evaluate: Callable[..., Any] | TokenBatches | None
+    folder: Path | None
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.rank, self.workers = worker()
+        self.writes = self.folder is not None and self.rank == 0
+        self.device = pick_device(config.device)
+        self.model.to(self.device).train()
+        self.optimizer = adam(self.model, config.betas, config.epsilon)
+        self.progress = _begin(self)
+        losses = _Losses(self.model, config)
+        self.losses = _together(losses, self.progress.step)
+        self.unread: list[Tensor] = []  # nobody has waited for them
+        self.signals: list[int] = []  # somebody has asked to stop
+        self.began = time.perf_counter() - self.progress.seconds
+        # In a terminal alone, and not if stderr is closed.
+        silent = self.rank > 0 or sys.stderr is None or None
+        self.bar = tqdm(total=config.max_steps, disable=silent)
+        self.bar.update(self.progress.step)
+
+
+def _take_steps(training: _Training) -> None:
+    """Section 5, step by step, until the last one or a signal.
+
+    Chapter: training-loop
+    """
+    config, progress = training.config, training.progress
+    batches, last = _stream(training), config.max_steps
+    mark = time.perf_counter()
+    while progress.step < last:
+        group = list(islice(batches, config.accumulate))
+        tokens, stop = _count(training, group)
+        progress.count_step(tokens)
+        training.unread.append(_add_gradients(training, group, tokens))
+        _update_weights(training)
+
+        validate = _due(progress.step, config.validate_every, last)
+        log = validate or _due(progress.step, config.log_every, last)
+        save = stop or _due(progress.step, config.checkpoint_every, last)
+        if not (log or save):
+            continue
+        _read_losses(training)
+        progress.since.time += time.perf_counter() - mark
+        if log:
+            _report(training, validate)
+        if save:
+            _save(training)
+        if stop:
+            raise KeyboardInterrupt
+        mark = time.perf_counter()
+
+
+def _stream(training: _Training) -> Iterator[Batch]:
+    """Batches without end; `progress` knows the place behind each.
+
+    Chapter: training-step
+    """
+    progress, epoch = training.progress, training.batches.epoch
+    while True:
+        for batch in epoch(progress.epoch, progress.position):
+            progress.position += 1
+            yield batch
+        progress.epoch += 1
+        progress.position = 0
+
+
+def _count(training: _Training, group: list[Batch]) -> tuple[int, bool]:
+    """Target tokens of a step, and whether to stop: of all workers.
+
+    Chapter: training-step
+    """
+    tokens = sum(batch.tokens for batch in group)
+    total = torch.tensor([tokens, len(training.signals)])
+    if training.workers > 1:
+        distributed.all_reduce(total)
+    tokens, signals = total.tolist()
+    return tokens, signals > 0
+
+
+def _add_gradients(
+    training: _Training, group: list[Batch], tokens: int
+) -> Tensor:
+    """Gradients of the loss per token; returns (loss, nll), summed.
+
+    Chapter: training-step
+    """
+    config, device = training.config, training.device
+    step, rank = training.progress.step, training.rank
+    seed = random.Random(f"{config.seed} {step} {rank}")
+    torch.manual_seed(seed.getrandbits(32))
+    bf16 = config.precision == "bf16"
+    sums = []
+    for number, batch in enumerate(group, 1):
+        # Workers share their gradients once, at the last batch.
+        training.losses.require_backward_grad_sync = number == len(group)
+        with torch.autocast(device.type, torch.bfloat16, bf16):
+            loss, nll = training.losses(batch.to(device))
+        # Times workers, since what they share is the mean.
+        (loss * training.workers / tokens).backward()
+        sums.append(torch.stack([loss.detach(), nll]))
+    return reduce(torch.add, sums)
+
+
+def _update_weights(training: _Training) -> None:
+    """Adam's step, at the rate of equation 3 times its scale.
+
+    Chapter: training-step
+    """
+    config, model = training.config, training.model
+    if config.clip_norm is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+    training.progress.rate = config.learning_rate_scale * learning_rate(
+        training.progress.step, model.config.d_model, config.warmup_steps
+    )
+    training.optimizer.param_groups[0]["lr"] = training.progress.rate
+    training.optimizer.step()
+    training.optimizer.zero_grad()
+    training.bar.update()
+
+
+@dataclass
 class History:
-    """What a training logged, a dict a line.
+    """What a training logged, a dict for each line.
 
     Chapter: training-record
     """
@@ -61,49 +232,107 @@ def _due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-_SINCE = "loss", "nll", "tokens", "time"  # since the last line
+def _read_losses(training: _Training) -> None:
+    """Add the losses of the last steps up; here the host waits.
 
-
-def _add_up(rows: list, since: dict[str, float], step: int) -> None:
-    """Add the (smoothed, plain) losses of the steps up to `step`.
+    Raises:
+        FloatingPointError: if one is not finite; names its step.
 
     Chapter: training-record
     """
-    for at, (loss, nll) in enumerate(rows, step + 1 - len(rows)):
+    losses = torch.stack(training.unread)  # (steps, 2)
+    training.unread.clear()
+    if training.workers > 1:
+        distributed.all_reduce(losses)
+    since = training.progress.since
+    first = training.progress.step + 1 - len(losses)
+    for step, (loss, nll) in enumerate(losses.tolist(), first):
         if not math.isfinite(loss):
             raise FloatingPointError(
-                f"the loss of step {at} is {loss}: lower "
+                f"the loss of step {step} is {loss}: lower "
                 "learning_rate_scale, or give a clip_norm; earlier "
                 "checkpoints are whole"
             )
-        since["loss"] += loss
-        since["nll"] += nll
+        since.loss += loss
+        since.nll += nll
 
 
-def _judge(model: nn.Module, evaluate: Any, step: int) -> dict:
-    """What `evaluate` finds, without dropout and gradients.
+_OWN = "step epoch loss nll learning_rate tokens tokens_per_second seconds"
+
+
+def _validate(training: _Training) -> dict[str, Any]:
+    """What `evaluate` says of the model, without dropout and gradients.
+
+    Raises:
+        ValueError: if it returns a field that the log has already.
+        TypeError: if it returns what JSON cannot hold.
 
     Chapter: training-record
     """
+    model, evaluate = training.model, training.evaluate
     if not callable(evaluate):
         return {"validation_loss": validation_loss(model, evaluate)}
-    model.eval()
-    with torch.no_grad():
-        found = evaluate(model, step)
-    model.train()
-    return found
+    # A function may keep what it sees: no inference mode for it.
+    with evaluating(model), torch.inference_mode(False), torch.no_grad():
+        scores = evaluate(model, training.progress.step) or {}
+    for name, score in scores.items():
+        if name in _OWN.split():
+            raise ValueError(f"evaluate returns {name!r}: rename it")
+        if hasattr(score, "tolist"):  # a tensor, or numpy's
+            scores[name] = score.tolist()
+    json.dumps(scores)
+    return scores
 
 
-def _stream(batches, epoch, position) -> Iterator[tuple[Batch, dict]]:
-    """Batches without end from a place on, and the place behind.
+def _report(training: _Training, validate: bool) -> None:
+    """Validate, if that is due, and write a line of the log.
 
-    Chapter: training-resume
+    Chapter: training-record
     """
-    while True:
-        for batch in batches.epoch(epoch, position):
-            position += 1
-            yield batch, {"epoch": epoch, "position": position}
-        epoch, position = epoch + 1, 0
+    progress, since = training.progress, training.progress.since
+    scores = {}
+    if validate and training.evaluate is not None and training.rank == 0:
+        try:
+            scores = _validate(training)
+        except BaseException:
+            _save(training)
+            raise
+    progress.seconds = time.perf_counter() - training.began
+    line = {
+        "step": progress.step,
+        "epoch": progress.epoch,
+        "loss": since.loss / since.tokens,
+        "nll": since.nll / since.tokens,
+        "learning_rate": progress.rate,
+        **scores,
+        "tokens": progress.tokens,
+        "tokens_per_second": round(since.tokens / since.time),
+        "seconds": round(progress.seconds, 2),
+    }
+    text = json.dumps(line) + "\n"
+    progress.log += text
+    progress.since = _Sums()
+    training.bar.set_postfix(nll=f"{line['nll']:.3f}")
+    if training.writes:
+        with open(training.folder / "log.jsonl", "a") as file:
+            file.write(text)
+
+
+def _save(training: _Training) -> None:
+    """Write a checkpoint, if this worker writes at all.
+
+    Chapter: training-record
+    """
+    training.progress.seconds = time.perf_counter() - training.began
+    if training.writes:
+        save_checkpoint(
+            training.folder,
+            training.model,
+            training.optimizer,
+            asdict(training.progress),
+            keep=training.config.keep_checkpoints,
+            every=training.config.checkpoint_every,
+        )
 
 
 _FREE = (
@@ -117,10 +346,15 @@ def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
 
     Chapter: training-resume
     """
-    return {k: v for k, v in asdict(config).items() if k not in _FREE}
+    settings = asdict(config)
+    for name in _FREE:
+        del settings[name]
+    return settings
 
 
-def check_settings(begun: dict, now: dict, where: object) -> None:
+def check_settings(
+    begun: dict[str, Any], now: dict[str, Any], where: object
+) -> None:
     """Refuse to go on with other settings than a training began with.
 
     One that `begun` lacks is newer, and had its default then.
@@ -140,6 +374,47 @@ def check_settings(begun: dict, now: dict, where: object) -> None:
             )
 
 
+def _settings(training: _Training) -> dict[str, Any]:
+    """All that may not change between two starts.
+
+    Chapter: training-resume
+    """
+    model, batches = training.model, training.batches
+    settings = {"workers": training.workers, "batches": len(batches)}
+    if hasattr(batches, "fingerprint"):
+        settings["data"] = batches.fingerprint()
+    settings |= fixed_settings(training.config)
+    settings["class"] = type(model).__name__
+    return settings | asdict(model.config)
+
+
+def _begin(training: _Training) -> _Progress:
+    """Go on from the folder's newest checkpoint, if there is one.
+
+    Raises:
+        ValueError: if it is of another model, has other settings, or
+            has taken more than `max_steps` already.
+
+    Chapter: training-resume
+    """
+    if training.folder is None:
+        return _Progress(settings={})
+    settings = _settings(training)
+    files = checkpoint_files(training.folder)
+    if not files:
+        return _Progress(settings)
+    state = load_checkpoint(files[-1], training.model, training.optimizer)
+    check_settings(state["settings"], settings, files[-1])
+    progress = _Progress(**state)
+    progress.since = _Sums(**state["since"])
+    if progress.step > training.config.max_steps:
+        raise ValueError(
+            f"{files[-1]} is beyond max_steps={training.config.max_steps}: "
+            "give more, or name another folder"
+        )
+    return progress
+
+
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
     """A list that Ctrl-C and SIGTERM fill, instead of ending all.
@@ -148,20 +423,36 @@ def _asked_to_stop() -> Iterator[list[int]]:
 
     Chapter: training-resume
     """
-    asked, before = [], {}
+    asked: list[int] = []
+    before: dict[int, Any] = {}
 
-    def ask(number, frame):
+    def ask(number: int, frame: Any) -> None:
         asked.append(number)
         signal.signal(number, before[number])
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, ask)
+            handler = signal.getsignal(number)
+            # None: whoever handles it is not written in Python.
+            if handler not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, ask)
     try:
         yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def worker() -> tuple[int, int]:
+    """This process's rank among the workers of `torchrun`; how many.
+
+    (0, 1) for a process on its own.
+
+    Chapter: training-workers
+    """
+    if not distributed.is_torchelastic_launched() or "RANK" not in os.environ:
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def pick_device(name: str | None = None) -> torch.device:
@@ -174,18 +465,21 @@ def pick_device(name: str | None = None) -> torch.device:
 
     Chapter: training-workers
     """
-    here = torch.accelerator.is_available()
-    best = torch.accelerator.current_accelerator() if here else "cpu"
+    best = None
+    if torch.accelerator.is_available():
+        best = torch.accelerator.current_accelerator()
     try:
-        number = torch.zeros(1, device=name or best)
-        number.item()  # "meta" has none
+        device = torch.device(name or best or "cpu")
+        if device.type == "cuda" and worker()[1] > 1:
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)  # before any card is used
+        probe = torch.zeros(1, device=device)
+        probe.item()  # "meta" has none
     except (RuntimeError, AssertionError):  # no name, or no card
         raise ValueError(
             f"no device {name!r} here: give another, such as cpu"
         ) from None
-    if worker()[1] > 1 and number.is_cuda:
-        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    return number.device
+    return probe.device
 
 
 class _Losses(nn.Module):
@@ -199,24 +493,13 @@ class _Losses(nn.Module):
         self.model, self.config = model, config
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        model, source_ids = self.model, batch.source_ids
-        memory = model.encode(source_ids)
-        hidden = model.decode(batch.target_ids, memory, source_ids)
-        smoothing = self.config.label_smoothing, self.config.smoothing
-        weight, labels = model.output_weight, batch.labels
-        return projected_losses(hidden, weight, labels, *smoothing)
-
-
-def worker() -> tuple[int, int]:
-    """This process's rank among the workers of `torchrun`; how many.
-
-    (0, 1) for a process on its own.
-
-    Chapter: training-workers
-    """
-    if not distributed.is_torchelastic_launched():
-        return 0, 1
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        return projected_losses(
+            self.model.hidden(batch.source_ids, batch.target_ids),
+            self.model.output_weight,
+            batch.labels,
+            self.config.label_smoothing,
+            self.config.smoothing,
+        )
 
 
 def _together(module: nn.Module, step: int) -> nn.Module:
@@ -242,6 +525,39 @@ def _together(module: nn.Module, step: int) -> nn.Module:
     return DistributedDataParallel(module)
 
 
+def _check_batches(batches: TokenBatches) -> None:
+    """Refuse no batches at all, and those of another worker.
+
+    Chapter: training-train
+    """
+    if len(batches) == 0:
+        raise ValueError("there is nothing to train on: no batches")
+    if isinstance(batches, TokenBatches):
+        share = batches.rank, batches.world_size
+        if share != worker():
+            raise ValueError(
+                f"batches of rank and world_size {share} for worker "
+                f"{worker()}: give TokenBatches this one's"
+            )
+
+
+def _check_lengths(model: nn.Module, batches: TokenBatches) -> None:
+    """Refuse sentences that are longer than a model's positions.
+
+    Chapter: training-train
+    """
+    if model.config.positions != "learned":
+        return
+    most = model.config.max_length
+    for batch in batches.epoch(0):
+        longest = max(batch.source_ids.size(1), batch.target_ids.size(1))
+        if longest > most:
+            told = f"a sentence has {longest} ids, positions for {most}"
+            raise ValueError(
+                f"{told}: leave it out, encode_pairs(..., {most})"
+            )
+
+
 def train(
     model: nn.Module,
     batches: TokenBatches,
@@ -252,139 +568,65 @@ def train(
     """Train a model to `max_steps`, or go on where it was stopped.
 
     Args:
+        model: moved to the device of the settings or, if they name
+            none, to the best one here. It stays there, in evaluation
+            mode.
+        batches: those of this worker, if there are several.
+        training_config: the settings. The tokens of a batch are those
+            of `batches`, whatever `tokens_per_batch` says.
         evaluate: called as evaluate(model, step), without dropout and
             gradients, every `validate_every` steps and at the end;
-            the numbers it returns join the log. Batches stand for
+            the numbers it returns join the log. Of batches it is
             their `validation_loss`.
         folder: for log.jsonl and checkpoints. A training that was
             stopped there goes on as if it had not been.
 
     Under `torchrun` every worker calls this with its own batches, and
-    the first one validates and writes. The model is left in
-    evaluation mode. Section 5.
+    the first one validates and writes. Section 5.
 
     Raises:
-        ValueError: without batches, or in the folder of a training
-            of another model or with other settings.
+        ValueError: without batches, with those of another worker, or
+            in the folder of a training of another model, with other
+            settings or other data, or of more steps.
         FloatingPointError: if the loss is not finite; names the step.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step at
             hand is saved.
 
-    Chapter: training-loop
+    Chapter: training-train
     """
-    c, folder = training_config, Path(folder) if folder else None
-    if len(batches) == 0:
-        raise ValueError("there is nothing to train on: no batches")
-    (rank, workers), device = worker(), pick_device(c.device)
-    cards = [device] if device.type == "cuda" else []
-    writes = folder and rank == 0
-    how = c.keep_checkpoints, c.checkpoint_every
-
-    # Begin, or go on from the newest checkpoint.
-    model.to(device).train()
-    optimizer = adam(model, c.betas, c.epsilon)
-    settings = {"workers": workers, "batches": len(batches)}
-    settings |= fixed_settings(c)
-    settings |= {"class": type(model).__name__} | asdict(model.config)
-    state = {"step": 0, "epoch": 0, "position": 0, "tokens": 0}
-    state |= {"seconds": 0.0, "since": dict.fromkeys(_SINCE, 0)}
-    state |= {"log": "", "settings": settings}
-    for path in checkpoint_files(folder)[-1:] if folder else []:
-        state |= load_checkpoint(path, model, optimizer)
-        check_settings(state["settings"], settings, path)
-    losses = _together(_Losses(model, c), state["step"])
-    stream = _stream(batches, state["epoch"], state["position"])
-    history = History([*map(json.loads, state["log"].splitlines())])
-    if writes:
-        write_atomically(folder / "log.jsonl", state["log"])
-    bf16 = c.precision == "bf16"
-    half = torch.autocast(device.type, torch.bfloat16, bf16)
-    start, end = state["step"], c.max_steps
-    # None: shown in a terminal alone
-    bar = tqdm(total=end, initial=start, disable=rank > 0 or None)
-    mark, rows = time.perf_counter(), []
-    began = mark - state["seconds"]
-
-    with bar, _asked_to_stop() as asked, torch.random.fork_rng(cards):
-        for step in range(start + 1, end + 1):
-            # The batches of this step; its tokens on all workers.
-            group = [next(stream) for _ in range(c.accumulate)]
-            count = sum(batch.tokens for batch, _ in group)
-            total = torch.tensor([count, len(asked)])
-            if workers > 1:
-                distributed.all_reduce(total)
-            tokens, stop = total.tolist()
-
-            # The gradient of the loss per token. Each step draws
-            # random numbers of its own, wherever a start began.
-            seed = random.Random(f"{c.seed} {step} {rank}")
-            torch.manual_seed(seed.getrandbits(32))
-            rows.append(0)
-            for i, (batch, _) in enumerate(group, 1):
-                losses.require_backward_grad_sync = i == len(group)
-                with half:
-                    loss, nll = losses(batch.to(device))
-                # Times workers: a mean over them is on its way.
-                (loss * workers / tokens).backward()
-                rows[-1] += torch.stack([loss.detach(), nll])
-            if c.clip_norm is not None:
-                weights = model.parameters()
-                nn.utils.clip_grad_norm_(weights, c.clip_norm)
-
-            # Adam, at the rate of equation 3.
-            rate = c.learning_rate_scale * learning_rate(
-                step, model.config.d_model, c.warmup_steps
-            )
-            optimizer.param_groups[0]["lr"] = rate
-            optimizer.step()
-            optimizer.zero_grad()
-            state |= {"step": step, **group[-1][1]}
-            state["tokens"] += tokens
-            state["since"]["tokens"] += tokens
-            bar.update()
-
-            log = _due(step, c.log_every, end)
-            validate = _due(step, c.validate_every, end)
-            save = _due(step, c.checkpoint_every, end)
-            if not (log or validate or save or stop):
-                continue
-            found = torch.stack(rows)  # here the host waits
-            if workers > 1:
-                distributed.all_reduce(found)
-            since, rows = state["since"], []
-            _add_up(found.tolist(), since, step)
-            since["time"] += time.perf_counter() - mark
-
-            judges = validate and evaluate and rank == 0
-            judged = _judge(model, evaluate, step) if judges else {}
-            state["seconds"] = time.perf_counter() - began
-            if log or validate:
-                counted, seconds = since["tokens"], since["time"]
-                line = {
-                    "step": step,
-                    "epoch": state["epoch"],
-                    "loss": since["loss"] / counted,
-                    "nll": since["nll"] / counted,
-                    "learning_rate": rate,
-                    **judged,
-                    "tokens": state["tokens"],
-                    "tokens_per_second": round(counted / seconds),
-                    "seconds": round(state["seconds"], 2),
-                }
-                history.lines.append(line)
-                text = json.dumps(line) + "\n"
-                state["log"] += text
-                bar.set_postfix(nll=f"{line['nll']:.3f}")
-                state["since"] = dict.fromkeys(_SINCE, 0)
-                if writes:
-                    with open(folder / "log.jsonl", "a") as file:
-                        file.write(text)
-            if writes and (save or stop):
-                save_checkpoint(folder, model, optimizer, state, *how)
-            if stop:
-                raise KeyboardInterrupt
-            mark = time.perf_counter()
-    if workers > 1:
+    _check_batches(batches)
+    _check_lengths(model, batches)
+    if evaluate is not None and not callable(evaluate):
+        _check_lengths(model, evaluate)
+    training = _Training(
+        model=model,
+        batches=batches,
+        config=training_config,
+        evaluate=evaluate,
+        folder=None if folder is None else Path(folder),
+    )
+    progress = training.progress
+    if training.writes:
+        write_atomically(training.folder / "log.jsonl", progress.log)
+    cards = [training.device] if training.device.type == "cuda" else []
+    with training.bar, torch.random.fork_rng(cards):
+        with _asked_to_stop() as training.signals:
+            _catch_up(training)
+            _take_steps(training)
+    if training.workers > 1:
         distributed.barrier()  # until all that is due is written
     model.eval()
-    return history
+    return History([json.loads(x) for x in progress.log.splitlines()])
+
+
+def _catch_up(training: _Training) -> None:
+    """Write the line that a failed validation kept from the log.
+
+    Chapter: training-train
+    """
+    config, progress = training.config, training.progress
+    last = config.max_steps
+    validate = _due(progress.step, config.validate_every, last)
+    log = validate or _due(progress.step, config.log_every, last)
+    if log and progress.since.tokens:
+        _report(training, validate)
