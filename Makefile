@@ -8,7 +8,7 @@ ifdef TRANSFORMER_LIB_DATA
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
 endif
 
-.PHONY: book pdf epub serve lab test bite portable soak bench tangle lint clean
+.PHONY: book pdf epub serve lab test bite mutants portable soak bench tangle lint clean
 
 # Collect the library, run the chapters that changed, build the site.
 book: tangle
@@ -37,6 +37,11 @@ test: lint
 # ONLY takes rows: make bite ONLY="masks-causal masks-padding"
 bite: tangle
 	$(BIN)/python tools/bite.py $(ONLY)
+
+# Small changes to the library: a module's own tests must notice.
+# ONLY takes modules and options: make mutants ONLY="masks --count 60"
+mutants: tangle
+	$(BIN)/python tools/mutants.py $(ONLY)
 
 # The chapters under other kernels, threads and seeds, an hour or two.
 # ONLY takes chapters and settings: make portable ONLY="loss avx2 seed+7"

@@ -253,6 +253,19 @@ def test_damaged_weights_are_said_not_translated():
             search(model, sources(3, 5))
 
 
+def test_no_sentences_are_no_work():
+    nothing = sources(3)[:0]
+    for search in (greedy_decode, beam_search):
+        assert search(a_model(), nothing).ids == []
+
+
+def test_a_model_in_float64_is_asked_in_float64():
+    model, source = a_model(5, end=-2.0).double(), sources(5)
+    found = greedy_decode(model, source, max_extra=5)
+    totals = log_probabilities(model, source[0], found.ids[0])
+    assert found.log_probabilities[0] == pytest.approx(totals, abs=1e-12)
+
+
 def test_half_precision():
     model, batch = a_model(5, end=-2.0).bfloat16(), sources(5, 9, 2)
     for search in (greedy_decode, beam_search):
@@ -261,8 +274,9 @@ def test_half_precision():
 
 
 def test_one_sentence_is_a_batch_of_one():
-    with pytest.raises(ValueError, match=r"ids\[None\]"):
-        greedy_decode(a_model(), sources(3)[0])
+    for odd in (sources(3)[0], torch.zeros(2, 0, dtype=torch.long)):
+        with pytest.raises(ValueError, match=r"ids\[None\], with an eos"):
+            greedy_decode(a_model(), odd)
     for max_extra in (-9, -3):  # a limit below 0, and of 0
         with pytest.raises(ValueError, match=f"max_extra={max_extra}"):
             greedy_decode(a_model(), sources(3), max_extra=max_extra)

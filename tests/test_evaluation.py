@@ -18,6 +18,7 @@ from transformer_lib.evaluation import (
 )
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.translator import Translator
 
 SYSTEM = [
     "The red cat sleeps on the old sofa .",
@@ -121,7 +122,7 @@ def test_report(monkeypatch):
     )
     model = Transformer(config).train()
     said = [REFERENCES[0], SYSTEM[1], REFERENCES[2], SYSTEM[3]]
-    ids = [tokenizer.encode(sentence) for sentence in said]
+    ids = [[*tokenizer.encode(sentence), EOS] for sentence in said]
     monkeypatch.setattr(evaluation, "decode_all", lambda *_: ids)
     report = evaluate(model, tokenizer, corpus)
     assert model.training, "the mode is as before"
@@ -130,6 +131,9 @@ def test_report(monkeypatch):
     assert report["bleu"] == score.value
     assert report["interval"] == list(score.interval)
     assert report["signature"] == score.signature
+    characters = chrf(said, REFERENCES)
+    assert report["chrf"] == characters.value
+    assert report["chrf_signature"] == characters.signature
     assert json.loads(json.dumps(report)) == report
 
     rows = [
@@ -144,3 +148,29 @@ def test_report(monkeypatch):
     assert report["perplexity"] == pytest.approx(
         math.exp(nats / pieces), rel=1e-3
     ), "per piece, its eos counted"
+
+
+def test_a_test_set_is_translated_as_a_users_sentences():
+    """White space alone, white space around, and a page."""
+    tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
+    config = TransformerConfig(len(tokenizer), N=1, d_model=16, d_ff=16, h=2)
+    translator = Translator(Transformer(config), tokenizer)
+    sources = ["   ", f" {SYSTEM[1]}\t", SYSTEM[1]]
+    pairs = tuple(zip(sources, REFERENCES[:3], strict=True))
+    corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
+    report = evaluate(translator.model, tokenizer, corpus)
+    assert report["translations"] == translator.translate(sources)
+    assert report["translations"][0] == ""
+    assert report["translations"][1] == report["translations"][2]
+
+    pairs += (("cat " * 600, "a page"),)
+    corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
+    with pytest.raises(ValueError, match="sentence 4 has .* split it"):
+        evaluate(translator.model, tokenizer, corpus)
+
+
+def test_one_sample_gives_no_interval():
+    assert bleu(SYSTEM, REFERENCES, samples=1).interval is None
+    few = bleu(SYSTEM, REFERENCES, samples=2)
+    assert few.interval and "bs:2|" in few.signature
+    assert "bs:" not in bleu(SYSTEM, REFERENCES).signature

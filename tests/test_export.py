@@ -135,7 +135,7 @@ def test_onnx_says_the_same(tmp_path):
     names = "little-spanish", "little_spanish", "en", "es"
     translator, texts, sources = shipped(*names)
     export(translator, tmp_path / "onnx", to="onnx")
-    sources = [*sources, [EOS], [5] * 400 + [EOS]]
+    sources = [*sources, [5] * 400 + [EOS]]
     ours = decode_all(translator.model, sources, beam_size=1)
     graphs = Graphs(tmp_path / "onnx")
     found = [graphs.greedy(source) for source in sources]
@@ -283,6 +283,16 @@ def test_a_rival_is_not_exported(tokenizer, tmp_path):
     for to in ("ctranslate2", "onnx"):
         with pytest.raises(ValueError, match="a RecurrentTranslator cannot"):
             export(rival, tmp_path / "new", to)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tokenizer_of_another_make_is_not_exported(tokenizer, tmp_path):
+    class Other(BPETokenizer):
+        pass
+
+    other = a_translator(Other(tokenizer.tokenizer))
+    with pytest.raises(ValueError, match="a Other cannot be exported"):
+        export(other, tmp_path / "new")
     assert not list(tmp_path.iterdir())
 
 

@@ -110,3 +110,20 @@ def test_encodings_are_added_below_both_stacks(side):
     words = getattr(model, f"{side}_embedding")(ids)
     wanted = words + sinusoids(4, 16)
     assert torch.allclose(seen[0], wanted, atol=1e-5)
+
+
+def test_a_long_search_leaves_a_plain_table():
+    """One made in inference mode could not be changed outside of it."""
+    add = SinusoidalPositions(8)
+    with torch.inference_mode():
+        add(torch.zeros(1, 300, 8))
+    assert len(add.table) == 600 and not add.table.is_inference()
+    x = torch.ones(1, 600, 8, requires_grad=True)
+    (add(x) * add.table).sum().backward()
+    torch.testing.assert_close(add.table, sinusoids(600, 8))
+
+
+def test_learned_vectors_begin_as_large_as_embeddings():
+    """A deviation of one over the root of d_model."""
+    weight = LearnedPositions(64, max_length=1000).weight
+    assert weight.std().item() == pytest.approx(1 / 8, rel=0.05)

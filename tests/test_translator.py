@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 
 from transformer_lib.checkpoints import save_model
 from transformer_lib.decoding import greedy_decode
-from transformer_lib.embeddings import BOS
+from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import Translator, bundled_models
@@ -43,6 +44,74 @@ def test_odd_sentences_are_named(translator):
         translator.translate([TEXTS[0], page])
     with pytest.raises(TypeError, match="sentence 2 is no"):
         translator.translate([TEXTS[0], 7])
+
+
+def test_a_sentence_beyond_the_learned_positions_is_named(translator):
+    """Before anything is decoded, so that no other one is lost."""
+    config = replace(
+        translator.model.config, positions="learned", max_length=12
+    )
+    short = Translator(Transformer(config), translator.tokenizer)
+    ids = short.encode(["a" * 11])  # and eos
+    assert len(ids[0]) == 12 and short.translate("a" * 11) is not None
+    with pytest.raises(ValueError, match="sentence 2 has 12 pieces.* 11: s"):
+        short.translate(["a", "a" * 12])
+
+
+def test_a_translation_is_one_line(translator, monkeypatch):
+    """Whatever breaks a line for Python; special tokens are no text."""
+    said = "one\ntwo\r\nthree\u2028four <eos>"
+    ids = [*translator.tokenizer.encode(said), EOS]
+    module = sys.modules[Translator.__module__]
+    monkeypatch.setattr(module, "decode_all", lambda *_, **named: [ids])
+    assert translator.translate("a") == "one two three four <eos>"
+
+
+class Letters:
+    """A tokenizer of another make: a piece a letter."""
+
+    names = ["<pad>", "<unk>", "<bos>", "<eos>", *"abcdefg "]
+
+    def __len__(self):
+        return len(self.names)
+
+    def encode(self, text):
+        return [self.names.index(letter) for letter in text]
+
+    def decode(self, ids):
+        return "".join(self.names[i] for i in ids)
+
+
+def test_a_tokenizer_of_ones_own_translates(tmp_path):
+    config = TransformerConfig(12, N=1, d_model=16, d_ff=16, h=2)
+    translator = Translator(Transformer(config), Letters())
+    for beam_size in (1, 4):
+        said = translator.translate("bad cab", beam_size, max_extra=3)
+        assert said and "<eos>" not in said
+    with pytest.raises(AttributeError, match="no attribute 'pieces'"):
+        translator.attention("bad cab")
+    with pytest.raises(AttributeError, match="no attribute 'save'"):
+        translator.save(tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["__len__", "encode", "decode"])
+def test_what_a_tokenizer_lacks_is_named(translator, name):
+    methods = {
+        key: value for key, value in vars(Letters).items() if key != name
+    }
+    bare = type(
+        "Bare",
+        (),
+        {"__slots__": ()}
+        | {
+            key: methods[key]
+            for key in ("__len__", "encode", "decode", "names")
+            if key in methods
+        },
+    )
+    with pytest.raises(TypeError, match=f"is no tokenizer: no {name}"):
+        Translator(translator.model, bare())
 
 
 def test_bytes_that_are_no_utf8_are_named(translator):

@@ -25,6 +25,7 @@ from transformer_lib.decoding import (
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
+from transformer_lib.tokenization import BPETokenizer
 
 
 def length_divisor(length: int, alpha: float) -> float:
@@ -33,17 +34,9 @@ def length_divisor(length: int, alpha: float) -> float:
     A hypothesis is ranked by its log-probability divided by lp, the
     length penalty. Section 6.1 sets alpha = 0.6; with 0, lp is 1.
 
-    Raises:
-        ValueError: if alpha is too large for a number to hold lp.
-
     Chapter: beams-length-penalty
     """
-    try:
-        return ((5 + length) / 6) ** alpha
-    except OverflowError:
-        raise ValueError(
-            f"{alpha=} is too large for {length} pieces; the paper's is 0.6"
-        ) from None
+    return ((5 + length) / 6) ** alpha
 
 
 class Hypothesis(NamedTuple):
@@ -209,18 +202,20 @@ def decode_all(
 ) -> list[list[int]]:
     """The best ids for many sentences, in the order of `sources`.
 
-    `sources` holds the ids of each, ending in eos. With a `beam_size`
-    of 1 the search is greedy.
+    `sources` holds the ids of each, ending in eos. An empty sentence
+    stays empty. With a `beam_size` of 1 the search is greedy.
 
     Raises:
         ValueError: as `beam_search`, or if `batch_size` is below 1.
+        FloatingPointError: as `beam_search`.
 
     Chapter: beams-batches
     """
     if batch_size < 1:
         raise ValueError(f"{batch_size=} must be at least 1")
-    best: list[list[int]] = [[] for _ in sources]
-    order = sorted(range(len(best)), key=lambda i: -len(sources[i]))
+    best = [[EOS] for _ in sources]
+    full = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
+    order = sorted(full, key=lambda i: -len(sources[i]))
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         rows = [torch.tensor(sources[i]) for i in batch]
@@ -239,3 +234,47 @@ def decode_all(
         for i, ranked in zip(batch, found.ids, strict=True):
             best[i] = ranked[0]
     return best
+
+
+_MAX_PIECES = 512  # a page is translated badly, and slowly
+
+
+def encode_sentences(
+    model: Transformer, tokenizer: BPETokenizer, sentences: Iterable[str]
+) -> list[list[int]]:
+    """Ids of each sentence, as a source: with eos.
+
+    Raises:
+        TypeError: if one of them is no string.
+        ValueError: if one has more than 512 pieces, or more than
+            the model's positions allow, or was read from bytes that
+            are no UTF-8.
+
+    Chapter: beams-texts
+    """
+    most = _MAX_PIECES
+    if model.config.positions == "learned":
+        most = min(most, model.config.max_length - 1)  # and eos
+    encoded = []
+    for number, sentence in enumerate(sentences, 1):
+        if not isinstance(sentence, str):
+            raise TypeError(f"sentence {number} is no string")
+        if any("\ud800" <= sign < "\ue000" for sign in sentence):
+            raise ValueError(f"sentence {number} is not UTF-8: convert it")
+        ids = tokenizer.encode(sentence.strip())
+        if len(ids) > most:
+            raise ValueError(
+                f"sentence {number} has {len(ids)} pieces; the model "
+                f"reads up to {most}: split it"
+            )
+        encoded.append([*ids, EOS])
+    return encoded
+
+
+def decode_line(tokenizer: BPETokenizer, ids: Iterable[int]) -> str:
+    """The text of an output, on one line.
+
+    Chapter: beams-texts
+    """
+    text = tokenizer.decode([piece for piece in ids if piece != EOS])
+    return " ".join(text.splitlines())

@@ -73,13 +73,15 @@ def length_limits(
     with learned positions ends where its table ends.
 
     Raises:
-        ValueError: if the ids are not (batch, source_len), or a limit
-            is below 1.
+        ValueError: if the ids are not (batch, source_len), there is
+            no place for an eos in them, or a limit is below 1.
 
     Chapter: decoding-greedy
     """
-    if source_ids.dim() != 2:
-        raise ValueError(f"{source_ids.shape=}: a batch is ids[None]")
+    if source_ids.dim() != 2 or source_ids.size(1) == 0:
+        raise ValueError(
+            f"{source_ids.shape=}: a batch is ids[None], with an eos"
+        )
     pieces = (source_ids != PAD) & (source_ids != EOS)
     limits = pieces.sum(1) + max_extra
     if model.config.positions == "learned":
@@ -91,10 +93,7 @@ def length_limits(
 
 
 def next_logs(
-    model: Transformer,
-    last: Tensor,
-    source_ids: Tensor,
-    cache: DecoderCache,
+    model: Transformer, last: Tensor, source_ids: Tensor, cache: DecoderCache
 ) -> Tensor:
     """Log-probabilities of what follows: (batch, vocab_size).
 
@@ -103,10 +102,11 @@ def next_logs(
 
     Chapter: decoding-greedy
     """
-    memory = None  # the cache has its keys and values
-    hidden = model.decode(last[:, None], memory, source_ids, cache)
+    # No memory: the cache has its keys and values.
+    hidden = model.decode(last[:, None], None, source_ids, cache)
     logits = model.project(hidden[:, -1])
-    logs = logits.float().log_softmax(-1)
+    at_least = torch.promote_types(logits.dtype, torch.float32)
+    logs = logits.to(at_least).log_softmax(-1)
     logs[:, PAD] = logs[:, BOS] = -torch.inf
     return logs
 

@@ -6,14 +6,19 @@
 Chapter: book/translating/evaluation
 """
 
-import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformer_lib.batching import TokenBatches, encode_pairs
-from transformer_lib.beams import decode_all
-from transformer_lib.loss import validation_loss
+from transformer_lib.beams import decode_all, decode_line, encode_sentences
+from transformer_lib.corpora import ParallelCorpus
+from transformer_lib.loss import perplexity, validation_loss
+from transformer_lib.model import Transformer
+from transformer_lib.tokenization import BPETokenizer
+
+_Texts = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,9 @@ class Score:
     interval: tuple[float, float] | None = None
 
 
-def _score(metric, hypotheses, references, samples=0) -> Score:
+def _score(
+    metric: Any, hypotheses: _Texts, references: _Texts, samples: int = 0
+) -> Score:
     """What one of sacreBLEU's metrics says of a test set.
 
     Chapter: evaluation-scores
@@ -44,16 +51,20 @@ def _score(metric, hypotheses, references, samples=0) -> Score:
             "references: give one for each, and at least one"
         )
     draws = max(samples, 1)  # of its bootstrap
-    found = metric.corpus_score(hypotheses, [references], draws)
+    result = metric.corpus_score(hypotheses, [references], draws)
     interval = None
     if samples > 1:
-        low, high = found._mean - found._ci, found._mean + found._ci
+        low, high = result._mean - result._ci, result._mean + result._ci
         interval = low, min(high, 100.0)
-    return Score(found.score, str(metric.get_signature()), interval)
+    return Score(result.score, str(metric.get_signature()), interval)
 
 
 def bleu(
-    hypotheses, references, lowercase=False, tokenize="13a", samples=0
+    hypotheses: _Texts,
+    references: _Texts,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    samples: int = 0,
 ) -> Score:
     """BLEU of a test set by sacreBLEU, one reference a sentence.
 
@@ -73,7 +84,7 @@ def bleu(
     return _score(metric, hypotheses, references, samples)
 
 
-def chrf(hypotheses, references) -> Score:
+def chrf(hypotheses: _Texts, references: _Texts) -> Score:
     """chrF2 of a test set by sacreBLEU: like BLEU, but in characters.
 
     Raises:
@@ -86,7 +97,7 @@ def chrf(hypotheses, references) -> Score:
     return _score(CHRF(), hypotheses, references)
 
 
-def _published_form(sentences, language) -> list[str]:
+def _published_form(sentences: _Texts, language: str) -> list[str]:
     """Lowercase, normalize punctuation and tokenize as Moses does.
 
     Chapter: evaluation-published
@@ -101,7 +112,9 @@ def _published_form(sentences, language) -> list[str]:
     ]
 
 
-def published_bleu(hypotheses, references, language: str) -> Score:
+def published_bleu(
+    hypotheses: _Texts, references: _Texts, language: str
+) -> Score:
     """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
     The form of Multi30k's own tokenized files. Higher than `bleu` on
@@ -110,14 +123,18 @@ def published_bleu(hypotheses, references, language: str) -> Score:
 
     Chapter: evaluation-published
     """
-    said = _published_form(hypotheses, language)
-    wanted = _published_form(references, language)
-    score = bleu(said, wanted, tokenize="none")
+    ours = _published_form(hypotheses, language)
+    theirs = _published_form(references, language)
+    score = bleu(ours, theirs, tokenize="none")
     return Score(score.value, f"{score.signature}|form:lc.norm.tok")
 
 
 def evaluate(
-    model, tokenizer, corpus, beam_size=4, length_penalty=0.6
+    model: Transformer,
+    tokenizer: BPETokenizer,
+    corpus: ParallelCorpus,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
 ) -> dict[str, Any]:
     """Translate a ParallelCorpus and report how good the result is.
 
@@ -125,25 +142,26 @@ def evaluate(
         A dict that JSON can hold: what was run, perplexity and nats
         per piece (no smoothing), BLEU with its signature and
         interval, chrF, the share of sentences exactly right, seconds
-        for decoding alone and `translations`, in the order of the
+        for translating alone and `translations`, in the order of the
         corpus.
 
     Raises:
-        ValueError: as `encode_pairs` and `decode_all`.
+        ValueError: as `encode_sentences` and `decode_all`.
+        FloatingPointError: if the model's weights are not finite.
 
     Chapter: evaluation-report
     """
     pairs = encode_pairs(corpus, tokenizer)
     batches = TokenBatches(pairs, 4096, shuffle=False)
-    nats = validation_loss(model, batches)
     began = time.perf_counter()
-    sources = [source for source, _ in pairs]
-    found = decode_all(model, sources, beam_size, length_penalty)
+    sources = encode_sentences(model, tokenizer, corpus.sources)
+    outputs = decode_all(model, sources, beam_size, length_penalty)
+    translations = [decode_line(tokenizer, ids) for ids in outputs]
     seconds = time.perf_counter() - began
-    said = [tokenizer.decode(ids) for ids in found]
-    wanted = list(corpus.targets)
-    score = bleu(said, wanted, samples=1000)
-    characters = chrf(said, wanted)
+    nats = validation_loss(model, batches)
+    score = bleu(translations, corpus.targets, samples=1000)
+    characters = chrf(translations, corpus.targets)
+    right = list(map(str.__eq__, translations, corpus.targets))
     return {
         "corpus": corpus.name,
         "languages": [corpus.source, corpus.target],
@@ -152,13 +170,13 @@ def evaluate(
         "beam_size": beam_size,
         "length_penalty": length_penalty,
         "nats_per_token": nats,
-        "perplexity": math.exp(nats),
+        "perplexity": perplexity(nats),
         "bleu": score.value,
         "signature": score.signature,
         "interval": list(score.interval),
         "chrf": characters.value,
         "chrf_signature": characters.signature,
-        "exact": sum(map(str.__eq__, said, wanted)) / len(wanted),
+        "exact": sum(right) / len(right),
         "seconds": seconds,
-        "translations": said,
+        "translations": translations,
     }

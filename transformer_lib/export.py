@@ -22,6 +22,7 @@ from transformer_lib.attention import record_attention
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 from transformer_lib.positions import sinusoids
+from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import Translator
 
 
@@ -37,17 +38,21 @@ def _frozen(model: Transformer) -> Transformer:
     return model.requires_grad_(False)
 
 
-def _check(model: Transformer) -> None:
-    """That the engines know such a model, and its weights are sound.
+def _check(translator: Translator) -> None:
+    """That the engines know its parts, and its weights are sound.
 
     Chapter: export-copy
     """
-    if type(model) is not Transformer:
-        raise ValueError(
-            f"a {type(model).__name__} cannot be exported: the engines know "
-            "the Transformer alone"
-        )
-    for name, weight in model.named_parameters():
+    for part, known in {
+        translator.model: Transformer,
+        translator.tokenizer: BPETokenizer,
+    }.items():
+        if type(part) is not known:
+            raise ValueError(
+                f"a {type(part).__name__} cannot be exported: the engines "
+                f"know the {known.__name__} alone"
+            )
+    for name, weight in translator.model.named_parameters():
         if not weight.isfinite().all():
             raise FloatingPointError(
                 f"{name} is NaN or infinite somewhere: not exported; load "
@@ -204,8 +209,8 @@ def export(
         int8: weights as whole numbers, for ctranslate2
 
     Raises:
-        ValueError: for anything else, another class of model, or an
-            option of the model's that the engine does not have.
+        ValueError: for anything else, another class of model or
+            tokenizer, or an option that the engine does not have.
         FloatingPointError: if a weight is NaN or infinite.
         ImportError: naming what to install.
         FileExistsError: if the folder is there.
@@ -222,8 +227,8 @@ def export(
     folder = Path(folder)
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: give a new one")
+    _check(translator)
     model, tokenizer = translator.model, translator.tokenizer
-    _check(model)
     # Beside it first, so that a failure leaves no half of a model.
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     part.mkdir(parents=True)

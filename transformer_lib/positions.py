@@ -49,11 +49,13 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        end = offset + x.size(1)
-        if end > len(self.table):
-            longer = sinusoids(2 * end, x.size(-1))
-            self.table = longer.to(self.table)
-        return x + self.table[offset:end]  # (batch, len, d_model)
+        end, table = offset + x.size(1), self.table
+        if end > len(table):
+            # A table made in inference mode would be of no use outside.
+            with torch.inference_mode(False):
+                table = sinusoids(2 * end, x.size(-1)).to(table)
+            self.table = table
+        return x + table[offset:end]  # (batch, len, d_model)
 
 
 class LearnedPositions(nn.Module):

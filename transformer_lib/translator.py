@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from transformer_lib.attention import record_attention
-from transformer_lib.beams import decode_all
+from transformer_lib.beams import decode_all, decode_line, encode_sentences
 from transformer_lib.checkpoints import load_model, save_model
 from transformer_lib.decoding import evaluating
-from transformer_lib.embeddings import BOS, EOS
+from transformer_lib.embeddings import BOS
 from transformer_lib.model import Transformer
 from transformer_lib.tokenization import BPETokenizer
 
@@ -64,16 +64,16 @@ _Texts = TypeVar("_Texts", str, list[str])  # back as they came
 class Translator:
     """A model and its tokenizer behind one method that takes text.
 
-    Sentences longer than `max_pieces` are refused: a model trained on
-    sentences translates a page badly, and slowly.
+    A tokenizer of one's own does, if it has `__len__`, `encode` and
+    `decode` as `BPETokenizer` has them; `attention` needs its
+    `pieces` too, `save` and `export` a `BPETokenizer` itself.
 
     Raises:
+        TypeError: naming what the tokenizer lacks.
         ValueError: if the tokenizer is another model's.
 
     Chapter: translator-class
     """
-
-    max_pieces = 512
 
     def __init__(
         self,
@@ -81,6 +81,9 @@ class Translator:
         tokenizer: BPETokenizer,
         languages: Sequence[str] = ("", ""),
     ):
+        for name in ("__len__", "encode", "decode"):
+            if not hasattr(tokenizer, name):
+                raise TypeError(f"{tokenizer!r} is no tokenizer: no {name}")
         if len(tokenizer) != model.config.vocab_size:
             raise ValueError(
                 f"the tokenizer has {len(tokenizer)} pieces, the "
@@ -93,8 +96,8 @@ class Translator:
     @classmethod
     def from_pretrained(
         cls, name: str | Path, device: torch.types.Device = None
-    ) -> "Translator":
-        """Load a folder that `save_model` wrote, or a bundled model.
+    ) -> Self:
+        """Load a folder that `save` wrote, or a bundled model.
 
         Without a `device` it goes to the accelerator, if any.
 
@@ -103,12 +106,12 @@ class Translator:
             ValueError: if the folder's files are damaged.
         """
         folder, bundled = Path(name), bundled_models()
-        if not folder.is_dir() and str(name) not in bundled:
-            raise FileNotFoundError(
-                f"{str(name)!r} is neither a folder nor a bundled "
-                f"model; bundled are: {', '.join(sorted(bundled))}"
-            )
         if not folder.is_dir():
+            if str(name) not in bundled:
+                raise FileNotFoundError(
+                    f"{str(name)!r} is neither a folder nor a bundled "
+                    f"model; bundled are: {', '.join(sorted(bundled))}"
+                )
             folder = bundled[str(name)]
         model, tokenizer, info = load_model(folder)
         if tokenizer is None:
@@ -125,6 +128,7 @@ class Translator:
         float16 if `half`.
 
         Raises:
+            ValueError: as `save_model`; nothing is written.
             OSError: naming the file, if the disk does not take it.
         """
         save_model(
@@ -139,24 +143,9 @@ class Translator:
         """Ids of each sentence, with eos.
 
         Raises:
-            TypeError: if one of them is no string.
-            ValueError: if one has more than `max_pieces` pieces, or
-                was read from bytes that are no UTF-8.
+            TypeError, ValueError: as `encode_sentences`.
         """
-        encoded = []
-        for number, sentence in enumerate(sentences, 1):
-            if not isinstance(sentence, str):
-                raise TypeError(f"sentence {number} is no string")
-            if any("\ud800" <= sign < "\ue000" for sign in sentence):
-                raise ValueError(f"sentence {number} is not UTF-8: convert it")
-            ids = self.tokenizer.encode(sentence.strip())
-            if len(ids) > self.max_pieces:
-                raise ValueError(
-                    f"sentence {number} has {len(ids)} pieces, more "
-                    f"than max_pieces={self.max_pieces}: split it"
-                )
-            encoded.append([*ids, EOS])
-        return encoded
+        return encode_sentences(self.model, self.tokenizer, sentences)
 
     def translate(
         self,
@@ -168,27 +157,24 @@ class Translator:
     ) -> _Texts:
         """Translate a sentence, or a list of them, in the same order.
 
-        A sentence of white space alone stays empty. `beam_size=1` is
-        greedy decoding; the other defaults are those of section 6.1.
+        A translation is one line. A sentence of white space alone
+        stays empty. `beam_size=1` is greedy decoding; the other
+        defaults are those of section 6.1.
 
         Raises:
-            TypeError, ValueError: as `encode` and `beam_search`.
+            TypeError, ValueError: as `encode` and `decode_all`.
+            FloatingPointError: if the model's weights are not finite.
         """
         alone = isinstance(sentences, str)
-        sources = self.encode([sentences] if alone else sentences)
-        # An empty sentence is eos alone, and stays empty.
-        full = [i for i, ids in enumerate(sources) if len(ids) > 1]
         outputs = decode_all(
             self.model,
-            [sources[i] for i in full],
+            self.encode([sentences] if alone else sentences),
             beam_size=beam_size,
             length_penalty=length_penalty,
             max_extra=max_extra,
             batch_size=batch_size,
         )
-        texts = [""] * len(sources)
-        for i, ids in zip(full, outputs, strict=True):
-            texts[i] = self.tokenizer.decode(ids)
+        texts = [decode_line(self.tokenizer, ids) for ids in outputs]
         return texts[0] if alone else texts
 
     def attention(
