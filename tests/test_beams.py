@@ -13,9 +13,12 @@ from test_decoding import SMALL, a_model, log_probabilities, sources
 
 from transformer_book.exercises import beams as exercise
 from transformer_lib.beams import (
+    _MAX_PIECES,
     _Beam,
     beam_search,
     decode_all,
+    decode_line,
+    encode_sentences,
     length_divisor,
 )
 from transformer_lib.decoding import greedy_decode
@@ -245,3 +248,27 @@ def test_the_stubs_reference_is_the_library():
             beam.extend(found)
         said = exercise._search(language, 3, 0.6, 6)
         assert said == beam.best()[0].ids[1:]
+
+
+class Letters:
+    """A tokenizer that knows four letters."""
+
+    def encode(self, text):
+        return [4 + "abc\n".index(letter) for letter in text]
+
+    def decode(self, ids):
+        return "".join("abc\n"[piece - 4] for piece in ids)
+
+
+def test_texts_become_sources_and_outputs_lines():
+    model = a_model()
+    encoded = encode_sentences(model, Letters(), [" ab ", "", "c" * 512])
+    assert encoded[:2] == [[4, 5, EOS], [EOS]]
+    assert len(encoded[2]) == _MAX_PIECES + 1
+    with pytest.raises(ValueError, match="sentence 2 has 513 pieces"):
+        encode_sentences(model, Letters(), ["a", "a" * 513])
+    with pytest.raises(ValueError, match="sentence 1 is not UTF-8"):
+        encode_sentences(model, Letters(), ["\ud800"])
+    with pytest.raises(TypeError, match="sentence 1 is no string"):
+        encode_sentences(model, Letters(), [7])
+    assert decode_line(Letters(), [4, 7, 5, EOS]) == "a b"

@@ -132,6 +132,8 @@ def test_report(monkeypatch):
     assert report["interval"] == list(score.interval)
     assert report["signature"] == score.signature
     characters = chrf(said, REFERENCES)
+    search = {"sentences": 4, "beam_size": 4, "length_penalty": 0.6}
+    assert search.items() <= report.items()
     assert report["chrf"] == characters.value
     assert report["chrf_signature"] == characters.signature
     assert json.loads(json.dumps(report)) == report
