@@ -24,7 +24,6 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm
 
-from transformer_lib import cli
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     average_checkpoints,
@@ -32,8 +31,10 @@ from transformer_lib.checkpoints import (
     save_model,
     write_atomically,
 )
+from transformer_lib.cli import add_options
 from transformer_lib.corpora import read_parallel
 from transformer_lib.embeddings import EOS
+from transformer_lib.experiment import recipe
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
@@ -139,7 +140,7 @@ def train_on(options):
     fields |= {*TrainingConfig.__dataclass_fields__}
     changes = {k: v for k, v in given.items() if k in fields}
     average = 20 if options.preset == "big" else 5
-    config, c = cli._recipe(options.preset, len(tokenizer), average, changes)
+    config, c = recipe(options.preset, len(tokenizer), average, changes)
     rank, workers = worker()
     how = c.tokens_per_batch, c.seed, True, rank, workers
     batches, evaluate = TokenBatches(pairs, *how), None
@@ -177,7 +178,7 @@ def parser():
     one.add_argument("--validation", nargs=2)
     for config in (TransformerConfig, TrainingConfig):
         group = one.add_argument_group(config.__name__)
-        cli._add_options(group, config, ("vocab_size",))
+        add_options(group, config, ("vocab_size",))
     one.set_defaults(run=train_on)
     return made
 

@@ -44,9 +44,9 @@ from variations import BASE, claimed, multi30k, record
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_config, write_atomically
-from transformer_lib.cli import _machine
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import bleu
+from transformer_lib.experiment import describe_machine
 from transformer_lib.loss import projected_losses
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.rivals import (
@@ -144,7 +144,7 @@ def time_steps(options):
         }
         print(task, seconds[task], flush=True)
     found = {"rounds": options.rounds, "clock": "processor time"}
-    found |= {"seconds": seconds, "machine": _machine()}
+    found |= {"seconds": seconds, "machine": describe_machine()}
     text = json.dumps(found, indent=1)
     write_atomically(options.out, text + "\n")
 
@@ -271,7 +271,7 @@ def copying(options):
         "rates": losses,
         "nats": history.lines[-1]["validation_loss"],
         "whole": sum(whole) / len(whole),
-        "machine": _machine(),
+        "machine": describe_machine(),
     }
     text = json.dumps(found, ensure_ascii=False)
     write_atomically(folder / "copying.json", text + "\n")

@@ -32,10 +32,10 @@ from transformer_lib.batching import (
     encode_pairs,
 )
 from transformer_lib.checkpoints import save_config, write_atomically
-from transformer_lib.cli import _machine
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import bleu
+from transformer_lib.experiment import make_report
 from transformer_lib.layers import Residual
 from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
@@ -345,20 +345,12 @@ def run(options, folder, words):
 
     last = history.lines[-1]
     scores = {k: v for k, v in last.items() if k.startswith("validation")}
-    report = {
-        "name": folder.name,
-        "command": shlex.join(["python", "experiments/starts.py", *words]),
+    command = shlex.join(["python", "experiments/starts.py", *words])
+    report = make_report(folder, command, training, model, history, scores)
+    report |= {
         "task": options.task,
         "start": options.start,
-        "training": asdict(training),
-        "result": {
-            "steps": last["step"],
-            "seconds": last["seconds"],
-            "parameters": sum(w.numel() for w in model.parameters()),
-            **scores,
-        },
         "sizes": json.loads(sizes_path.read_text()),
-        "machine": _machine(),
     }
     write_atomically(
         folder / "report.json", json.dumps(report, indent=1) + "\n"

@@ -15,7 +15,7 @@ import json
 import shlex
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -28,11 +28,11 @@ from transformer_lib.batching import (
     encode_pairs,
 )
 from transformer_lib.checkpoints import save_config, write_atomically
-from transformer_lib.cli import _machine
 from transformer_lib.corpora import load_corpus
 from transformer_lib.decoding import evaluating
 from transformer_lib.embeddings import PAD
 from transformer_lib.evaluation import evaluate
+from transformer_lib.experiment import make_report, pick_precision
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
@@ -167,22 +167,12 @@ def record(
     lines = found.pop("translations")
     write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
     nats, pieces = sentence_nats(model, pairs)
-    last = history.lines[-1]
-    report = {
-        "name": folder.name,
-        "command": command,
-        "training": asdict(training),
-        "result": {
-            "steps": last["step"],
-            "seconds": last["seconds"],
-            "parameters": sum(w.numel() for w in model.parameters()),
-            **(result or {}),
-        },
-        "machine": _machine(),
-        "test": found,
-        "sentences": {"nats": nats, "pieces": pieces},
-        **more,
-    }
+    report = make_report(
+        folder, command, training, model, history, result or {}
+    )
+    report["test"] = found
+    report["sentences"] = {"nats": nats, "pieces": pieces}
+    report |= more
     text = json.dumps(report, ensure_ascii=False)
     write_atomically(folder / "report.json", text + "\n")
     print(f"{folder}: {found['nats_per_token']:.4f} nats a piece,")
@@ -198,9 +188,9 @@ def parser():
     made.add_argument("--device", default="cpu")
     made.add_argument(
         "--precision",
-        choices=["bf16", "fp32"],
+        choices=["auto", "bf16", "fp32"],
         default="bf16",
-        help="fp32 where a processor has no bf16 of its own",
+        help="auto: bf16 where the device has instructions for it",
     )
     return made
 
@@ -209,7 +199,9 @@ def vary(options, words):
     """Train a row and leave its record."""
     train_set, held_out, _, tokenizer = multi30k()
     torch.manual_seed(options.seed)
-    training = replace(TRAINING, precision=options.precision)
+    device = torch.device(options.device)
+    precision = pick_precision(options.precision, device)
+    training = replace(TRAINING, precision=precision)
     model, training = build(options.row, len(tokenizer), training)
     training = replace(
         training,

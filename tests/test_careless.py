@@ -7,19 +7,28 @@ and no file is changed, half written or claimed.
 
 import io
 import json
+import os
 import re
+import shlex
 import shutil
 import struct
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from transformer_lib import cli
-from transformer_lib.checkpoints import save_model
+from transformer_lib import checkpoints, cli, experiment
+from transformer_lib.checkpoints import (
+    load_model,
+    save_checkpoint,
+    save_model,
+)
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.schedule import adam
 from transformer_lib.tokenization import BPETokenizer
 
 ENGLISH = "a dog runs\na cat sleeps\nthe tree grows\n"
@@ -67,7 +76,7 @@ def here(made, tmp_path, monkeypatch):
     def train(*all):
         raise ValueError(FAR_ENOUGH)
 
-    monkeypatch.setattr(cli, "train", train)
+    monkeypatch.setattr(experiment, "train", train)
     return tmp_path
 
 
@@ -438,3 +447,168 @@ def test_command_lines(words, here, capsys, monkeypatch):
 
     monkeypatch.setattr(pooch, "retrieve", no)
     assert tried(here, capsys, *words.split())[0] == 2
+
+
+# What was lost or silently wrong
+
+
+def test_an_empty_name_is_not_the_current_folder(here, capsys):
+    for words in (
+        [*TRAIN[:1], *TRAIN[3:], "--out", ""],
+        ["average", "--model", "model", "--out", ""],
+        ["translate", "--model", "", "a"],
+    ):
+        code, said = tried(here, capsys, *words)
+        assert code == 2 and "empty" in said.err
+
+
+EVALUATE = "evaluate --model model --corpus corpus --device cpu --to"
+
+
+@pytest.mark.parametrize("to", ["model/config.json", "corpus/test.es"])
+def test_evaluate_replaces_no_file(to, here, capsys):
+    code, said = tried(here, capsys, *EVALUATE.split(), to)
+    assert code == 2 and "is there already" in said.err
+
+
+def test_evaluate_writes_to_a_pipe(here, capsys):
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert cli.main([*EVALUATE.split(), "pipe"]) == 0
+    assert os.read(reader, 10**5).count(b"\n") == 3
+    os.close(reader)
+    assert Path("pipe").is_fifo()
+
+
+def test_evaluate_replaces_no_link(here, capsys):
+    Path("kept").write_text("kept")
+    Path("link").symlink_to("kept")
+    assert cli.main([*EVALUATE.split(), "link"]) == 2
+    assert Path("link").is_symlink() and Path("kept").read_text() == "kept"
+
+
+def test_scores_are_not_lost_with_their_file(here, capsys):
+    code, said = tried(here, capsys, *EVALUATE.split(), "model/config.json/x")
+    assert code == 2 and "bleu: " in said.out
+
+
+def test_a_byte_order_mark_is_no_text(here, capsys, monkeypatch):
+    given = []
+    translate = cli.Translator.translate
+
+    def spy(self, texts, *search):
+        given.extend(texts)
+        return translate(self, texts, *search)
+
+    monkeypatch.setattr(cli.Translator, "translate", spy)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffa dog\na cat\n"))
+    assert cli.main(["translate", "--model", "model"]) == 0
+    assert given == ["a dog", "a cat"]
+
+
+def test_a_mean_of_another_models_checkpoints(here, capsys):
+    config = TransformerConfig(270, N=1, d_model=4, d_ff=8, h=2)
+    other = Transformer(config)
+    save_checkpoint("model", other, adam(other), {"step": 1})
+    words = model_words("average")
+    code, said = tried(here, capsys, *words)
+    assert code == 2 and "of another model" in said.err
+
+
+def test_a_mean_that_is_not_finite_is_not_saved(here, capsys):
+    model = load_model("model")[0]
+    path = save_checkpoint("model", model, adam(model), {"step": 1})
+    content = torch.load(path, weights_only=True)
+    weights = content["model"]
+    next(iter(weights.values())).fill_(torch.nan)
+    content["sha256"]["model"] = checkpoints._digest(weights)
+    torch.save(content, path)
+    code, said = tried(here, capsys, *model_words("average"))
+    assert code == 2 and "finite" in said.err
+
+
+def test_data_without_a_home(here, capsys, monkeypatch):
+    import pwd
+
+    def nobody(number):
+        raise KeyError(number)
+
+    monkeypatch.delenv("TRANSFORMER_LIB_DATA")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    code, said = tried(here, capsys, "data")
+    assert code == 2 and "TRANSFORMER_LIB_DATA" in said.err
+
+
+def test_a_huge_alpha_is_named(here, capsys):
+    words = [*model_words("translate"), "--length-penalty", "1e9"]
+    code, said = tried(here, capsys, *words)
+    assert code == 2 and "length_penalty=" in said.err
+
+
+@pytest.mark.parametrize("command", ["export", "train"])
+def test_only_a_training_goes_on(command, here, capsys, monkeypatch):
+    def stop(*all, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "export", stop)
+    monkeypatch.setattr(cli, "run_experiment", stop)
+    words = [command, "--out", "new"]
+    words += ["--model", "model"] if command == "export" else []
+    assert cli.main(words) == 130
+    said = capsys.readouterr().err
+    assert ("the same command goes on" in said) == (command == "train")
+
+
+FAULTS = {
+    "CUDA error: an illegal memory access was encountered": None,
+    "CUDA out of memory. Tried to allocate 2 GiB": "memory is full",
+    "DefaultCPUAllocator: can't allocate memory": "memory is full",
+    "shape mismatch": None,
+}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_memory_is_full_only_if_it_is(text, here, capsys, monkeypatch):
+    def fail(*all):
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(cli, "export", fail)
+    words = ["export", "--model", "model", "--out", "new"]
+    if FAULTS[text]:
+        assert cli.main(words) == 2
+        assert FAULTS[text] in capsys.readouterr().err
+    else:
+        with pytest.raises(RuntimeError):
+            cli.main(words)
+
+
+def in_a_process(words, python="", **more):
+    return subprocess.run(
+        f"{shlex.quote(sys.executable)} {python} -m transformer_lib {words}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        **more,
+    )
+
+
+def test_without_docstrings(here):
+    done = in_a_process("translate --model model --device cpu a", "-OO")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert in_a_process("train --help", "-OO").stdout.count("--d-model")
+
+
+def test_without_a_standard_error(here):
+    done = in_a_process(f"{shlex.join(TRAIN)} --max-steps 1 2>&-")
+    assert done.returncode == 0 and "steps: 1\n" in done.stdout
+
+
+def test_an_output_of_ascii_alone(here):
+    text = Path("corpus/test.es").read_text("utf-8")
+    Path("corpus/test.en").write_text(text, "utf-8")
+    words = "data --corpus corpus --languages es en"
+    (here / "corpus/train.es").write_text("é\n" * 3, "utf-8")
+    ascii_alone = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = in_a_process(words, env=ascii_alone)
+    assert done.returncode == 2 and "PYTHONIOENCODING" in done.stderr

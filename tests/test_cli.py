@@ -16,7 +16,7 @@ from contextlib import suppress
 import pytest
 import torch
 
-from transformer_lib import cli
+from transformer_lib import cli, experiment
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -25,6 +25,7 @@ from transformer_lib.checkpoints import (
     save_model,
 )
 from transformer_lib.cli import main
+from transformer_lib.experiment import Experiment
 from transformer_lib.model import TransformerConfig
 from transformer_lib.rivals import RecurrentTranslator
 from transformer_lib.schedule import TrainingConfig
@@ -87,8 +88,8 @@ def test_training_leaves_all_that_is_promised(trained):
 def test_a_readers_own_repository_is_not_ours(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     place = tmp_path / "venv" / "transformer_lib"
-    monkeypatch.setattr(cli, "files", lambda name: place)
-    assert cli._machine()["commit"] == "not recorded"
+    monkeypatch.setattr(experiment, "files", lambda name: place)
+    assert experiment.describe_machine()["commit"] == "not recorded"
 
 
 def test_a_finished_training_is_left_alone(trained, capsys):
@@ -277,10 +278,12 @@ def test_help_has_a_text_for_every_option(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    fields = {**vars(TransformerConfig(8)), **vars(TrainingConfig())}
-    for name in fields:
-        assert f"--{name.replace('_', '-')}" in said
+    for kind in TransformerConfig(8), TrainingConfig(), Experiment():
+        for name in {*vars(kind)} - {"changes"}:
+            assert f"--{name.replace('_', '-')}" in said
+            assert name == "changes" or f" {name}: " in said  # what it is
     assert "(25000)" in said and "(512)" in said
+    assert "{auto,fp32,bf16}" in said and "{post,pre}" in said
     for option in commands()["train"]._actions:
         assert option.help
 
@@ -326,34 +329,6 @@ def test_a_fault_of_ours_is_a_traceback_and_a_1():
         [sys.executable, "-c", fault], capture_output=True, text=True
     )
     assert done.returncode == 1 and "KeyError" in done.stderr
-
-
-def test_the_last_five_are_averaged_by_default():
-    seen = []
-
-    def recipe(preset, size, average, changes):
-        seen.append(average)
-        raise ValueError("far enough")
-
-    few = "train --out x --limit 9 --vocab-size 300 --preset".split()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "_recipe", recipe)
-        for more in "tiny", "base", "big", "big --average 7":
-            assert main([*few, *more.split()]) == 2
-    assert seen == [5, 5, 20, 7]
-    for average, kept in ((5, 5), (20, 20), (1, 5)):
-        c = cli._recipe("base", 300, average, {})[1]
-        assert c.keep_checkpoints == kept
-
-
-def test_presets_take_the_papers_steps():
-    def steps(preset, **changes):
-        return cli._recipe(preset, 300, 5, changes)[1].max_steps
-
-    assert steps("tiny") == 5000
-    assert steps("base") == 100_000
-    assert steps("big") == 300_000
-    assert steps("big", max_steps=7) == 7
 
 
 @pytest.mark.parametrize("way", ["-m", "console script"])

@@ -36,6 +36,7 @@ def told(words):
     assert python.endswith("python")
     if script == "-m":
         script, options = rest[0], vars(cli._parser().parse_args(rest[1:]))
+        options.setdefault("precision", "fp32")  # as it was before "auto"
     else:
         script = Path(script).name  # it may have moved since
         options = vars(SCRIPTS[script].parser().parse_args(rest))

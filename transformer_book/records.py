@@ -8,6 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from transformer_lib.training import History
+
 __all__ = [
     "Run",
     "load_counts",
@@ -53,9 +55,7 @@ class Run:
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
-        lines = [line for line in self.log if name in line]
-        steps = [line["step"] for line in lines]
-        return steps, [line[name] for line in lines]
+        return History(self.log).series(name)
 
 
 def recorded_runs() -> dict[str, Path]:

@@ -26,6 +26,7 @@ from transformer_lib.checkpoints import save_checkpoint as save_checkpoint
 from transformer_lib.checkpoints import save_config as save_config
 from transformer_lib.checkpoints import save_model as save_model
 from transformer_lib.checkpoints import write_atomically as write_atomically
+from transformer_lib.cli import add_options as add_options
 from transformer_lib.cli import main as main
 from transformer_lib.corpora import CORPORA as CORPORA
 from transformer_lib.corpora import ParallelCorpus as ParallelCorpus
@@ -49,6 +50,13 @@ from transformer_lib.evaluation import bleu as bleu
 from transformer_lib.evaluation import chrf as chrf
 from transformer_lib.evaluation import evaluate as evaluate
 from transformer_lib.evaluation import published_bleu as published_bleu
+from transformer_lib.experiment import Experiment as Experiment
+from transformer_lib.experiment import describe_machine as describe_machine
+from transformer_lib.experiment import make_report as make_report
+from transformer_lib.experiment import pick_precision as pick_precision
+from transformer_lib.experiment import recipe as recipe
+from transformer_lib.experiment import run_experiment as run_experiment
+from transformer_lib.experiment import score as score
 from transformer_lib.export import ctranslate2_spec as ctranslate2_spec
 from transformer_lib.export import export as export
 from transformer_lib.layers import Decoder as Decoder
