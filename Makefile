@@ -17,7 +17,7 @@ book: tangle
 
 # The whole book as one file, in the site's downloads; needs Chromium.
 pdf epub: book
-	$(BIN)/python book/_ext/print_book.py $@
+	$(BIN)/python tools/print_book.py $@
 
 serve: book
 	$(BIN)/python -m http.server --directory _build/html 8000

@@ -4,7 +4,7 @@
 
 For every model in `runs/models` that has weights FOLDER/NAME gets
 
-- `encoder.onnx`, `decoder.onnx`, `tokenizer.json`: the model itself,
+- `encoder.onnx.gz`, `decoder.onnx.gz`, `tokenizer.json.gz`: the model,
 - `attention/`: every head's weights for some sentences, as bytes,
 - `beams/`: beam searches, step by step.
 
@@ -18,6 +18,7 @@ the library's own `beam_search`, and has to be the same.
 """
 
 import argparse
+import gzip
 import inspect
 import json
 import math
@@ -177,14 +178,28 @@ def sentences(info: dict) -> dict[str, list[str]]:
     }
 
 
-# The model's two graphs
+# The model: its two graphs and its tokenizer
 
 
-def write_graphs(translator: Translator, folder: Path) -> None:
-    """What `export` writes, with its weights halved."""
+def write_model(translator: Translator, folder: Path) -> dict[str, int]:
+    """What `export` writes, with its weights halved, packed.
+
+    Returns:
+        The bytes of each file as they travel to a reader.
+    """
     export(translator, folder, to="onnx")
     for path in folder.glob("*.onnx"):
         onnx.save(halved(onnx.load(path)), path)
+    names = ["encoder.onnx", "decoder.onnx", "tokenizer.json"]
+    return {name: packed(folder / name) for name in names}
+
+
+def packed(path: Path) -> int:
+    """Pack a file, PATH.gz in its place; returns its bytes."""
+    data = gzip.compress(path.read_bytes(), mtime=0)
+    path.with_name(f"{path.name}.gz").write_bytes(data)
+    path.unlink()
+    return len(data)
 
 
 def halved(graph: onnx.ModelProto) -> onnx.ModelProto:
@@ -721,11 +736,10 @@ def make(run: Path, folder: Path) -> dict:
     note = json.loads((run / "config.json").read_text("utf-8"))
     config, info = note["model"], note["info"]
     chosen = sentences(info)
-    write_graphs(translator, folder)
+    travels = write_model(translator, folder)
     write_beams(translator, chosen["beams"], folder / "beams")
     write_attention(translator, chosen["attention"], folder / "attention")
     source, target = (LANGUAGES.get(code, code) for code in info["languages"])
-    files = ["encoder.onnx", "decoder.onnx", "tokenizer.json"]
     return {
         "name": run.name,
         "title": f"{source} to {target}",
@@ -735,7 +749,7 @@ def make(run: Path, folder: Path) -> dict:
         "N": config["N"],
         "h": config["h"],
         "max_length": config["max_length"],
-        "bytes": {name: (folder / name).stat().st_size for name in files},
+        "bytes": travels,
         "words": known_words(info),
         "examples": chosen["examples"],
     }

@@ -1,8 +1,9 @@
 """What a shared link shows: a picture with a page's title and part.
 
 Drawn as SVG and turned into PNG when the site is built. A picture is
-kept in `_build/cards` by what stands on it, so that the next build only
-copies it.
+kept in `_build/cards` by what is on it, so that the next build only
+copies it. sphinxext-opengraph would draw cards too; it is not among the
+pinned packages, and its cards would take matplotlib's fonts along.
 """
 
 import hashlib

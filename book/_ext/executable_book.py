@@ -1,6 +1,8 @@
 """What the book asks of Sphinx beyond Jupyter Book.
 
-Formulas and charts are drawn from the site itself, without a network.
+Formulas and charts are drawn from the site itself, without a network:
+sphinx-mathjax-offline copies all 24 MB of MathJax, of which 2 are used, and
+altair's charts ask another host.
 Each chapter is offered as a notebook, and the launch buttons lead to it.
 The files beside this one do the rest.
 """
@@ -21,7 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = "gh-pages"  # the branch that holds the published site
 BESIDE = [
     "run_chapters",
-    "reading",
+    "glossary_tips",
+    "page_lines",
+    "book_map",
+    "mended_pages",
     "folding",
     "first_reading",
     "finding",
@@ -103,27 +108,32 @@ def prepare(app):
         write_charts(app)
 
 
+BEGINS = re.compile(r'<script type="text/javascript">(\s*var VEGA_DEBUG)')
 CHART = re.compile(r'\}\)\((\{.*\}), \{"mode": "vega-lite"\}\);\s*</script>')
 
 
 def stand_still(match) -> str:
-    """A chart and, for a page without scripts, how it begins."""
+    """A chart and how it begins, as long as it is not drawn."""
     import vl_convert
 
     spec = json.loads(match[1])
     words = html.escape(spec.get("description", "A chart"))
     picture = vl_convert.vegalite_to_svg(spec, config=LOOK)
     return (
-        f'{match[0]}<noscript><div class="vega-embed" role="img" '
-        f'aria-label="{words}">{picture}</div></noscript>'
+        f'{match[0]}<div class="vega-embed chart-still" role="img" '
+        f'aria-label="{words}">{picture}</div>'
     )
 
 
 def choose_scripts(app, pagename, templatename, context, doctree):
-    """Charts where a page has one; no Thebe, which asks another host."""
+    """Charts where a page has one; no Thebe, which asks another host.
+
+    `draw_charts.js` draws them when the reader comes near.
+    """
     if "altair-viz-" in context.get("body", ""):
-        context["body"] = CHART.sub(stand_still, context["body"])
-        app.add_js_file("charts.js", priority=100)
+        body = BEGINS.sub(r'<script type="text/chart">\1', context["body"])
+        context["body"] = CHART.sub(stand_still, body)
+        app.add_js_file("draw_charts.js")
     kept = {}
     for script in context.get("script_files", []):
         body = getattr(script, "attributes", {}).get("body") or ""
@@ -131,6 +141,19 @@ def choose_scripts(app, pagename, templatename, context, doctree):
         if "thebe" not in name.lower():
             kept.setdefault(name, script)
     context["script_files"] = list(kept.values())
+
+
+# The reference
+
+
+def link_chapter(app, what, name, item, options, lines):
+    """Make a link of the label that ends a docstring."""
+    for pattern, link in [
+        (r"(book/\S+)", r":doc:`/\1`"),
+        (r"([\w-]+)", r":ref:`\1 <\1>`"),  # some have no title
+    ]:
+        pattern, link = f"^Chapter: {pattern}$", f"Chapter: {link}"
+        lines[:] = [re.sub(pattern, link, line) for line in lines]
 
 
 # Notebooks and the buttons that lead to them
@@ -234,5 +257,6 @@ def setup(app):
     app.connect("builder-inited", prepare)
     app.connect("html-page-context", choose_scripts, priority=900)
     app.connect("html-page-context", lead_to_notebook, priority=900)
+    app.connect("autodoc-process-docstring", link_chapter)
     app.connect("build-finished", write_notebooks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

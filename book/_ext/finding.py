@@ -1,7 +1,9 @@
 """How a reader, a search engine or a program finds the book's pages.
 
 Descriptions and cards, `sitemap.xml`, `robots.txt`, `llms.txt`, a page
-for addresses that lead nowhere, and the record of how each page ran.
+for addresses that lead nowhere, and the record of how each page ran. Of
+the extensions for these, each does one and is not among the pinned
+packages; a list is some ten lines here.
 """
 
 import html
@@ -13,8 +15,9 @@ from urllib.parse import urlsplit
 
 from cards import card
 from docutils import nodes
-from reading import line_of
+from page_lines import line_of
 from run_chapters import execution
+from sphinx.search.en import SearchEnglish
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,6 +113,38 @@ def lost_page(app):
         {"title": "No page is here", "body": LOST},
         "page.html",
     )
+
+
+# Search
+
+SPLIT = """
+function splitQuery(query) {
+  var words = query.match(/[\\p{L}\\p{N}_]+(?:-[\\p{L}\\p{N}_]+)*/gu) || [];
+  return words.map(function (word) { return word.replaceAll("-", ""); });
+}
+"""
+
+
+class English(SearchEnglish):
+    """Finds "warm-up" when asked for "warmup", and the other way round.
+
+    The index has the parts of a hyphenated word and the whole without
+    its hyphens; a query loses them too. Sphinx splits at each hyphen, and
+    has an option for other languages, not for this.
+    """
+
+    js_splitter_code = SPLIT
+
+    def split(self, input: str) -> list[str]:
+        joined = re.findall(r"\w+(?:-\w+)+", input)
+        whole = [word.replace("-", "") for word in joined]
+        return [*super().split(input), *whole]
+
+
+def add_search_script(app, pagename, templatename, context, doctree):
+    """`search_page.js` shows what is found, after Sphinx's own script."""
+    if pagename == "search":
+        app.add_js_file("search_page.js", loading_method="defer")
 
 
 # Lists of all pages
@@ -300,12 +335,14 @@ def rewrite_record(app, env):
 
 
 def setup(app):
+    app.add_search_language(English)
     app.add_directive("run-record", Record)
     app.add_directive("downloads", Downloads)
     app.connect("config-inited", set_address, priority=400)
     app.connect("env-updated", rewrite_record)
     app.connect("doctree-resolved", fill_record)
     app.connect("html-page-context", describe)
+    app.connect("html-page-context", add_search_script)
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", write_lists)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,7 +2,9 @@
 
 In HTML they are `details`, which open without a script. A link to what
 is inside opens them, and so does print: `book.js` and `book.css` see to
-that. Other builders show them as they are.
+that. Other builders show them as they are. sphinx-togglebutton, which the
+book's tools bring, folds boxes and cells, but no section under its title,
+and needs a script to open them.
 """
 
 import html

@@ -1,104 +1,95 @@
-"""Only the icons that the site shows, in place of the theme's 1.5 MB.
+"""Only the icons that the site shows, of the theme's 1,400.
 
-The theme loads a script with every icon of Font Awesome. Half of what a
-first visit would load is that one file, of which two dozen icons are
-used. This keeps those, read from the theme's own file.
+The theme draws its icons twice over: by a script of 1.5 MB, and by Font
+Awesome's classes with a font of 156 kB. The classes are enough. This
+takes the script off the pages, and of the font and its rules leaves what
+the pages and the theme's style name, which is a few kilobytes. The theme
+has no option for that.
 """
 
-import json
 import re
 from pathlib import Path
 
-from sphinx.errors import ExtensionError
+import pydata_sphinx_theme
+from fontTools import subset
+from fontTools.ttLib import TTFont
 
-ICON = re.compile(
-    r'[{,]"?([a-z0-9-]+)"?:\[(\d+),(\d+),\[([^\]]*)\],'
-    r'"[0-9a-f]+","([^"]+)"\]'
+THEME = Path(pydata_sphinx_theme.__file__).parent.joinpath(
+    "theme", "pydata_sphinx_theme", "static"
 )
+FONTS = Path("vendor", "fontawesome", "webfonts")
+STYLE = Path("styles", "pydata-sphinx-theme.css")
+SCRIPT = re.compile(
+    r'\s*<script[^>]* src="[^"]*fontawesome\.js[^>]*></script>'
+)
+BY_SCRIPT = {"xmark"}  # the theme's script puts these on a page
+NAME = re.compile(r"\bfa-([a-z0-9-]+)")
 USED = re.compile(r'<(?:i|span) class="([^"]*\bfa-[^"]*)"')
-OURS = "/* The icons that this site uses, from Font Awesome Free 6"
-SCRIPT = (
-    OURS
-    + """,
-   https://fontawesome.com/license/free (icons: CC BY 4.0). */
-(function () {
-  "use strict";
-  var ICONS = %s;
-  var NS = "http://www.w3.org/2000/svg";
-  function draw(mark) {
-    var name = Array.from(mark.classList).find(function (word) {
-      return ICONS[word.slice(3)];
-    });
-    if (!name) return;
-    var icon = ICONS[name.slice(3)];
-    var svg = document.createElementNS(NS, "svg");
-    Array.from(mark.attributes).forEach(function (a) {
-      svg.setAttribute(a.name, a.value);
-    });
-    svg.classList.add("svg-inline--fa");
-    svg.setAttribute("viewBox", "0 0 " + icon[0] + " " + icon[1]);
-    svg.setAttribute("aria-hidden", "true");
-    svg.setAttribute("focusable", "false");
-    var path = document.createElementNS(NS, "path");
-    path.setAttribute("fill", "currentColor");
-    path.setAttribute("d", icon[2]);
-    svg.append(path);
-    mark.replaceWith(svg);
-  }
-  function drawAll() {
-    document.querySelectorAll("i[class*=fa-], span[class*=fa-]")
-      .forEach(draw);
-  }
-  if (document.readyState === "loading")
-    document.addEventListener("DOMContentLoaded", drawAll);
-  else drawAll();
-})();
-"""
+RULE = re.compile(r'((?:\.fa-[\w-]+:before,?)+)\{content:"\\(\w+)"\}')
+NAMED = re.compile(r'--pst-icon-[\w-]+:"(?:\\(\w+)|(.))"')
+SOURCE = re.compile(
+    r"url\(\.\./vendor/fontawesome/webfonts/([\w-]+)\.woff2\) "
+    r'format\("woff2"\),url\([^)]*\) format\("truetype"\)'
 )
 
 
-def icons(script: str) -> dict[str, list]:
-    """Every icon in the theme's file: width, height, path."""
-    found = {}
-    for name, width, height, others, path in ICON.findall(script):
-        names = [name, *re.findall(r'"([a-z0-9-]+)"', others)]
-        for each in names:
-            found[each] = [int(width), int(height), path]
+def names_on_pages(site: Path) -> set[str]:
+    """The classes of icons on the pages, without their `fa-`."""
+    found = set(BY_SCRIPT)
+    for page in site.rglob("*.html"):
+        if "_static" not in page.parts:
+            for classes in USED.findall(page.read_text("utf-8")):
+                found.update(NAME.findall(classes))
     return found
 
 
-def used(site: Path) -> set[str]:
-    """The names of the icons on the pages."""
-    found = {"xmark", "magnifying-glass"}
-    for page in site.rglob("*.html"):
-        if "_static" not in page.parts:
-            for words in USED.findall(page.read_text("utf-8")):
-                found |= {
-                    word[3:]
-                    for word in words.split()
-                    if word.startswith("fa-")
-                }
-    return found - {"solid", "regular", "brands", "lg", "fw", "sm"}
+def fewer_rules(style: str, names: set[str]) -> tuple[str, set[int]]:
+    """The theme's style with the rules of these icons alone.
+
+    Returns:
+        The style, and the characters that its icons are in the font.
+    """
+    signs = {
+        int(code, 16) if code else ord(sign)
+        for code, sign in NAMED.findall(style)
+    }
+
+    def keep(rule) -> str:
+        if names.isdisjoint(NAME.findall(rule[1])):
+            return ""
+        signs.add(int(rule[2], 16))
+        return rule[0]
+
+    return RULE.sub(keep, style), signs
 
 
-def shrink(app, error):
-    """Write the small file over the theme's."""
+def write_font(source: Path, signs: set[int], target: Path) -> None:
+    """A font with these characters, those of them that it has."""
+    font = TTFont(source)
+    choice = subset.Subsetter()
+    choice.populate(unicodes=signs)
+    choice.subset(font)
+    font.flavor = "woff"
+    font.save(target)
+
+
+def write_icons(app, error):
+    """Write the fewer rules and the small fonts over the theme's."""
     if error or app.builder.name not in {"html", "dirhtml"}:
         return
-    target = Path(app.outdir, "_static", "scripts", "fontawesome.js")
-    source = Path(app.doctreedir, "icons.json")
-    script = target.read_text("utf-8")
-    if not script.startswith(OURS):
-        known = icons(script)
-        source.write_text(json.dumps(known), "utf-8")
-    known = json.loads(source.read_text("utf-8"))
-    names = sorted(used(Path(app.outdir)))
-    if missing := [name for name in names if name not in known]:
-        raise ExtensionError(f"no icon is called {missing}")
-    chosen = {name: known[name] for name in names}
-    target.write_text(SCRIPT % json.dumps(chosen), "utf-8")
+    site = Path(app.outdir)
+    style = (THEME / STYLE).read_text("utf-8")
+    style, signs = fewer_rules(style, names_on_pages(site))
+    fonts = set(SOURCE.findall(style))
+    for name in fonts:
+        source = THEME / FONTS / f"{name}.ttf"
+        write_font(source, signs, site / "_static" / FONTS / f"{name}.woff")
+    style = SOURCE.sub(
+        r'url(../vendor/fontawesome/webfonts/\1.woff) format("woff")', style
+    )
+    (site / "_static" / STYLE).write_text(style, "utf-8")
 
 
 def setup(app):
-    app.connect("build-finished", shrink)
+    app.connect("build-finished", write_icons)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

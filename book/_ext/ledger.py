@@ -2,7 +2,8 @@
 
 Each row of `fidelity.yml` says what the paper states, and leads to the
 place that explains it, the code that builds it and the test that holds
-it. The sections of the paper become sections of the page.
+it. The sections of the paper become sections of the page. The rows are
+the book's own, so no extension knows them.
 """
 
 from collections import Counter

@@ -12,6 +12,7 @@ a table that says the same where no script runs. Of `zoom` the page has the
 outermost level; what is inside is fetched when it is opened.
 """
 
+import gzip
 import hashlib
 import html
 import json
@@ -28,11 +29,8 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "web"
 MADE = ROOT / "_build" / "live"
-RUNTIME = [
-    "ort.wasm.min.mjs",
-    "ort-wasm-simd-threaded.mjs",
-    "ort-wasm-simd-threaded.wasm",
-]
+SCRIPTS = ["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs"]
+MACHINE = "ort-wasm-simd-threaded.wasm"  # 14 MB, which travel packed
 PLACES = re.compile(r'data-live="(\w+)"')
 PLAY = '<div class="live" data-live="play">'
 ZOOM = '<div class="live" data-live="zoom">'
@@ -119,6 +117,16 @@ def fetch_runtime(folder: Path) -> str:
     return ""
 
 
+def write_runtime(source: Path, target: Path) -> int:
+    """onnxruntime-web for the site; returns the bytes that travel."""
+    target.mkdir()
+    for name in SCRIPTS:
+        shutil.copy(source / name, target)
+    packed = gzip.compress((source / MACHINE).read_bytes(), mtime=0)
+    (target / f"{MACHINE}.gz").write_bytes(packed)
+    return sum(path.stat().st_size for path in target.iterdir())
+
+
 def write_data(app, error):
     """Copy scripts, data and runtime into the site that was built."""
     if error or app.builder.name not in SITES:
@@ -139,21 +147,20 @@ def write_data(app, error):
     found |= {"missing": missing, "runtime": 0}
     if not missing:
         dist = MADE / "npm" / "node_modules" / "onnxruntime-web" / "dist"
-        (target / "ort").mkdir()
-        for name in RUNTIME:
-            shutil.copy(dist / name, target / "ort")
-        found["runtime"] = (dist / RUNTIME[-1]).stat().st_size
+        found["runtime"] = write_runtime(dist, target / "ort")
     index.write_text(json.dumps(found, ensure_ascii=False), "utf-8")
 
 
 class Live(SphinxDirective):
     """The place of a live part: its module, and which part of it.
 
-    For `translate` that is the model to begin with.
+    For `translate` and `attention` that is the model to begin with, and
+    the option `sentence` the sentence.
     """
 
     required_arguments = 1
     optional_arguments = 1
+    option_spec = {"sentence": str}
 
     def run(self):
         name, *part = self.arguments
@@ -161,6 +168,8 @@ class Live(SphinxDirective):
             self.env.docname
         }
         part = f' data-part="{part[0]}"' if part else ""
+        if text := self.options.get("sentence"):
+            part += f' data-sentence="{html.escape(text)}"'
         place = f'<div class="live" data-live="{name}"{part}>{ABSENT}</div>'
         return [nodes.raw("", place, format="html")]
 

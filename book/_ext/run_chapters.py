@@ -3,7 +3,8 @@
 A chapter runs again when its code, a package, or a file that it read
 when it last ran has changed: `tracing` notes which. What failed or wrote
 to stderr runs again in any case. Two chapters run at a time, the longest
-first.
+first. MyST-NB's own cache notices neither a changed library nor changed
+data, and runs one chapter after the other.
 """
 
 import hashlib

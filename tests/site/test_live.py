@@ -247,7 +247,7 @@ FOCUSED = """() => {
 def test_keyboard_reaches_everything(visit, index, name):
     if name == "translate" and index["missing"]:
         pytest.skip(index["missing"])
-    page = visit(name, "#step=2&text=Trees")
+    page = visit(name, "#beams.step=2&translate.text=Trees")
     first = ".live :is(input, select, button)"
     page.locator(f"{first}:visible").first.focus()
     page.wait_for_function(f"({FOCUSABLE})() > 4")  # all is drawn
@@ -288,7 +288,7 @@ def test_replay(visit, models):
     assert rows.count() == len(wanted) + 1
     greedy = models["little-spanish"].translate(text, beam_size=1)
     assert greedy in rows.last.text_content()
-    assert "step=" in page.url
+    assert "beams.step=" in page.url
     assert fits_a_phone(page)
 
 
@@ -327,14 +327,24 @@ def test_the_replays_show_what_the_page_says(models):
     assert len(loop["text"]) > 3 * len(best("They buy them", 4, 0.6)[0])
 
 
+def linked(part, **state):
+    """What the page's address says of a part."""
+    return "#" + "&".join(f"{part}.{key}={state[key]}" for key in state)
+
+
 def test_replay_from_an_address(visit):
-    page = visit("beams", "#sentence=2&beam=2&alpha=1&step=3")
+    page = visit("beams", linked("beams", sentence=2, beam=2, alpha=1, step=3))
     wait_for_text(page, "Step 3 of")
     assert page.get_by_label("2", exact=True).is_checked()
 
 
 @pytest.mark.parametrize(
-    "state", ["#beam=3&alpha=x&step=y&sentence=99", "#%", "#model=no"]
+    "state",
+    [
+        "#beams.beam=3&beams.alpha=x&beams.step=y&beams.sentence=99",
+        "#%",
+        "#beams.model=no",
+    ],
 )
 def test_any_address_is_shown(visit, state):
     page = visit("beams", state)
@@ -371,7 +381,15 @@ def test_attention(visit, models, index):
         name, maker = model["name"], models[model["name"]]
         page = visit(
             "attention",
-            f"#model={name}&sentence=7&kind=decoder&layer=1&head=2&word=3",
+            linked(
+                "attention",
+                model=name,
+                sentence=7,
+                kind="decoder",
+                layer=1,
+                head=2,
+                word=3,
+            ),
         )
         page.locator(".live-word").first.wait_for()
         texts = page.get_by_label("sentence", exact=True).locator("option")
@@ -381,16 +399,17 @@ def test_attention(visit, models, index):
         path = "decoder.layers.0.self_attention"
         check_weights(page, found.maps[path][1])
         said = page.locator(".live-result").text_content()
-        assert said.startswith(f"{found.target[3]} (about to say ")
+        assert said.startswith(f"{found.predicted[3]} looked at ")
         page.get_by_label("cross:").check()
         page.get_by_role("button", name="layer 2, average").click()
         path = "decoder.layers.1.cross_attention"
         check_weights(page, found.maps[path].mean(0))
-        assert "kind=cross" in page.url and "layer=2" in page.url
-        page.get_by_role("group", name="Pick a word").get_by_role(
-            "button"
-        ).first.press("ArrowRight")
-        assert "word=1" in page.url
+        assert "attention.kind=cross&attention.layer=2" in page.url
+        pieces = page.get_by_role("group", name="Pick a piece of the trans")
+        said = pieces.get_by_role("button").all_text_contents()
+        assert said == found.predicted  # the piece that was chosen
+        pieces.get_by_role("button").first.press("ArrowRight")
+        assert "attention.word=1" in page.url
         assert fits_a_phone(page)
 
 
@@ -441,7 +460,101 @@ def check_weights(page, weights):
     assert np.abs(shown - wanted).max() <= 0.75  # rounded twice
 
 
+def test_the_explorer_opens_on_the_sentence_of_its_chapter(visit):
+    page = visit("attention")
+    page.locator(".live-word").first.wait_for()
+    sentence = page.get_by_label("sentence", exact=True).evaluate(
+        "select => select.selectedOptions[0].textContent"
+    )
+    path = tangle.ROOT / "book" / "results" / "attention_maps.md"
+    chapter = path.read_text("utf-8")
+    assert f'"multi30k": "{sentence}"' in chapter
+    model = page.get_by_label("model", exact=True)
+    assert model.input_value() == "multi30k-en-de"
+
+
+@pytest.mark.parametrize("name", ["attention", "beams", "translate"])
+def test_models_are_told_apart(visit, index, name):
+    """By their direction and their corpus, in every menu."""
+    if name == "translate" and index["missing"]:
+        pytest.skip(index["missing"])
+    page = visit(name)
+    options = page.get_by_label("model", exact=True).locator("option")
+    texts = options.all_text_contents()
+    assert len(set(texts)) == len(texts) == len(index["models"])
+    for model in index["models"]:
+        shown = {model["title"], model["corpus_title"]}
+        assert any(all(part in text for part in shown) for text in texts)
+
+
+@pytest.mark.parametrize(
+    "name, section",
+    [("attention", "attention_maps-measured"), ("beams", "beams-search")],
+)
+def test_a_link_to_a_section_stays_one(visit, name, section):
+    """Until the reader uses the live part, which then writes its own."""
+    page = visit(name, f"#{section}")
+    page.locator(".live button").first.wait_for()
+    page.wait_for_timeout(500)
+    assert page.evaluate("location.hash") == f"#{section}"
+    page.locator(".live button:visible").last.click()
+    assert page.evaluate("location.hash").startswith(f"#{name}.")
+
+
+def test_parts_leave_each_others_state_alone(visit):
+    page = visit("beams", "#play.step=2&beams.step=1")
+    wait_for_text(page, "Step 1 of")
+    page.get_by_role("button", name="Step").click()
+    kept = page.evaluate("location.hash").lstrip("#").split("&")
+    assert {"play.step=2", "beams.step=2"} <= set(kept)
+
+
+# How far apart two weights are to the eye, as lightness from 0 to 100.
+LIGHTNESS = """async ([theme, weight]) => {
+  document.documentElement.dataset.theme = theme;
+  const { INK, wash } = await import("/_static/live/common.js");
+  const page = getComputedStyle(document.body).backgroundColor;
+  const canvas = document.createElement("canvas");
+  const context = canvas.getContext("2d");
+  for (const colour of [page, wash(INK.key, weight)]) {
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+  }
+  const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map((v) =>
+    v / 255 > 0.04045 ? ((v / 255 + 0.055) / 1.055) ** 2.4 : v / 255 / 12.92);
+  const y = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return y > 0.008856 ? 116 * y ** (1 / 3) - 16 : 903.3 * y;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_tints_can_be_told_apart(visit, theme):
+    page = visit("attention")
+    weights = [0, 0.1, 0.25, 0.5, 1]
+    shades = [page.evaluate(LIGHTNESS, [theme, one]) for one in weights]
+    steps = np.abs(np.diff(shades))
+    assert (steps > 2).all(), shades
+
+
+def test_tables_show_their_score_on_a_phone(visit):
+    page = visit("beams", width=360)
+    page.get_by_role("button", name="End").click()
+    wait_for_text(page, "The search stops")
+    check_tables(page, 2)
+
+
+def check_tables(page, count):
+    """No table of the live part is wider than its place."""
+    places = page.locator(".live-scroll:has(.live-table)")
+    assert places.count() == count
+    for place in places.all():
+        wide = place.evaluate("e => e.scrollWidth - e.clientWidth")
+        assert wide <= 0, place.text_content()
+
+
 # Translate
+
+LITTLE = "#translate.model=little-spanish"
 
 
 @pytest.fixture
@@ -467,7 +580,7 @@ def test_what_is_missing_is_said(visit, index):
 
 
 def test_translate_as_a_reader(visit, runtime, models):
-    page = visit("translate", "#model=little-spanish", width=360)
+    page = visit("translate", LITTLE, width=360)
     field = page.get_by_label("A sentence in English")
     field.press("Enter")
     wait_for_text(page, "write a sentence")
@@ -483,6 +596,7 @@ def test_translate_as_a_reader(visit, runtime, models):
         assert cells[1] == one.text
         assert abs(float(cells[4]) - one.score) < 2e-3
     assert fits_a_phone(page)
+    check_tables(page, 1)
     picked = page.get_by_role("button", name="▁gustan")
     picked.click()
     wait_for_text(page, "▁gustan looked at")
@@ -509,12 +623,64 @@ def test_translate_as_a_reader(visit, runtime, models):
     assert fits_a_phone(page)
 
 
+def test_examples_and_sliders_translate_at_once(visit, runtime):
+    page = visit("translate", LITTLE)
+    page.locator(".live-main").click()
+    wait_for_text(page, "write a sentence")
+    example = page.get_by_role("button", name="I like trees", exact=True)
+    example.click()
+    wait_for_text(page, "Me gustan los árboles")
+    assert not page.get_by_text("write a sentence").count()
+    field = page.get_by_label("A sentence in English")
+    assert field.input_value() == "I like trees"
+    rows = page.locator(".live-table tbody tr")
+    for width in 2, 1, 3:
+        put(page.locator(".live"), "beam size", width)
+        page.wait_for_function(
+            "n => document.querySelectorAll('.live-table tbody tr')"
+            ".length === n",
+            arg=width,
+        )
+    put(page.locator(".live"), "length penalty α", 0)
+    page.wait_for_function(
+        "() => { const cells = [...document.querySelectorAll("
+        "'.live-table tbody td')].map(one => one.textContent);"
+        " return cells.length && cells[3] === cells[4]; }"  # lp is 1
+    )
+    field.fill("I like tre")  # what was found belongs to other words
+    assert not rows.first.is_visible()
+    assert not page.locator(".live-result").first.text_content()
+
+
+def test_the_size_that_is_shown_is_what_travels(visit, runtime):
+    """What the button says, and what the browser then gets."""
+    bodies = []
+    page = visit(
+        "translate",
+        LITTLE,
+        prepare=lambda page: page.on(
+            "response",
+            lambda answer: (
+                bodies.append(answer)
+                if "/ort/" in answer.url or answer.url.endswith(".gz")
+                else None
+            ),
+        ),
+    )
+    said = page.locator(".live-main").text_content()
+    page.get_by_role("button", name="I like trees", exact=True).click()
+    wait_for_text(page, "Me gustan los árboles")
+    sizes = {one.url: int(one.headers["content-length"]) for one in bodies}
+    assert len(sizes) == 6  # three of the runtime, three of the model
+    assert f"({sum(sizes.values()) / 1e6:.1f} MB)" in said
+
+
 HOSTILE = "<img src=x onerror='window.hit = 1'> <b>trees</b> & <bos>"
 
 
 def test_text_is_shown_as_text(visit, runtime):
     """From the field and from the address, in results and warnings."""
-    typed = "#model=little-spanish&text=" + quote(HOSTILE)
+    typed = f"{LITTLE}&translate.text={quote(HOSTILE)}"
     page = visit("translate", typed)
     field = page.get_by_label("A sentence in English")
     assert field.input_value() == HOSTILE
@@ -529,7 +695,7 @@ def test_text_is_shown_as_text(visit, runtime):
 
 def test_a_model_chosen_meanwhile_shows_nothing_of_the_other(visit, runtime):
     """Chosen between the translation and the weights of attention."""
-    page = visit("translate", "#model=little-spanish")
+    page = visit("translate", LITTLE)
     page.evaluate(
         """() => {
           const part = document.querySelector(".live");

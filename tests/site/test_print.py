@@ -5,13 +5,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
 
 import pytest
-import tangle
 
 SOME = [
     ("", ["index"]),
@@ -22,9 +20,7 @@ SOME = [
 
 @pytest.fixture(scope="module")
 def printer(chromium):
-    sys.path.insert(0, str(tangle.ROOT / "book" / "_ext"))
     module = importlib.import_module("print_book")
-    sys.path.pop(0)
     module.contents = lambda: SOME
     return module
 

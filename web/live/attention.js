@@ -3,22 +3,27 @@
 import {
   INK,
   el,
+  inAddress,
   ink,
   paint,
   radios,
-  readState,
+  redraw,
   scroller,
   sentences,
+  strength,
   wash,
-  writeState,
 } from "./common.js";
-import { arrows, heaviest, wordPicker } from "./words.js";
+import { CHOSEN, arrows, heaviest, wordPicker } from "./words.js";
 
 const KINDS = [
   ["encoder", "encoder: source looks at source"],
   ["decoder", "decoder: target looks at target"],
   ["cross", "cross: target looks at source"],
 ];
+const READ = {
+  from: "Pick a piece of the sentence",
+  to: "Where it looks",
+};
 const MEAN = "all";
 
 /** Cut the bytes of a sentence into its maps. */
@@ -46,13 +51,14 @@ export function cut(bytes, { N, h }, { source, target }) {
 }
 
 export async function start(place) {
-  const state = readState();
+  const inLink = inAddress(place, "attention");
+  const state = inLink.read();
   let shown = null; // what is drawn: {about, row, maps}
   const texts = await sentences(
     "attention",
     "bin",
     "arrayBuffer",
-    state,
+    { model: place.dataset.part, ...state },
     (bytes, row, about) => {
       const maps = cut(new Uint8Array(bytes), about, row);
       shown = { about, row, maps };
@@ -74,13 +80,10 @@ export async function start(place) {
     role: "group",
     "aria-label": "Layers and heads",
   });
-  const words = wordPicker(
-    { from: "Pick a word", to: "Where it looks" },
-    (i) => {
-      chosen.word = i;
-      draw();
-    },
-  );
+  const words = wordPicker((i) => {
+    chosen.word = i;
+    draw();
+  });
   const said = el("p", { class: "live-result", role: "status" });
   const whole = scroller("All weights of the chosen head");
   const axis = (text) => el("p", { class: "live-axis" }, text);
@@ -103,7 +106,8 @@ export async function start(place) {
     head: state.head,
     word: Number(state.word ?? 0),
   };
-  await texts.open(state.sentence);
+  await texts.open(state.sentence ?? place.dataset.sentence);
+  redraw(draw);
 
   /** The chosen layer and head, where this model has them. */
   function settle() {
@@ -122,10 +126,11 @@ export async function start(place) {
     );
   }
 
-  function labels() {
-    const { source, target } = shown.row;
+  /** Queries by the piece they chose; the decoder's keys are its inputs. */
+  function pieces() {
+    const { source, target, predicted } = shown.row;
     return {
-      from: kind.value === "encoder" ? source : target,
+      from: kind.value === "encoder" ? source : predicted,
       to: kind.value === "decoder" ? target : source,
     };
   }
@@ -133,12 +138,12 @@ export async function start(place) {
   function draw() {
     if (!shown) return;
     settle();
-    const { from, to } = labels();
+    const { from, to } = pieces();
     chosen.word = Math.min(from.length - 1, Math.max(0, chosen.word || 0));
     drawHeads(from.length, to.length);
     drawWords(from, to);
     drawWhole(from, to);
-    writeState({
+    inLink.write({
       ...texts.state,
       kind: kind.value,
       layer: chosen.layer,
@@ -193,7 +198,7 @@ export async function start(place) {
     );
     for (const [canvas, values] of pictures)
       paint(canvas, queryCount, keyCount, 44, (query, key) =>
-        ink(colour(), values[query * keyCount + key]),
+        ink(colour(), strength(values[query * keyCount + key])),
       );
     arrows(heads);
     if (focused >= 0) heads.querySelectorAll("button")[focused]?.focus();
@@ -205,20 +210,20 @@ export async function start(place) {
       start,
       start + to.length,
     );
-    words.show(from, to, chosen.word, values, colour());
+    words.show(from, to, chosen.word, values, {
+      colour: colour(),
+      labels: kind.value === "encoder" ? READ : CHOSEN,
+    });
     said.textContent = say(from, to, values);
   }
 
   function say(from, to, values) {
-    const next =
-      kind.value === "encoder"
-        ? ""
-        : ` (about to say ${shown.row.predicted[chosen.word]})`;
+    const looked = kind.value === "encoder" ? "looks" : "looked";
     const head =
       chosen.head === MEAN ? "on average over the heads" : `head ${chosen.head}`;
     return (
-      `${from[chosen.word]}${next}, layer ${chosen.layer}, ${head}: ` +
-      `${heaviest(values, to)}.`
+      `${from[chosen.word]} ${looked} at ${heaviest(values, to)} ` +
+      `(layer ${chosen.layer}, ${head}).`
     );
   }
 

@@ -3,14 +3,13 @@
 import {
   INK,
   el,
+  inAddress,
   radios,
-  readState,
   scroller,
   sentences,
   slider,
   svg,
   table,
-  writeState,
 } from "./common.js";
 import { lengthPenalty } from "./search.js";
 
@@ -25,7 +24,8 @@ const WHY = {
 const words = (pieces) => pieces.join("").replaceAll("▁", " ").trim();
 
 export async function start(place) {
-  const state = readState();
+  const inLink = inAddress(place, "beams");
+  const state = inLink.read();
   let shown = null;
   let first = Number(state.step ?? 0); // where the first search begins
   const texts = await sentences("beams", "json", "json", state, (found) => {
@@ -117,7 +117,7 @@ export async function start(place) {
     results.replaceChildren(
       resultTable(found, now, over, spoken, shown.greedy),
     );
-    writeState({
+    inLink.write({
       ...texts.state,
       beam: beam.value,
       alpha: alpha.value,

@@ -195,8 +195,16 @@ export function ink(colour, share) {
   return colour + part.toString(16).padStart(2, "0");
 }
 
-/** Behind text, no colour is so strong that the text suffers. */
-export const wash = (colour, share) => ink(colour, 0.55 * share);
+/** How strongly a weight from 0 to 1 is inked.
+ *
+ * On a dark page small weights are lifted: there the eye cannot tell
+ * them apart as it can on white.
+ */
+export const strength = (weight) =>
+  document.documentElement.dataset.theme === "dark" ? weight ** 0.7 : weight;
+
+/** A weight's colour; behind text never so strong that the text suffers. */
+export const wash = (colour, weight) => ink(colour, 0.55 * strength(weight));
 
 /** Fill a canvas cell by cell with colour(row, column). */
 export function paint(canvas, rows, columns, height, colour) {
@@ -264,10 +272,15 @@ export async function load(name, kind = "json") {
   return answer[kind]();
 }
 
+/** What a reader chooses a model by: its direction and its corpus. */
+export const called = ({ title, corpus_title }) =>
+  `${title} (${corpus_title})`;
+
 /** Choose a model and one of its sentences, of one kind of data.
  *
  * use(found, row, about): the sentence's file, its row in the list, and
- * what is known of its model. `open` loads a sentence to begin with.
+ * what is known of its model. `open` loads a sentence to begin with: its
+ * number, or its words.
  */
 export async function sentences(kind, ending, as, state, use) {
   const { models } = await load("index.json");
@@ -275,7 +288,7 @@ export async function sentences(kind, ending, as, state, use) {
   let rows = [];
   const model = choice(
     "model",
-    models.map(({ name, title }) => [name, title]),
+    models.map((one) => [one.name, called(one)]),
     state.model,
     () => open(0),
   );
@@ -286,9 +299,10 @@ export async function sentences(kind, ending, as, state, use) {
       () => load(file("index.json")),
       (found) => {
         rows = found;
+        const texts = rows.map((row) => row.text ?? row);
         sentence.options(
-          rows.map((row, i) => [i, row.text ?? row]),
-          number,
+          texts.map((text, i) => [i, text]),
+          texts.includes(number) ? texts.indexOf(number) : number,
         );
         return read();
       },
@@ -303,7 +317,12 @@ export async function sentences(kind, ending, as, state, use) {
   }
   model.node.hidden = models.length < 2;
   return {
-    node: el("div", { class: "live-controls" }, model.node, sentence.node),
+    node: el(
+      "div",
+      { class: "live-controls live-which" },
+      model.node,
+      sentence.node,
+    ),
     open,
     get state() {
       return { model: model.value, sentence: sentence.value };
@@ -311,7 +330,39 @@ export async function sentences(kind, ending, as, state, use) {
   };
 }
 
-/** The state of a page, kept in the address after the #. */
+/** What the address says of one part of a page: `beams.step` and so on.
+ *
+ * The entries of other parts are kept. Nothing is written before the
+ * reader has used the part, so that a link to a section stays one.
+ */
+export function inAddress(place, part) {
+  const own = `${part}.`;
+  const entries = () => Object.entries(readState());
+  let used = false;
+  for (const kind of ["input", "change", "click", "keydown"])
+    place.addEventListener(kind, () => (used = true), { capture: true });
+  return {
+    read: () =>
+      Object.fromEntries(
+        entries()
+          .filter(([key]) => key.startsWith(own))
+          .map(([key, value]) => [key.slice(own.length), value]),
+      ),
+    write(state) {
+      if (!used) return;
+      const others = entries().filter(
+        ([key]) => key.includes(".") && !key.startsWith(own),
+      );
+      const mine = Object.entries(state).map(([key, value]) => [
+        own + key,
+        value,
+      ]);
+      writeState([...others, ...mine]);
+    },
+  };
+}
+
+/** All that the address says after the #; of one part: `inAddress`. */
 export function readState() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }

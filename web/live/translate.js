@@ -2,18 +2,18 @@
 
 import {
   INK,
+  called,
   choice,
   el,
+  inAddress,
   load,
   newId,
-  readState,
   scroller,
   slider,
   table,
-  writeState,
 } from "./common.js";
 import { Translator, weight } from "./translator.js";
-import { heaviest, wordPicker } from "./words.js";
+import { CHOSEN, heaviest, wordPicker } from "./words.js";
 
 const LONGEST = 80; // pieces that the page takes
 const LETTERS = 1000; // and letters, so that no text is cut for long
@@ -49,16 +49,14 @@ export async function start(place) {
     );
     return;
   }
-  const state = readState();
+  const inLink = inAddress(place, "translate");
+  const state = inLink.read();
   const first = index.models.find(
     ({ name }) => name === place.dataset.part,
   );
   const model = choice(
     "model",
-    index.models.map(({ name, title, corpus_title }) => [
-      name,
-      `${title} (${corpus_title})`,
-    ]),
+    index.models.map((one) => [one.name, called(one)]),
     state.model ?? first?.name,
     () => chooseModel(),
   );
@@ -69,13 +67,17 @@ export async function start(place) {
     autocomplete: "off",
     spellcheck: "false",
     value: state.text ?? "",
+    oninput: () => {
+      turn++; // what is below, or on its way, is of other words
+      clear();
+    },
   });
   const label = el("label", { for: id });
-  const beam = slider("beam size", { min: 1, max: 8, value: 4 }, () => {});
+  const beam = slider("beam size", { min: 1, max: 8, value: 4 }, retry);
   const alpha = slider(
     "length penalty α",
     { min: 0, max: 2, step: 0.1, value: 0.6 },
-    () => {},
+    retry,
   );
   const button = el("button", { type: "submit", class: "live-main" });
   const halt = el(
@@ -95,7 +97,7 @@ export async function start(place) {
   const look = lookAround();
   const form = el(
     "form",
-    { class: "live-form", onsubmit: translate },
+    { class: "live-form", onsubmit: submit },
     model.node,
     label,
     input,
@@ -107,7 +109,8 @@ export async function start(place) {
   const loaded = new Map();
   let busy = false;
   let stop = false;
-  let turn = 0; // one for each choice of a model
+  let again = false; // something else was asked for meanwhile
+  let turn = 0; // one for each choice of a model, and each text
   halt.hidden = progress.hidden = true;
   chooseModel(true);
 
@@ -127,7 +130,7 @@ export async function start(place) {
             type: "button",
             onclick: () => {
               input.value = text;
-              input.focus();
+              translate();
             },
           },
           text,
@@ -153,18 +156,33 @@ export async function start(place) {
     look.node.hidden = true;
   }
 
-  async function translate(event) {
+  function submit(event) {
     event.preventDefault();
-    if (busy) return;
-    busy = true;
-    stop = false;
-    button.setAttribute("aria-disabled", "true");
-    clear();
-    try {
-      await work(input.value, about());
-    } catch (error) {
-      said.textContent = error.message;
+    translate();
+  }
+
+  /** Translate once more what has been translated: a slider has moved. */
+  function retry() {
+    if (busy || !beams.hidden) translate();
+  }
+
+  async function translate() {
+    if (busy) {
+      again = stop = true;
+      return;
     }
+    busy = true;
+    button.setAttribute("aria-disabled", "true");
+    do {
+      again = stop = false;
+      clear();
+      const mine = turn;
+      try {
+        await work(input.value, about());
+      } catch (error) {
+        if (!again && mine === turn) said.textContent = error.message;
+      }
+    } while (again);
     busy = false;
     button.setAttribute("aria-disabled", "false");
     halt.hidden = progress.hidden = true;
@@ -187,8 +205,8 @@ export async function start(place) {
         : translator.tokenizer.encode(text).length - 1;
     if (pieces > LONGEST) {
       said.textContent =
-        `That is too long: this page takes up to ${LONGEST} pieces. The model has learnt from single sentences: try one ` +
-        "at a time.";
+        `That is too long: this page takes up to ${LONGEST} pieces. The ` +
+        "model has learnt from single sentences: try one at a time.";
       return;
     }
     note.textContent = strange(text, chosen, translator.tokenizer);
@@ -214,7 +232,7 @@ export async function start(place) {
     const maps = await translator.attention(text, best.ids);
     if (left()) return;
     look.show(maps);
-    writeState({ model: chosen.name, text });
+    inLink.write({ model: chosen.name, text });
   }
 
   async function get(chosen) {
@@ -277,23 +295,17 @@ function beamTable(found, { languages }) {
   );
 }
 
-/** Cross-attention of a translation: pick a word of it. */
+/** Cross-attention of a translation: pick a piece of it. */
 function lookAround() {
   let maps = null;
   let word = 0;
   const layer = choice("layer", [], "", draw);
   const head = choice("head", [], "", draw);
   const said = el("p", { class: "live-result", role: "status" });
-  const words = wordPicker(
-    {
-      from: "Pick a word of the translation",
-      to: "Where the decoder looked when it chose that word",
-    },
-    (i) => {
-      word = i;
-      draw();
-    },
-  );
+  const words = wordPicker((i) => {
+    word = i;
+    draw();
+  });
   const node = el(
     "div",
     {},
@@ -314,7 +326,10 @@ function lookAround() {
       for (const l of layers) for (const n of heads) sum += weight(l, n, word, s);
       return sum / count;
     });
-    words.show(target, source, word, values, INK.key);
+    words.show(target, source, word, values, {
+      colour: INK.key,
+      labels: CHOSEN,
+    });
     said.textContent = `${target[word]} looked at ${heaviest(values, source)}.`;
   }
 

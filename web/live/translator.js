@@ -1,17 +1,20 @@
 // A shipped model in the browser: onnxruntime-web, one thread, no DOM.
 
-import { address, load } from "./common.js";
+import { address } from "./common.js";
 import { beamSearch } from "./search.js";
 import { BOS, Tokenizer } from "./tokenizer.js";
 
 const RUNTIME = "ort/ort-wasm-simd-threaded";
 let runtime = null;
 
-/** Download a file; count(bytes) is called for each part of it. */
+/** Download a file of bytes; count(bytes) is called for each part of it.
+ *
+ * The site holds it packed, so that as much travels from every server.
+ */
 async function download(name, count) {
   let answer;
   try {
-    answer = await fetch(address(name));
+    answer = await fetch(address(`${name}.gz`));
     if (!answer.ok) throw new Error();
   } catch {
     throw new Error(
@@ -35,7 +38,16 @@ async function download(name, count) {
     whole.set(part, at);
     at += part.length;
   }
-  return whole;
+  return unpack(whole);
+}
+
+/** Some servers say that a packed file is packed: then it no longer is. */
+async function unpack(bytes) {
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
+  const unpacked = new Blob([bytes])
+    .stream()
+    .pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(unpacked).arrayBuffer());
 }
 
 async function startRuntime(count) {
@@ -49,7 +61,7 @@ async function startRuntime(count) {
   return ort;
 }
 
-/** What has to be downloaded for a model, in bytes. */
+/** What has to be downloaded for a model, in bytes, as it travels. */
 export const weight = (index, model) =>
   (runtime ? 0 : index.runtime) +
   Object.values(model.bytes).reduce((sum, bytes) => sum + bytes, 0);
@@ -72,12 +84,12 @@ export class Translator {
       runtime,
       download(`${name}/encoder.onnx`, count),
       download(`${name}/decoder.onnx`, count),
-      load(`${name}/tokenizer.json`),
+      download(`${name}/tokenizer.json`, count),
     ]);
     const made = new Translator();
     made.ort = ort;
     made.model = model;
-    made.tokenizer = new Tokenizer(file);
+    made.tokenizer = new Tokenizer(JSON.parse(new TextDecoder().decode(file)));
     const options = { executionProviders: ["wasm"] };
     made.encoder = await ort.InferenceSession.create(encoder, options);
     made.decoder = await ort.InferenceSession.create(decoder, options);

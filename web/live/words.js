@@ -2,18 +2,28 @@
 
 import { el, percent, wash } from "./common.js";
 
+/** What a click on a piece means: of a translation, everywhere the same.
+ *
+ * Its piece is the one that was being chosen, so its row of weights is
+ * that of the step that wrote it, not of the step that was fed with it.
+ */
+export const CHOSEN = {
+  from: "Pick a piece of the translation",
+  to: "Where the decoder looked when it chose that piece",
+};
+
 /** A row of words to pick from, and a row that shows the weights. */
-export function wordPicker(labels, pick) {
-  const from = el("div", {
-    class: "live-words",
-    role: "group",
-    "aria-label": labels.from,
-  });
+export function wordPicker(pick) {
+  const title = () => el("p", { class: "live-axis" });
+  const [fromTitle, toTitle] = [title(), title()];
+  const from = el("div", { class: "live-words", role: "group" });
   const to = el("p", { class: "live-words" });
-  const title = (text) => el("p", { class: "live-axis" }, text);
   return {
-    node: el("div", {}, title(labels.from), from, title(labels.to), to),
-    show(words, keys, chosen, values, colour) {
+    node: el("div", {}, fromTitle, from, toTitle, to),
+    show(words, keys, chosen, values, { colour, labels }) {
+      fromTitle.textContent = labels.from;
+      toTitle.textContent = labels.to;
+      from.setAttribute("aria-label", labels.from);
       const focused = [...from.children].indexOf(document.activeElement);
       from.replaceChildren(
         ...words.map((word, i) =>
@@ -37,7 +47,10 @@ export function wordPicker(labels, pick) {
             "span",
             {
               class: "live-key",
-              style: `background-color: ${wash(colour, values[i])}`,
+              style:
+                `background-color: ${wash(colour, values[i])};` +
+                `--weight: ${(100 * values[i]).toFixed(1)}%;` +
+                `--ink: ${colour}`,
             },
             el("span", {}, word),
             el("small", {}, percent(values[i])),

@@ -1,12 +1,13 @@
 """The whole book as one PDF and as an EPUB, from the built site.
 
-`python book/_ext/print_book.py pdf` and `... epub`, after `make book`.
+`python tools/print_book.py pdf` and `... epub`, after `make book`.
 Chromium draws formulas and charts and prints; nothing is executed. All
 that is folded on the site is open here. The files are put into the site,
 whose first page offers them then.
 """
 
 import html
+import importlib
 import re
 import sys
 import uuid
@@ -15,10 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
-from finding import offer
 from playwright.sync_api import sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build" / "html"
 NAME = "executable-transformer"
 CHROMIUM = "/usr/bin/chromium"
@@ -45,7 +45,8 @@ FREEZE = """([name, names, site, xml]) => {
   const article = document.querySelector("article.bd-article");
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +
-    ".viewcode-link, .live, .vega-bindings, .vega-actions, .picture.narrow")
+    ".viewcode-link, .live, .vega-bindings, .vega-actions, .picture.narrow," +
+    ".chart-still")
     .forEach(e => e.remove());
   article.querySelectorAll("details").forEach(e => {
     const box = document.createElement("div");
@@ -65,7 +66,7 @@ FREEZE = """([name, names, site, xml]) => {
     e.replaceWith(box);
   });
   article.querySelectorAll(".fold-title").forEach(e => {
-    if (/^(Show|Hide) code cell/.test(e.textContent)) e.remove();
+    if (/^(Show|Hide) the code/.test(e.textContent)) e.remove();
   });
   article.querySelectorAll("mjx-container").forEach(e => {
     const math = e.querySelector("mjx-assistive-mml math");
@@ -148,6 +149,7 @@ def freeze(page, name: str, names: dict, xml: bool):
     page.wait_for_function(
         "!window.MathJax || MathJax.startup.promise.then(() => true)"
     )
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.wait_for_function(
         "document.querySelectorAll('[id^=altair-viz]').length =="
         " document.querySelectorAll('[id^=altair-viz] svg').length"
@@ -397,6 +399,14 @@ def make_epub(target: Path) -> None:
             book.write(SITE / path, f"OEBPS/images/{path.replace('/', '-')}")
 
 
+def offer() -> None:
+    """Have the site's pages link the files, as each build does."""
+    sys.path.insert(0, str(ROOT / "book" / "_ext"))
+    finding = importlib.import_module("finding")
+    sys.path.pop(0)
+    finding.offer(SITE)
+
+
 def main(kind: str) -> None:
     if not Path(CHROMIUM).exists():
         sys.exit(f"printing the book needs {CHROMIUM}")
@@ -404,7 +414,7 @@ def main(kind: str) -> None:
     folder.mkdir(exist_ok=True)
     target = folder / f"{NAME}.{kind}"
     {"pdf": make_pdf, "epub": make_epub}[kind](target)
-    offer(SITE)
+    offer()
     print(f"{target} ({target.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -1,0 +1,54 @@
+"""The search page: hyphens do not matter, and excerpts can be read."""
+
+import pytest
+
+
+@pytest.fixture
+def search(browser, address):
+    """Titles and excerpts of what is found for a query."""
+    context = browser.new_context()
+    page = context.new_page()
+
+    def ask(query):
+        page.goto(f"{address}/search.html?q={query}")
+        page.locator("#search-results li p.context").first.wait_for()
+        page.wait_for_function(
+            "document.querySelectorAll('#search-results li').length"
+            " === document.querySelectorAll('#search-results .context').length"
+        )
+        titles = page.locator("#search-results li > a").all_text_contents()
+        texts = page.locator("#search-results .context").all_text_contents()
+        return titles, texts
+
+    yield ask
+    context.close()
+
+
+def test_hyphens_do_not_matter(search):
+    joined, excerpts = search("warmup")
+    hyphened, _ = search("warm-up")
+    assert set(joined) == set(hyphened)
+    assert len(joined) > 4  # those with "warmup" alone are four
+    assert any("warm-up" in text.lower() for text in excerpts)
+
+
+def test_excerpts_show_no_latex(search):
+    _, excerpts = search("warmup")
+    assert any("ε_ls" in text for text in excerpts)  # the glossary's
+    assert not any("Contents" in text for text in excerpts)
+    signs = [r"\(", r"\[", r"\text", r"\cdot", "_{", "^{"]
+    for text in excerpts:
+        assert not any(sign in text for sign in signs), text
+
+
+def test_the_sign_is_beside_the_words(browser, address):
+    page = browser.new_page()
+    page.goto(f"{address}/search.html")
+    form = page.locator("form.bd-search").last
+    sign = form.locator("i").bounding_box()
+    field = form.locator("input")
+    padding = field.evaluate(
+        "e => parseFloat(getComputedStyle(e).paddingLeft)"
+    )
+    assert sign["x"] + sign["width"] <= field.bounding_box()["x"] + padding
+    page.close()
