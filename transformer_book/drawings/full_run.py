@@ -151,6 +151,35 @@ def trials(tries: Sequence[Mapping[str, Any]]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
+def recipes(runs: Mapping[str, Run], published: Sequence[float]) -> Markdown:
+    """Recipes side by side: their settings, and what came of them.
+
+    `published` is the score of each in the published form.
+    """
+    rows = []
+    for (name, run), score in zip(runs.items(), published, strict=True):
+        model, info = run.config["model"], run.config["info"]
+        low, high = run.report["test"]["interval"]
+        training = run.report["training"]
+        tokens = training["tokens_per_batch"] * training["accumulate"]
+        rows.append(
+            {
+                "training": name,
+                "start": run.start,
+                "pieces": f"{model['vocab_size']:,}",
+                "d_ff": model["d_ff"],
+                "dropout": model["dropout"],
+                "tokens a step": f"{tokens:,}",
+                "rate": info["learning_rate_scale"],
+                "steps": f"{run.report['result']['steps']:,}",
+                "published form": f"{score:.1f}",
+                "cased": f"{run.report['test']['bleu']:.1f}",
+                "95%": f"{low:.1f} to {high:.1f}",
+            }
+        )
+    return Markdown(markdown_table(rows))
+
+
 def others(runs: Mapping[str, Run]) -> Markdown:
     """The other models that ship, each on its own test set."""
     return Markdown(
