@@ -8,7 +8,8 @@ into the data's `index.json`, and the part that needs it says so; the
 book is built all the same.
 
 The part `play` asks for nothing: its data is written into the page, with
-a table that says the same where no script runs.
+a table that says the same where no script runs. `train` has a recorded
+run in its page, and fetches its sentences when a training is asked for.
 """
 
 import hashlib
@@ -34,6 +35,9 @@ RUNTIME = [
 ]
 PLACES = re.compile(r'data-live="(\w+)"')
 PLAY = '<div class="live" data-live="play">'
+TRAIN = '<div class="live" data-live="train">'
+RUN = WEB / "live" / "train_run.json"
+LEARNT_FROM = ["little_spanish.tsv", "little_people.tsv"]
 SITES = ("html", "dirhtml")  # no paper, no EPUB
 ABSENT = (
     '<p class="live-missing">This part runs on the book\'s site, in a '
@@ -132,6 +136,8 @@ def write_data(app, error):
     shutil.copytree(WEB / "live", live)
     target = live / "data"
     shutil.copytree(MADE / "data", target)
+    for name in LEARNT_FROM:
+        shutil.copy(ROOT / "transformer_lib" / "data" / name, target)
     index = target / "index.json"
     found = json.loads(index.read_text("utf-8"))
     found |= {"missing": missing, "runtime": 0}
@@ -191,7 +197,6 @@ def told(path: Path) -> str:
         for piece in first["source"]
     )
     rows = "".join(row(step, first["pieces"]) for step in first["steps"])
-    data = text.replace("</", r"<\/")
     return (
         '<table class="play-still"><caption>'
         f"“{html.escape(first['text'])}” becomes "
@@ -200,9 +205,14 @@ def told(path: Path) -> str:
         f"piece paid to the {source} ones; the last one, how likely the "
         f'model held it.</caption><thead><tr><th scope="col">{target}</th>'
         f'{heads}<th scope="col">likely</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
-        f'<script type="application/json">{data}</script>'
+        f"<tbody>{rows}</tbody></table>{inlined(text)}"
     )
+
+
+def inlined(text: str) -> str:
+    """JSON for the script of a part, inside its place in the page."""
+    data = text.replace("</", r"<\/").strip()
+    return f'<script type="application/json">{data}</script>'
 
 
 def merge(app, env, names, other):
@@ -229,6 +239,10 @@ def add_script(app, pagename, templatename, context, doctree):
             make_data(MADE / "data")
             whole = PLAY + told(MADE / "data" / "play.json")
             context["body"] = context["body"].replace(PLAY + ABSENT, whole)
+        if TRAIN in context["body"]:
+            run = inlined(RUN.read_text("utf-8"))
+            whole = f"{TRAIN}{ABSENT}{run}"
+            context["body"] = context["body"].replace(TRAIN + ABSENT, whole)
         for name in sorted(set(PLACES.findall(context["body"]))):
             if (WEB / "live" / f"{name}.css").is_file():
                 app.add_css_file(f"live/{name}.css")

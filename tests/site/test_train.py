@@ -3,7 +3,9 @@
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
+import axe_playwright_python
 import jupytext
 import pytest
 import tangle
@@ -13,6 +15,10 @@ LIVE = tangle.ROOT / "web" / "live"
 DATA = tangle.ROOT / "transformer_lib" / "data"
 PAGE = tangle.ROOT / "book" / "start" / "one_sitting.md"
 STEPS, BATCH = 20, 64
+CHAPTER = "book/start/one_sitting.html"
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+PART = ".live[data-live=train]"
+FETCHED = ("train_worker", "learner", "mm.wasm", "little_", "transformer.js")
 ASK = """
 import { readFileSync as read } from "node:fs";
 const [live, data, given] = process.argv.slice(2);
@@ -130,3 +136,158 @@ def test_twenty_steps_of_adam_are_pytorchs(both):
     apart = zip(script["losses"], torchs["losses"], strict=True)
     assert max(abs(a - b) for a, b in apart) < 1e-3
     assert farthest(script["after"], torchs["after"]) < 1e-3
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the part; no error may have been reported at the end."""
+    opened, problems = [], []
+
+    def open_page(**settings):
+        settings = {"viewport": {"width": 1200, "height": 900}} | settings
+        context = browser.new_context(**settings)
+        opened.append(context)
+        page = context.new_page()
+        page.set_default_timeout(120_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.asked = []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.goto(f"{address}/{CHAPTER}")
+        page.wait_for_selector(f"{PART} .train-facts")
+        page.locator(PART).scroll_into_view_if_needed()
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert not problems
+
+
+def press(page, name) -> None:
+    page.locator(PART).get_by_role("button", name=name, exact=True).click()
+
+
+def fact(page, place: int) -> str:
+    return page.locator(f"{PART} .train-facts dd").nth(place).text_content()
+
+
+def reached(page) -> int:
+    return int(fact(page, 0).split()[0])
+
+
+def wait_for_step(page, step: int) -> None:
+    page.wait_for_function(
+        """([part, step]) => {
+          const facts = document.querySelectorAll(`${part} dd`);
+          return parseInt(facts[0].textContent) >= step
+            && document.querySelector(`${part} .train-which`)
+              .textContent.startsWith("Your run");
+        }""",
+        arg=[PART, step],
+    )
+
+
+def told(page) -> list[list[str]]:
+    """The rows of the run as a table."""
+    details = page.locator(f"{PART} details")
+    details.evaluate("details => { details.open = true }")
+    page.wait_for_selector(f"{PART} details tbody tr")
+    return details.locator("tbody").evaluate(
+        """body => [...body.rows].map(
+          row => [...row.cells].map(cell => cell.textContent))"""
+    )
+
+
+def test_unpressed_it_shows_a_recorded_run_and_fetches_nothing(visit):
+    page = visit()
+    page.wait_for_timeout(500)
+    run = json.loads((LIVE / "train_run.json").read_text("utf-8"))
+    last = run["rows"][-1]
+    assert reached(page) == last[0]
+    assert fact(page, 1) == f"{last[1] / 1000:.2f}"
+    where = page.locator(f"{PART} input[type=range]")
+    where.focus()
+    page.keyboard.press("Home")
+    assert fact(page, 0) == "0 of 800" and fact(page, 1) == "–"
+    page.keyboard.press("ArrowRight")
+    assert reached(page) == run["rows"][1][0]
+    assert fact(page, 1) == f"{run['rows'][1][1] / 1000:.2f}"
+    assert where.get_attribute("aria-valuetext") == "step 10"
+    assert not [url for url in page.asked if any(n in url for n in FETCHED)]
+
+
+def test_it_learns_pauses_and_repeats_itself_after_reset(visit):
+    page = visit()
+    before = page.url
+    press(page, "Train it here")
+    wait_for_step(page, 30)
+    press(page, "Pause")
+    page.get_by_role("button", name="Go on").wait_for()
+    page.wait_for_timeout(1500)  # the last step that was under way
+    paused = reached(page)
+    page.wait_for_timeout(2000)
+    assert reached(page) == paused
+    press(page, "One step")
+    wait_for_step(page, paused + 1)
+    first = told(page)
+    assert [row[0] for row in first[:4]] == ["0", "10", "20", "30"]
+    losses = [float(row[1]) for row in first[1:4]]
+    assert losses[0] > losses[1] > losses[2]
+    press(page, "Reset")
+    wait_for_step(page, 0)
+    page.wait_for_function(
+        "part => document.querySelector(`${part} dd`)"
+        ".textContent.startsWith('0 ')",
+        arg=PART,
+    )
+    press(page, "Train it here")
+    wait_for_step(page, 30)
+    press(page, "Pause")
+    assert told(page)[:4] == first[:4]
+    assert page.url == before
+
+
+def test_another_seed_is_another_run(visit):
+    page = visit()
+    firsts = []
+    for seed in "0", "1":
+        page.locator(f"{PART} select").select_option(seed)
+        press(page, "Reset")
+        press(page, "One step")
+        wait_for_step(page, 1)
+        firsts.append(told(page)[-1][:2])
+        press(page, "Reset")
+    assert [first[0] for first in firsts] == ["1", "1"]
+    assert firsts[0] != firsts[1]
+
+
+def test_by_keyboard(visit):
+    page = visit()
+    button = page.locator(f"{PART} .live-main")
+    button.focus()
+    page.keyboard.press("Enter")
+    wait_for_step(page, 10)
+    assert button.text_content() == "Pause"
+    page.keyboard.press("Space")
+    assert button.text_content() == "Go on"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    held = page.evaluate("document.activeElement.textContent")
+    assert held == "Reset"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_fits_and_is_accessible(visit, theme, width):
+    page = visit(viewport={"width": width, "height": 800})
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    told(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_timeout(500)  # transitions of the theme
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate(
+        "async part => (await axe.run(part)).violations.map("
+        "v => v.id + v.nodes.map(n => n.failureSummary))",
+        PART,
+    )
+    assert not found
