@@ -9,7 +9,9 @@ book is built all the same.
 
 The part `play` asks for nothing: its data is written into the page, with
 a table that says the same where no script runs. Of `zoom` the page has the
-outermost level; what is inside is fetched when it is opened.
+outermost level; what is inside is fetched when it is opened. `train` has a
+recorded run in its page, and fetches its sentences when a training is asked
+for.
 """
 
 import gzip
@@ -34,6 +36,9 @@ MACHINE = "ort-wasm-simd-threaded.wasm"  # 14 MB, which travel packed
 PLACES = re.compile(r'data-live="(\w+)"')
 PLAY = '<div class="live" data-live="play">'
 ZOOM = '<div class="live" data-live="zoom">'
+TRAIN = '<div class="live" data-live="train">'
+RUN = WEB / "live" / "train_run.json"
+LEARNT_FROM = ["little_spanish.tsv", "little_people.tsv"]
 SITES = ("html", "dirhtml")  # no paper, no EPUB
 ABSENT = (
     '<p class="live-missing">This part runs on the book\'s site, in a '
@@ -142,6 +147,8 @@ def write_data(app, error):
     shutil.copytree(WEB / "live", live)
     target = live / "data"
     shutil.copytree(MADE / "data", target)
+    for name in LEARNT_FROM:
+        shutil.copy(ROOT / "transformer_lib" / "data" / name, target)
     index = target / "index.json"
     found = json.loads(index.read_text("utf-8"))
     found |= {"missing": missing, "runtime": 0}
@@ -210,13 +217,13 @@ def told(path: Path) -> str:
         f"piece paid to the {source} ones; the last one, how likely the "
         f'model held it.</caption><thead><tr><th scope="col">{target}</th>'
         f'{heads}<th scope="col">likely</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>{given(text)}"
+        f"<tbody>{rows}</tbody></table>{inlined(text)}"
     )
 
 
-def given(text: str) -> str:
-    """Data for a part's script, in the page."""
-    data = text.replace("</", r"<\/")
+def inlined(text: str) -> str:
+    """JSON for the script of a part, inside its place in the page."""
+    data = text.replace("</", r"<\/").strip()
     return f'<script type="application/json">{data}</script>'
 
 
@@ -247,8 +254,12 @@ def add_script(app, pagename, templatename, context, doctree):
         if ZOOM in context["body"]:
             make_data(MADE / "data")
             index = MADE / "data" / "zoom" / "index.json"
-            whole = ZOOM + ABSENT + given(index.read_text("utf-8"))
+            whole = ZOOM + ABSENT + inlined(index.read_text("utf-8"))
             context["body"] = context["body"].replace(ZOOM + ABSENT, whole)
+        if TRAIN in context["body"]:
+            run = inlined(RUN.read_text("utf-8"))
+            whole = f"{TRAIN}{ABSENT}{run}"
+            context["body"] = context["body"].replace(TRAIN + ABSENT, whole)
         for name in sorted(set(PLACES.findall(context["body"]))):
             if (WEB / "live" / f"{name}.css").is_file():
                 app.add_css_file(f"live/{name}.css")

@@ -1,0 +1,293 @@
+"""The model that learns in the page, beside the page's own in PyTorch."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import axe_playwright_python
+import jupytext
+import pytest
+import tangle
+import torch
+
+LIVE = tangle.ROOT / "web" / "live"
+DATA = tangle.ROOT / "transformer_lib" / "data"
+PAGE = tangle.ROOT / "book" / "start" / "one_sitting.md"
+STEPS, BATCH = 20, 64
+CHAPTER = "book/start/one_sitting.html"
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+PART = ".live[data-live=train]"
+FETCHED = ("train_worker", "learner", "mm.wasm", "little_", "transformer.js")
+ASK = """
+import { readFileSync as read } from "node:fs";
+const [live, data, given] = process.argv.slice(2);
+const { Learner, batch } = await import(`${live}/learner.js`);
+const texts = ["little_spanish", "little_people"].map((name) =>
+  read(`${data}/${name}.tsv`, "utf8"));
+const learner = await Learner.open(read(`${live}/mm.wasm`), texts);
+const { model, train, vocabulary } = learner;
+const asked = JSON.parse(read(given, "utf8"));
+model.start(0);
+for (const [name, numbers] of Object.entries(asked.weights))
+  model.weights[name].data.set(numbers);
+const all = (which) => Object.fromEntries(
+  Object.entries(model.weights).map(([name, weight]) =>
+    [name, Array.from(weight[which])]));
+const losses = [];
+let grads;
+for (const chosen of asked.chosen) {
+  losses.push(model.gradients(batch(chosen.map((i) => train[i]))));
+  grads ??= all("grad");
+  model.update();
+}
+console.log(JSON.stringify(
+  { vocabulary, count: model.count, losses, grads, after: all("data") }));
+"""
+
+
+def test_the_kernels_text_assembles_to_the_shipped_bytes(monkeypatch):
+    monkeypatch.syspath_prepend(str(tangle.ROOT / "web"))
+    import assemble
+
+    text = (LIVE / "mm.wat").read_text("utf-8")
+    assert assemble.assemble(text) == (LIVE / "mm.wasm").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def page() -> dict:
+    """What the page defines before it trains."""
+    found: dict = {}
+    for cell in jupytext.read(PAGE).cells:
+        if cell.source.startswith("optimizer ="):
+            return found
+        if cell.cell_type == "code" and "plt." not in cell.source:
+            exec(compile(cell.source, str(PAGE), "exec"), found)
+    raise AssertionError("the page has no optimizer")
+
+
+@pytest.fixture(scope="module")
+def both(page, tmp_path_factory) -> tuple[dict, dict]:
+    """20 steps on the same batches: PyTorch's numbers, and the script's."""
+    node = shutil.which("node") or shutil.which(
+        "node", path=str(tangle.ROOT / ".venv" / "bin")
+    )
+    if not node:
+        pytest.skip("no node")
+    model, pairs = page["model"], page["train_pairs"]
+    chance = torch.Generator().manual_seed(5)
+    chosen = torch.randint(len(pairs), (STEPS, BATCH), generator=chance)
+
+    def all_of(which):
+        named = model.named_parameters()
+        return {name: which(one).flatten().tolist() for name, one in named}
+
+    folder = tmp_path_factory.mktemp("train")
+    given = {"weights": all_of(torch.detach), "chosen": chosen.tolist()}
+    (folder / "given.json").write_text(json.dumps(given), "utf-8")
+    (folder / "ask.mjs").write_text(ASK, "utf-8")
+    done = subprocess.run(
+        [node, folder / "ask.mjs", LIVE, DATA, folder / "given.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    torchs: dict = {"losses": []}
+    for step, row in enumerate(chosen.tolist(), 1):
+        source, target, labels = page["batch"]([pairs[i] for i in row])
+        loss = page["smoothed_loss"](model(source, target), labels)
+        adam.zero_grad()
+        loss.backward()
+        torchs.setdefault("grads", all_of(lambda one: one.grad.clone()))
+        adam.param_groups[0]["lr"] = page["learning_rate"](step)
+        adam.step()
+        torchs["losses"].append(loss.item())
+    torchs["after"] = all_of(torch.detach)
+    return torchs, json.loads(done.stdout)
+
+
+def farthest(ours: dict, theirs: dict) -> float:
+    """The largest difference; rows beyond the vocabulary are room."""
+    assert ours.keys() == theirs.keys()
+    far = 0.0
+    for name, numbers in theirs.items():
+        ours_here = torch.tensor(ours[name])
+        assert not ours_here[len(numbers) :].any()
+        apart = ours_here[: len(numbers)] - torch.tensor(numbers)
+        far = max(far, apart.abs().max().item())
+    return far
+
+
+def test_it_is_the_model_of_the_page(page, both):
+    assert both[1]["vocabulary"] == page["vocabulary"]
+    assert both[1]["count"] == page["count"]
+
+
+def test_loss_and_gradients_are_pytorchs(both):
+    torchs, script = both
+    assert abs(script["losses"][0] - torchs["losses"][0]) < 1e-4
+    assert farthest(script["grads"], torchs["grads"]) < 1e-4
+
+
+def test_twenty_steps_of_adam_are_pytorchs(both):
+    torchs, script = both
+    apart = zip(script["losses"], torchs["losses"], strict=True)
+    assert max(abs(a - b) for a, b in apart) < 1e-3
+    assert farthest(script["after"], torchs["after"]) < 1e-3
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the part; no error may have been reported at the end."""
+    opened, problems = [], []
+
+    def open_page(**settings):
+        settings = {"viewport": {"width": 1200, "height": 900}} | settings
+        context = browser.new_context(**settings)
+        opened.append(context)
+        page = context.new_page()
+        page.set_default_timeout(120_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.asked = []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.goto(f"{address}/{CHAPTER}")
+        page.wait_for_selector(f"{PART} .train-facts")
+        page.locator(PART).scroll_into_view_if_needed()
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert not problems
+
+
+def press(page, name) -> None:
+    page.locator(PART).get_by_role("button", name=name, exact=True).click()
+
+
+def fact(page, place: int) -> str:
+    return page.locator(f"{PART} .train-facts dd").nth(place).text_content()
+
+
+def reached(page) -> int:
+    return int(fact(page, 0).split()[0])
+
+
+def wait_for_step(page, step: int) -> None:
+    page.wait_for_function(
+        """([part, step]) => {
+          const facts = document.querySelectorAll(`${part} dd`);
+          return parseInt(facts[0].textContent) >= step
+            && document.querySelector(`${part} .train-which`)
+              .textContent.startsWith("Your run");
+        }""",
+        arg=[PART, step],
+    )
+
+
+def told(page) -> list[list[str]]:
+    """The rows of the run as a table."""
+    details = page.locator(f"{PART} details")
+    details.evaluate("details => { details.open = true }")
+    page.wait_for_selector(f"{PART} details tbody tr")
+    return details.locator("tbody").evaluate(
+        """body => [...body.rows].map(
+          row => [...row.cells].map(cell => cell.textContent))"""
+    )
+
+
+def test_unpressed_it_shows_a_recorded_run_and_fetches_nothing(visit):
+    page = visit()
+    page.wait_for_timeout(500)
+    run = json.loads((LIVE / "train_run.json").read_text("utf-8"))
+    last = run["rows"][-1]
+    assert reached(page) == last[0]
+    assert fact(page, 1) == f"{last[1] / 1000:.2f}"
+    where = page.locator(f"{PART} input[type=range]")
+    where.focus()
+    page.keyboard.press("Home")
+    assert fact(page, 0) == "0 of 800" and fact(page, 1) == "–"
+    page.keyboard.press("ArrowRight")
+    assert reached(page) == run["rows"][1][0]
+    assert fact(page, 1) == f"{run['rows'][1][1] / 1000:.2f}"
+    assert where.get_attribute("aria-valuetext") == "step 10"
+    assert not [url for url in page.asked if any(n in url for n in FETCHED)]
+
+
+def test_it_learns_pauses_and_repeats_itself_after_reset(visit):
+    page = visit()
+    before = page.url
+    press(page, "Train it here")
+    wait_for_step(page, 30)
+    press(page, "Pause")
+    page.get_by_role("button", name="Go on").wait_for()
+    page.wait_for_timeout(1500)  # the last step that was under way
+    paused = reached(page)
+    page.wait_for_timeout(2000)
+    assert reached(page) == paused
+    press(page, "One step")
+    wait_for_step(page, paused + 1)
+    first = told(page)
+    assert [row[0] for row in first[:4]] == ["0", "10", "20", "30"]
+    losses = [float(row[1]) for row in first[1:4]]
+    assert losses[0] > losses[1] > losses[2]
+    press(page, "Reset")
+    wait_for_step(page, 0)
+    page.wait_for_function(
+        "part => document.querySelector(`${part} dd`)"
+        ".textContent.startsWith('0 ')",
+        arg=PART,
+    )
+    press(page, "Train it here")
+    wait_for_step(page, 30)
+    press(page, "Pause")
+    assert told(page)[:4] == first[:4]
+    assert page.url == before
+
+
+def test_another_seed_is_another_run(visit):
+    page = visit()
+    firsts = []
+    for seed in "0", "1":
+        page.locator(f"{PART} select").select_option(seed)
+        press(page, "Reset")
+        press(page, "One step")
+        wait_for_step(page, 1)
+        firsts.append(told(page)[-1][:2])
+        press(page, "Reset")
+    assert [first[0] for first in firsts] == ["1", "1"]
+    assert firsts[0] != firsts[1]
+
+
+def test_by_keyboard(visit):
+    page = visit()
+    button = page.locator(f"{PART} .live-main")
+    button.focus()
+    page.keyboard.press("Enter")
+    wait_for_step(page, 10)
+    assert button.text_content() == "Pause"
+    page.keyboard.press("Space")
+    assert button.text_content() == "Go on"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    held = page.evaluate("document.activeElement.textContent")
+    assert held == "Reset"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_fits_and_is_accessible(visit, theme, width):
+    page = visit(viewport={"width": width, "height": 800})
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    told(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_timeout(500)  # transitions of the theme
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate(
+        "async part => (await axe.run(part)).violations.map("
+        "v => v.id + v.nodes.map(n => n.failureSummary))",
+        PART,
+    )
+    assert not found

@@ -1,0 +1,174 @@
+// What the model of "one sitting" learns from, and how it is asked.
+
+import {
+  BOS,
+  EOS,
+  PAD,
+  Transformer,
+  UNK,
+  chance,
+  padded,
+} from "./transformer.js";
+
+export const SIZES = {
+  N: 2,
+  d_model: 64,
+  d_ff: 256,
+  h: 4,
+  warmup: 400,
+};
+export const STEPS = 800;
+export const BATCH = 64;
+export const ASKED = ["I like trees", "Me gustan los árboles"];
+export const TELLING = 10; // steps from one moment to the next
+export const COUNTING = 50; // steps until it is asked to translate
+export const COUNTED = 100; // so many of the test sentences
+const LONGEST = 20; // words of a translation
+const TOGETHER = 4; // rows: the product takes four at a time
+
+const words = (text) => text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu);
+
+/** The page's pairs, out of the package's two files. */
+export function readPairs(large, people) {
+  const rows = [large, people].map((text) =>
+    text
+      .trimEnd()
+      .split("\n")
+      .map((line) => line.split("\t")),
+  );
+  const part = (kind, table) =>
+    table
+      .filter((row) => row[0] === kind)
+      .map(([, ...pair]) => pair.map(words));
+  const train = rows.flatMap((table) => part("train", table));
+  const found = [...new Set(train.flat(2))].sort();
+  const vocabulary = ["<pad>", "<unk>", "<bos>", "<eos>", ...found];
+  const places = new Map(vocabulary.map((word, id) => [word, id]));
+  const encode = (sentence) => [
+    ...sentence.map((word) => places.get(word) ?? UNK),
+    EOS,
+  ];
+  const ids = (pairs) => pairs.map((pair) => pair.map(encode));
+  return {
+    vocabulary,
+    train: ids(train),
+    test: ids(part("test", rows[0])),
+    asked: ASKED.map((text) => encode(words(text))),
+  };
+}
+
+/** Source, the decoder's input, and what it should say. */
+export function batch(pairs) {
+  return {
+    source: padded(pairs.map(([source]) => source)),
+    target: padded(pairs.map(([, label]) => [BOS, ...label.slice(0, -1)])),
+    labels: padded(pairs.map(([, label]) => label)),
+  };
+}
+
+/** The word that a row of scores likes best. */
+function best({ data, columns }, row, words) {
+  const scores = data.subarray(row * columns, row * columns + words);
+  return scores.indexOf(scores.reduce((a, b) => Math.max(a, b)));
+}
+
+export class Learner {
+  static async open(bytes, texts) {
+    const pairs = readPairs(...texts);
+    const count = pairs.vocabulary.length;
+    return new Learner(pairs, await Transformer.open(bytes, count, SIZES));
+  }
+  constructor(pairs, model) {
+    Object.assign(this, { ...pairs, model });
+  }
+  start(seed) {
+    this.model.start(seed);
+    this.random = chance(seed + 1);
+  }
+
+  /** One step on pairs drawn at random; their loss. */
+  step() {
+    const pairs = Array.from(
+      { length: BATCH },
+      () => this.train[Math.floor(this.random() * this.train.length)],
+    );
+    const loss = this.model.gradients(batch(pairs));
+    this.model.update();
+    return loss;
+  }
+
+  /** What it writes for a source by itself, the likeliest word each time. */
+  translate(source) {
+    const { model } = this;
+    const four = (row) => padded(Array(TOGETHER).fill(row));
+    model.begin(false);
+    const memory = model.encode(four(source));
+    const { top } = model;
+    const ids = [BOS];
+    while (ids.at(-1) !== EOS && ids.length <= LONGEST) {
+      model.top = top; // what was computed for the word before
+      const scores = model.decode(four(ids), memory, four(source));
+      ids.push(best(scores, ids.length - 1, model.words));
+    }
+    return ids.slice(1).filter((id) => id !== EOS);
+  }
+
+  /** How many of these pairs it would translate exactly.
+   *
+   * If each word is the likeliest after the right ones before it, then
+   * it also writes them by itself, one after the other.
+   */
+  exact(pairs) {
+    const { model } = this;
+    const { source, target, labels } = batch(pairs);
+    model.begin(false);
+    const scores = model.decode(target, model.encode(source), source);
+    return pairs.filter((_, i) => {
+      for (let j = 0; j < labels.length; j++) {
+        const row = i * labels.length + j;
+        const right = labels.ids[row];
+        if (right === PAD) return true;
+        const found = best(scores, row, model.words);
+        if (found !== right || right === UNK) return false;
+      }
+      return true;
+    }).length;
+  }
+
+  /** Given the right words before it, each word of "I like trees":
+   * its probability, and the last layer's cross-attention for it. */
+  look() {
+    const { model } = this;
+    const { source, target, labels } = batch(
+      Array(TOGETHER).fill(this.asked),
+    );
+    model.begin(false);
+    const scores = model.decode(target, model.encode(source), source);
+    const { h } = model.sizes;
+    const right = this.asked[1];
+    return right.map((id, i) => ({
+      likely: Math.exp(model.logs(scores, i)[id]),
+      looked: Array.from({ length: source.length }, (_, j) => {
+        let sum = 0;
+        for (let head = 0; head < h; head++)
+          sum +=
+            model.looked[(head * labels.length + i) * source.length + j];
+        return sum / h;
+      }),
+    }));
+  }
+  /** What there is to see after the steps that had these losses. */
+  moment(losses) {
+    const step = this.model.steps;
+    const sum = losses.reduce((total, loss) => total + loss, 0);
+    return {
+      step,
+      loss: losses.length ? sum / losses.length : null,
+      exact: step % COUNTING ? null : this.exact(this.test.slice(0, COUNTED)),
+      said: this.translate(this.asked[0])
+        .map((id) => this.vocabulary[id])
+        .join(" "),
+      words: this.look(),
+    };
+  }
+}

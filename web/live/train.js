@@ -1,0 +1,418 @@
+// The page "One sitting": its model, trained here, in a worker.
+
+import { address, choice, el, percent, slider, svg } from "./common.js";
+
+const STEPS = 800; // as in learner.js, which comes only when it is asked for
+const SEEDS = [0, 1, 2, 3];
+const SOURCE = ["I", "like", "trees", "end"];
+const RIGHT = ["Me", "gustan", "los", "árboles", "end"];
+const FILES = ["little_spanish.tsv", "little_people.tsv"];
+const ANNOUNCED = 100; // steps from one sentence to the next
+const TOP = 7; // of the loss
+const MARGIN = { left: 28, right: 8, top: 8, bottom: 34 };
+
+/** What was recorded, as the moments that the worker tells. */
+export function unpack({ seed, least, said, rows }) {
+  const moments = rows.map(([step, loss, place, exact, words]) => ({
+    step,
+    loss: step ? loss / 1000 : null,
+    exact,
+    said: said[place],
+    words: words.map(([likely, ...looked]) => ({
+      likely: likely / 100,
+      looked: looked.map((share) => share / 100),
+    })),
+  }));
+  return { seed, least, moments };
+}
+
+export function start(place) {
+  const recorded = unpack(
+    JSON.parse(place.querySelector("script").textContent),
+  );
+  const { least } = recorded;
+  let moments = recorded.moments;
+  let at = moments.length - 1;
+  let worker = null;
+  let own = false; // whether what is shown was trained here
+  let running = false;
+  let follow = true; // the newest moment, unless the reader looks back
+  let waiting = false; // in a hidden tab, to go on when it is seen again
+  let speed = null;
+
+  // Controls
+
+  const button = (text, press) =>
+    el("button", { type: "button", onclick: press }, text);
+  const train = button("Train it here", () => (running ? halt() : go()));
+  train.classList.add("live-main");
+  const once = button("One step", () => {
+    halt();
+    follow = true;
+    order("step");
+  });
+  const reset = button("Reset", () => restart());
+  const seed = choice(
+    "seed",
+    SEEDS.map((number) => [number, number]),
+    recorded.seed,
+    () => restart(),
+  );
+  const where = slider("step", { min: 0, max: at, value: at }, () => {
+    follow = false;
+    halt();
+    show(Number(where.value));
+  });
+  const which = el("p", { class: "train-which" });
+  const status = el("p", { class: "live-result", role: "status" });
+
+  // What is seen
+
+  const chart = svg("svg", {
+    class: "train-chart",
+    role: "img",
+    onpointermove: (event) => draw(under(event)),
+    onpointerleave: () => draw(at),
+  });
+  const fact = (name) => {
+    const node = el("dd", {});
+    return { node, part: el("div", {}, el("dt", {}, name), node) };
+  };
+  const facts = {
+    step: fact("step"),
+    loss: fact("loss per word"),
+    above: fact("above the floor"),
+    exact: fact("of 100 exactly right"),
+  };
+  const said = el("b", { lang: "es" });
+  const rows = RIGHT.map((word) => {
+    const likely = el("td", { class: "train-likely" });
+    const line = svg("polyline");
+    const spark = svg(
+      "svg",
+      {
+        viewBox: `0 0 ${STEPS} 1`,
+        preserveAspectRatio: "none",
+        "aria-hidden": "true",
+      },
+      line,
+    );
+    const looked = SOURCE.map(() => el("td", { class: "train-looked" }));
+    const name = word === "end" ? {} : { lang: "es" };
+    const head = el("th", { scope: "row", ...name }, word);
+    const over = el("td", { class: "train-spark" }, spark);
+    return { likely, line, looked, node: [head, likely, over, ...looked] };
+  });
+  const head = (text, name = {}) =>
+    el("th", { scope: "col", ...name }, text);
+  const numbers = el("tbody");
+  const table = el(
+    "details",
+    { class: "live-numbers", ontoggle: () => list() },
+    el("summary", {}, "The run as a table"),
+    el(
+      "table",
+      {},
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          ["step", "loss", "of 100", "“I like trees”"].map((text) =>
+            head(text),
+          ),
+        ),
+      ),
+      numbers,
+    ),
+  );
+  place.replaceChildren(
+    el(
+      "div",
+      { class: "train-controls" },
+      el("div", { class: "live-buttons" }, train, once, reset),
+      seed.node,
+    ),
+    which,
+    el("div", { class: "train-where" }, where.node),
+    chart,
+    el(
+      "dl",
+      { class: "train-facts" },
+      Object.values(facts).map(({ part }) => part),
+    ),
+    el(
+      "p",
+      { class: "train-said" },
+      "“I like trees” is now translated as: ",
+      said,
+    ),
+    el(
+      "table",
+      { class: "train-words" },
+      el(
+        "caption",
+        {},
+        "The right words, each after the right ones before it: how likely " +
+          "the model holds it, now and over the steps, and how much it " +
+          "looks at each English word (last layer, mean of the heads).",
+      ),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          head("word"),
+          head("likely"),
+          head("over steps", { class: "train-spark" }),
+          SOURCE.map((word) =>
+            head(word, word === "end" ? {} : { lang: "en" }),
+          ),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map(({ node }) => el("tr", {}, node)),
+      ),
+    ),
+    status,
+    table,
+  );
+
+  // What the reader does
+
+  function open() {
+    worker = new Worker(new URL("train_worker.js", import.meta.url), {
+      type: "module",
+    });
+    worker.onmessage = ({ data }) =>
+      data.kind === "moment" ? arrived(data) : failed(data.text);
+    worker.onerror = () =>
+      failed("The training could not start in this browser.");
+    const files = [
+      new URL("mm.wasm", import.meta.url),
+      ...FILES.map((name) => address(name)),
+    ];
+    worker.postMessage({ kind: "open", files: files.map(String) });
+    restart();
+  }
+  function restart() {
+    if (!worker) return open();
+    running = false;
+    waiting = false;
+    follow = true;
+    own = true;
+    moments = [];
+    speed = null;
+    worker.postMessage({ kind: "reset", seed: Number(seed.value) });
+    label();
+  }
+  function order(kind) {
+    if (!worker) open();
+    worker.postMessage({ kind });
+  }
+  function go() {
+    if (own && moments.at(-1)?.step >= STEPS) restart();
+    order("run");
+    follow = true;
+    running = true;
+    label();
+  }
+  function halt() {
+    waiting = false;
+    if (!running) return;
+    running = false;
+    order("pause");
+    label();
+    if (moments.length) say();
+  }
+  function arrived(moment) {
+    const late = moments.length && moment.step <= moments.at(-1).step;
+    if (late || (!moments.length && moment.step)) return;
+    moments.push(moment);
+    speed = moment.speed ?? speed;
+    if (moment.done) running = false;
+    show(follow ? moments.length - 1 : at);
+    label();
+    if (!running || moment.step % ANNOUNCED === 0) say();
+  }
+  function failed(text) {
+    worker.terminate();
+    worker = null;
+    running = false;
+    own = false;
+    moments = recorded.moments;
+    show(moments.length - 1);
+    label();
+    status.textContent = text;
+  }
+
+  // What is shown
+
+  function label() {
+    const done = own && moments.at(-1)?.step >= STEPS;
+    train.textContent = running
+      ? "Pause"
+      : own && moments.length > 1 && !done
+        ? "Go on"
+        : done
+          ? "Train again"
+          : "Train it here";
+    once.disabled = done;
+    which.textContent = !own
+      ? `A recorded run, seed ${recorded.seed}. Nothing is trained before ` +
+        "you press Train it here."
+      : !moments.length
+        ? `Seed ${seed.value} is being made ready.`
+        : `Your run, seed ${seed.value}` +
+          (speed ? `, ${speed.toFixed(1)} steps per second.` : ".");
+  }
+  function show(to) {
+    at = to;
+    where.limit(0, moments.length - 1);
+    where.value = at;
+    draw(at);
+    list();
+  }
+  /** The last count of exact ones that was made up to a moment. */
+  const counted = (to) =>
+    moments.slice(0, to + 1).findLast(({ exact }) => exact !== null);
+  function draw(to) {
+    const moment = moments[to];
+    if (!moment) return;
+    const { step, loss, words } = moment;
+    where.node.querySelector("output").textContent = step;
+    where.input.setAttribute("aria-valuetext", `step ${step}`);
+    const { exact } = counted(to);
+    facts.step.node.textContent = `${step} of ${STEPS}`;
+    facts.loss.node.textContent = loss === null ? "–" : loss.toFixed(2);
+    facts.above.node.textContent =
+      loss === null ? "–" : (loss - least).toFixed(2);
+    facts.exact.node.textContent = exact;
+    said.textContent = moment.said || "nothing";
+    words.forEach(({ likely, looked }, i) => {
+      const row = rows[i];
+      row.likely.textContent = percent(likely);
+      row.likely.style.setProperty("--share", `${100 * likely}%`);
+      row.line.setAttribute(
+        "points",
+        moments
+          .slice(0, to + 1)
+          .map((one) => `${one.step},${1 - one.words[i].likely}`)
+          .join(" "),
+      );
+      looked.forEach((share, j) => {
+        row.looked[j].textContent = `${Math.round(100 * share)}\u00a0%`;
+        row.looked[j].style.setProperty("--share", `${100 * share}%`);
+      });
+    });
+    curve(to);
+  }
+  let scale = null; // of the chart: where a step and a loss are
+  function curve(to) {
+    const box = chart.getBoundingClientRect();
+    if (!box.width) return;
+    const { left, right, top, bottom } = MARGIN;
+    const [wide, high] = [box.width, box.height];
+    const x = (step) => left + ((wide - left - right) * step) / STEPS;
+    const y = (loss) => top + (high - top - bottom) * (1 - loss / TOP);
+    scale = { x, left: box.left };
+    const known = moments.filter(({ loss }) => loss !== null);
+    const line = (from, end, kind) =>
+      svg("line", {
+        class: kind,
+        x1: from[0],
+        y1: from[1],
+        x2: end[0],
+        y2: end[1],
+      });
+    const words = (text, a, b, anchor) =>
+      svg("text", { x: a, y: b, "text-anchor": anchor }, text);
+    const { step, loss } = moments[to];
+    chart.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+    chart.setAttribute(
+      "aria-label",
+      `The loss over ${STEPS} steps` +
+        (loss === null
+          ? ", which have not begun."
+          : `: ${loss.toFixed(2)} at step ${step}; the least is ` +
+            `${least.toFixed(2)}.`),
+    );
+    chart.replaceChildren(
+      ...[0, 2, 4, 6].flatMap((tick) => [
+        line([left, y(tick)], [wide - right, y(tick)], "train-axis"),
+        words(tick, left - 6, y(tick) + 4, "end"),
+      ]),
+      ...[0, 200, 400, 600, 800].map((tick) =>
+        words(tick, x(tick), high - bottom + 16, tick ? "middle" : "start"),
+      ),
+      words("step", x(STEPS / 2), high - 4, "middle"),
+      words("loss per word", wide - right - 2, top + 6, "end"),
+      line([left, y(least)], [wide - right, y(least)], "train-least"),
+      words(
+        `floor ${least.toFixed(2)}`,
+        wide - right - 2,
+        y(least) + 15,
+        "end",
+      ),
+      line([x(step), y(0)], [x(step), y(TOP)], "train-cursor"),
+      svg("polyline", {
+        class: "train-curve",
+        points: known
+          .map((one) => `${x(one.step)},${y(Math.min(TOP, one.loss))}`)
+          .join(" "),
+      }),
+      loss === null
+        ? ""
+        : svg("circle", { cx: x(step), cy: y(Math.min(TOP, loss)), r: 4 }),
+    );
+  }
+  function under(event) {
+    if (!scale) return at;
+    const far = (one) =>
+      Math.abs(scale.x(one.step) - (event.clientX - scale.left));
+    return moments.reduce(
+      (best, one, i) => (far(one) < far(moments[best]) ? i : best),
+      0,
+    );
+  }
+  function list() {
+    if (!table.open) return;
+    numbers.replaceChildren(
+      ...moments.map(({ step, loss, exact, said: text }) =>
+        el(
+          "tr",
+          {},
+          [step, loss?.toFixed(2) ?? "–", exact ?? "", text].map((one) =>
+            el("td", {}, one),
+          ),
+        ),
+      ),
+    );
+  }
+  function say() {
+    const { step, loss, said: text } = moments.at(-1);
+    const { exact } = counted(moments.length - 1);
+    status.textContent =
+      step === 0
+        ? "Step 0: the weights are random."
+        : `Step ${step}: loss ${loss.toFixed(2)}, ${exact} of 100 exactly ` +
+          `right, “I like trees” is “${text || "nothing"}”.`;
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden && running) {
+      halt();
+      waiting = true;
+    } else if (!document.hidden && waiting) {
+      waiting = false;
+      go();
+    }
+  });
+  new ResizeObserver(() => draw(at)).observe(chart);
+  show(at);
+  label();
+}

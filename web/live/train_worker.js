@@ -1,0 +1,86 @@
+// Trains beside the page, so that the page stays quick to the touch.
+//
+// It is told "open" with the address of its files, then "reset" with a
+// seed, "run", "pause" or "step". It answers with moments: what there
+// is to see after a few steps.
+
+import { Learner, STEPS, TELLING } from "./learner.js";
+
+let learner;
+let losses = [];
+let spent = 0; // milliseconds on so many steps
+let turn = 0; // changes with every order, and ends a run
+
+async function open(files) {
+  const [bytes, ...texts] = await Promise.all(
+    files.map(async (file, i) => {
+      const answer = await fetch(file);
+      if (!answer.ok) throw new Error(`${file} is not there.`);
+      return i ? answer.text() : answer.arrayBuffer();
+    }),
+  );
+  try {
+    learner = await Learner.open(bytes, texts);
+  } catch {
+    throw new Error(
+      "This browser has no WebAssembly with SIMD, or too little memory: " +
+        "the training needs both. The recorded run stays.",
+    );
+  }
+}
+
+function tell() {
+  const speed = losses.length ? (1000 * losses.length) / spent : null;
+  const done = learner.model.steps >= STEPS;
+  const moment = learner.moment(losses);
+  postMessage({ kind: "moment", speed, done, ...moment, losses });
+  losses = [];
+  spent = 0;
+}
+function step() {
+  const begun = performance.now();
+  losses.push(learner.step());
+  spent += performance.now() - begun;
+}
+
+const orders = {
+  open: ({ files }) => open(files),
+  reset({ seed }) {
+    losses = [];
+    spent = 0;
+    learner.start(seed);
+    tell();
+  },
+  step() {
+    if (learner.model.steps < STEPS) step();
+    tell();
+  },
+  pause() {
+    if (losses.length) tell();
+  },
+  run() {
+    const mine = turn;
+    const go = () => {
+      if (mine !== turn || learner.model.steps >= STEPS) return;
+      step();
+      if (learner.model.steps % TELLING === 0) tell();
+      setTimeout(() => attempt(go)); // what the page has said comes first
+    };
+    go();
+  },
+};
+
+async function attempt(order) {
+  try {
+    await order();
+  } catch (error) {
+    postMessage({ kind: "error", text: error.message });
+  }
+}
+let before = Promise.resolve(); // one order after the other
+onmessage = ({ data }) => {
+  before = before.then(() => {
+    turn += 1;
+    return attempt(() => orders[data.kind](data));
+  });
+};

@@ -1,0 +1,56 @@
+// Record the run that "one sitting" shows before anybody has pressed Train.
+//
+//     node web/record_training.mjs
+//
+// It trains the page's model by the page's own scripts, a minute or two,
+// and writes web/live/train_run.json: what `unpack` in train.js reads.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { Learner, STEPS, TELLING } from "./live/learner.js";
+import { leastLoss } from "./live/transformer.js";
+
+const SEED = 0;
+const SPARSE = 200; // from here on every second moment is kept
+const file = (name) => new URL(name, import.meta.url);
+const texts = ["little_spanish", "little_people"].map((name) =>
+  readFileSync(file(`../transformer_lib/data/${name}.tsv`), "utf8"),
+);
+
+const learner = await Learner.open(
+  readFileSync(file("live/mm.wasm")),
+  texts,
+);
+learner.start(SEED);
+const said = [];
+const rows = [];
+let losses = [];
+
+function keep() {
+  const moment = learner.moment(losses);
+  losses = [];
+  if (!said.includes(moment.said)) said.push(moment.said);
+  rows.push([
+    moment.step,
+    Math.round(1000 * moment.loss),
+    said.indexOf(moment.said),
+    moment.exact,
+    moment.words.map(({ likely, looked }) =>
+      [likely, ...looked].map((share) => Math.round(100 * share)),
+    ),
+  ]);
+  console.log(moment.step, moment.loss, moment.exact, moment.said);
+}
+
+keep();
+while (learner.model.steps < STEPS) {
+  losses.push(learner.step());
+  const every = learner.model.steps > SPARSE ? 2 * TELLING : TELLING;
+  if (learner.model.steps % every === 0) keep();
+}
+const run = JSON.stringify({
+  seed: SEED,
+  least: leastLoss(learner.vocabulary.length),
+  said,
+  rows,
+});
+writeFileSync(file("live/train_run.json"), `${run}\n`);
