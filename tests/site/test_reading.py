@@ -166,7 +166,7 @@ def test_without_scripts(browser, address):
         first = page.locator(fold).first
         assert first.locator("> summary").is_visible()
         assert not first.locator(inside).first.is_visible()
-    chart = page.locator("noscript [role=img] svg").first
+    chart = page.locator(".chart-still[role=img] svg").first
     assert chart.bounding_box()["width"] > 300
     assert not page.locator(".shows").count()
     page.goto(f"{address}/book/architecture/positions.html")
