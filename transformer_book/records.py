@@ -8,8 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from transformer_lib.training import History
-
 __all__ = [
     "Run",
     "load_counts",
@@ -55,6 +53,9 @@ class Run:
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
+        # Here, so that a page of results does not wait for the loop.
+        from transformer_lib.training import History
+
         return History(self.log).series(name)
 
 

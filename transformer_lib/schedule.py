@@ -121,9 +121,8 @@ class TrainingConfig:
                 continue
             if not 0 < value < math.inf:
                 self._refuse(name, "a finite number above 0")
-        for name in [
-            field.name for field in fields(self) if field.type is int
-        ]:
+        whole = [field.name for field in fields(self) if field.type is int]
+        for name in whole:
             least = 0 if name.endswith(("seed", "_every")) else 1
             value = getattr(self, name)
             if type(value) is not int or not least <= value < 2**63:

@@ -552,9 +552,9 @@ def _check_lengths(model: nn.Module, batches: TokenBatches) -> None:
     for batch in batches.epoch(0):
         longest = max(batch.source_ids.size(1), batch.target_ids.size(1))
         if longest > most:
-            told = f"a sentence has {longest} ids, positions for {most}"
             raise ValueError(
-                f"{told}: leave it out, encode_pairs(..., {most})"
+                f"a sentence has {longest} ids, positions for {most}: "
+                f"leave it out, encode_pairs(..., {most})"
             )
 
 

@@ -468,7 +468,7 @@ def test_the_explorer_opens_on_the_sentence_of_its_chapter(visit):
     )
     path = tangle.ROOT / "book" / "results" / "attention_maps.md"
     chapter = path.read_text("utf-8")
-    assert f'"multi30k": "{sentence}"' in chapter
+    assert f":sentence: {sentence}\n" in chapter
     model = page.get_by_label("model", exact=True)
     assert model.input_value() == "multi30k-en-de"
 

@@ -167,7 +167,7 @@ def recipes(runs: Mapping[str, Run], published: Sequence[float]) -> Markdown:
                 "training": name,
                 "start": run.start,
                 "pieces": f"{model['vocab_size']:,}",
-                "d_ff": model["d_ff"],
+                "inner width": model["d_ff"],
                 "dropout": model["dropout"],
                 "tokens a step": f"{tokens:,}",
                 "rate": info["learning_rate_scale"],
