@@ -409,10 +409,12 @@ def test_a_class_of_model_is_found_by_its_name():
 
 
 def test_what_torch_derives_to_trace_a_model_is_not_its_class():
-    """An export leaves such classes behind, under the same name."""
-    traced = type("Transformer", (Transformer,), {"__module__": "torch.fx"})
+    """An export leaves such classes, of the same name and module."""
+    proxy = type("AttrProxy", (), {"__module__": "torch.fx.experimental"})
+    module = {"__module__": Transformer.__module__}
+    traced = type("Transformer", (proxy, Transformer), module)
     assert model_class("Transformer") is Transformer
-    assert traced.__name__ == "Transformer"
+    assert traced in Transformer.__subclasses__()
 
 
 def test_hidden_is_what_the_logits_are_projected_from():

@@ -385,8 +385,9 @@ def model_class(name: str) -> type[Transformer]:
     classes = [Transformer]
     for known in classes:  # the list grows as it is read
         for derived in known.__subclasses__():
-            # Exporting to ONNX, torch makes classes of the same names.
-            if not derived.__module__.startswith("torch."):
+            # Exporting to ONNX, torch mixes its own into such a class.
+            mixed = [base.__module__ for base in derived.__bases__]
+            if not any(module.startswith("torch.fx") for module in mixed):
                 classes.append(derived)
     named = {known.__name__: known for known in classes}
     if name not in named:
