@@ -328,6 +328,9 @@ export function start(place) {
     }
     const way = WAYS[event.key];
     if (!way || !stage.contains(event.target)) return;
+    // A box that still grows is not yet where its neighbours are looked for.
+    for (const growing of stage.getAnimations({ subtree: true }))
+      growing.finish();
     const here = event.target.closest("[data-part]");
     if (here) {
       event.preventDefault();
