@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.layers import Decoder, Encoder
 from transformer_lib.masks import padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
 
@@ -174,29 +173,21 @@ class RecurrentTranslator(Transformer):
     """
 
     def __init__(self, config: TransformerConfig):
-        super().__init__(replace(config, positions="none"))
+        super().__init__(replace(config, positions="none", norm="post"))
 
-    def build_encoder(self) -> Encoder:
-        layers = [
-            _RecurrentEncoderLayer(
-                d_model=self.config.d_model,
-                d_state=self.config.d_ff,
-                dropout=self.config.dropout,
-            )
-            for _ in range(self.config.N)
-        ]
-        return Encoder(layers, self.config.d_model)
+    def build_encoder_layer(self) -> nn.Module:
+        return _RecurrentEncoderLayer(
+            d_model=self.config.d_model,
+            d_state=self.config.d_ff,
+            dropout=self.config.dropout,
+        )
 
-    def build_decoder(self) -> Decoder:
-        layers = [
-            _RecurrentDecoderLayer(
-                d_model=self.config.d_model,
-                d_state=self.config.d_ff,
-                dropout=self.config.dropout,
-            )
-            for _ in range(self.config.N)
-        ]
-        return Decoder(layers, self.config.d_model)
+    def build_decoder_layer(self) -> nn.Module:
+        return _RecurrentDecoderLayer(
+            d_model=self.config.d_model,
+            d_state=self.config.d_ff,
+            dropout=self.config.dropout,
+        )
 
 
 _ROOT_HALF = math.sqrt(0.5)
@@ -283,23 +274,18 @@ class ConvolutionalTranslator(Transformer):
 
     k = 3
 
-    def build_encoder(self) -> Encoder:
-        layers = [
-            _ConvolutionalEncoderLayer(
-                d=self.config.d_model, k=self.k, dropout=self.config.dropout
-            )
-            for _ in range(self.config.N)
-        ]
-        return Encoder(layers, self.config.d_model)
+    def __init__(self, config: TransformerConfig):
+        super().__init__(replace(config, norm="post"))
 
-    def build_decoder(self) -> Decoder:
-        layers = [
-            _ConvolutionalDecoderLayer(
-                d=self.config.d_model, k=self.k, dropout=self.config.dropout
-            )
-            for _ in range(self.config.N)
-        ]
-        return Decoder(layers, self.config.d_model)
+    def build_encoder_layer(self) -> nn.Module:
+        return _ConvolutionalEncoderLayer(
+            d=self.config.d_model, k=self.k, dropout=self.config.dropout
+        )
+
+    def build_decoder_layer(self) -> nn.Module:
+        return _ConvolutionalDecoderLayer(
+            d=self.config.d_model, k=self.k, dropout=self.config.dropout
+        )
 
     def encode(self, source_ids: Tensor) -> Tensor:
         """Stack plus input: (batch, source_len, d_model)."""
