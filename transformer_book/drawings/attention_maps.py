@@ -170,6 +170,26 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
+def by_gender(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the model makes of "it": a row for each right pronoun.
+
+    A row counts the sentences, those in which that pronoun is
+    preferred and written, and has the mean nats that "er" and "sie"
+    cost above "es".
+    """
+    rows = []
+    for right in ("er", "sie", "es"):
+        here = [row for row in told if row["right"] == right]
+        row = {"right": right, "sentences": len(here)}
+        for kind in ("preferred", "written"):
+            row[kind] = sum(one[kind] == right for one in here)
+        for other in ("er", "sie"):
+            above = [one["nats"][other] - one["nats"]["es"] for one in here]
+            row[other] = sum(above) / len(here)
+        rows.append(row)
+    return rows
+
+
 def it_by_gender(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     """What the model makes of "it", by the pronoun that is right."""
     return Markdown(
@@ -222,6 +242,25 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
         "What the loss rises by without each head, in nats per piece, for "
         "encoder, decoder and encoder-decoder attention. The dearest: "
         f"{dear[0]} {dear[1]}, {top:.2f}.",
+    )
+
+
+def together(told: Mapping[str, Any]) -> Markdown:
+    """The last layer's prices on the source, one by one and at once."""
+    nats = [row["nats"] for kind in SHADES for row in told[kind].values()]
+    cheap = sum(price < 0.01 for price in nats)
+    layers = max(int(head.split(".")[0]) for head in told["cross"])
+    last = [
+        row["nats"]
+        for head, row in told["cross"].items()
+        if head.startswith(f"{layers}.")
+    ]
+    return Markdown(
+        f"Of {len(nats)} heads, {cheap} cost less than 0.01 nats per piece "
+        f"each. The last layer's {len(last)} heads on the source cost "
+        f"{sum(last):.2f} nats when their single prices are added up, but "
+        f"{told['last_cross_together']:.2f} when they are taken away "
+        "together."
     )
 
 

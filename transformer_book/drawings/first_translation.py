@@ -29,13 +29,15 @@ def learning(training: Series, validation: Series, exact: Series) -> Picture:
         draw,
         f"Two curves over {training[0][-1]} steps. The loss falls steeply "
         "at first and then flattens. The share of sentences exactly right "
-        "rises only when the loss has nearly stopped falling; at the end "
-        f"it is {exact[1][-1]:.0%}.",
+        "begins to rise when much of the loss is gone; at the end it is "
+        f"{exact[1][-1]:.0%}.",
     )
 
 
 def wrong(rows: Sequence[tuple[str, str, str]]) -> Markdown:
-    """Sentences with their right translation and the model's."""
+    """Sentences with their right translation and the model's, if any."""
+    if not rows:
+        return Markdown("*There are none this time.*")
     names = "English", "right", "the model's"
     return Markdown(
         markdown_table([dict(zip(names, row, strict=True)) for row in rows])
