@@ -160,25 +160,22 @@ def _draw(module: nn.Linear | nn.Conv1d | nn.GRU, factor: float) -> None:
 
 @torch.no_grad()
 def draw_weights(model: nn.Module, start: str = "small") -> None:
-    """Draw all matrices that multiply; their biases begin at zero.
+    """Draw the weights of every linear map, GRU and convolution.
 
-    The matrices of every `nn.Linear`, `nn.GRU` (each gate's by
-    itself) and `nn.Conv1d` (its inputs and outputs counted once for
-    each place of the window) in `model` are drawn with Xavier
-    Glorot's range, in the order of the model, then multiplied by the
-    factors of `start`. Two starts differ by these factors alone. A
-    gated convolution has a factor sqrt(6) in each of them, since its
-    gate lets about a quarter of the variance pass. The paper does
-    not say how its weights began.
+    Matrices are drawn with Xavier Glorot's range, in the order of
+    the model, and multiplied by the factors of `start`; biases begin
+    at zero. A GRU's gates are drawn one by one; a convolution counts
+    its inputs and outputs once for each place of the window. In every
+    start a gated convolution has the factor sqrt(6), since its gate
+    lets about a quarter of the variance pass. The paper does not say
+    how its weights began.
 
     Args:
-        start: "xavier": each matrix alone, factor 1. "packed": as
-            one matrix are drawn queries, keys and values of a
-            self-attention, factor sqrt(1/2), and keys and values of
-            the attention to the source, factor sqrt(2/3). "small":
-            packed, and `w_o` and `w_2`, which end a sub-layer, at a
-            quarter. The factors hold where d_k = d_v = d_model / h, and
-            are not changed elsewhere.
+        start: "xavier": every factor is 1. "packed": queries, keys
+            and values begin as if one matrix made them. "small":
+            packed, and the matrices that end a sub-layer, `w_o` and
+            `w_2`, have the factor 1/4. The factors are made for
+            d_k = d_v = d_model / h, and used for other sizes too.
 
     Raises:
         ValueError: for another start.
