@@ -35,7 +35,7 @@ def attention(
         value: (..., key_len, d_v)
         mask: boolean, True = may attend, (..., query_len, key_len) or
             a shape that broadcasts to it.
-        dropout: the share of weights set to zero.
+        dropout: the share of weights set to zero at random.
 
     Returns:
         The output (..., query_len, d_v) and the weights
@@ -46,7 +46,7 @@ def attention(
     d_k = query.size(-1)
     scores = query @ key.mT / math.sqrt(d_k)
     if mask is not None:
-        # Not -inf: a row of nothing else would turn into NaN.
+        # Not -inf: a row with every key forbidden would become NaN.
         lowest = torch.finfo(scores.dtype).min
         scores = scores.masked_fill(~mask, lowest)
     weights = scores.softmax(dim=-1)
@@ -56,10 +56,11 @@ def attention(
 
 
 def _as_numbers(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """What a mask adds to the scores: nothing, or the lowest number.
+    """The mask as numbers to add: 0, or the lowest there is.
 
-    PyTorch's kernel gives zeros to a query that may look nowhere if
-    the mask is boolean, and with numbers an average as `attention`.
+    With them, PyTorch's kernel gives a query that may attend to no
+    key the plain average, as `attention` does; with a boolean mask
+    it would give zeros.
 
     Chapter: attention-multi-head
     """
@@ -112,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         self.w_k = nn.Linear(d_model, h * d_k, bias=bias)
         self.w_v = nn.Linear(d_model, h * d_v, bias=bias)
         self.w_o = nn.Linear(h * d_v, d_model, bias=bias)
-        self.record = None  # takes the weights: `record_attention`
+        self.record = None  # a function that is given the weights
 
     def split(self, x: Tensor) -> Tensor:
         """(batch, len, h * d) to (batch, h, len, d)."""
@@ -137,8 +138,8 @@ class MultiHeadAttention(nn.Module):
             memory: (batch, key_len, d_model)
             mask: True = may attend; (batch, h, query_len, key_len) or
                 what broadcasts to it.
-            keys_values: those of `memory`, where they are known
-                already; `memory` may then be None.
+            keys_values: the keys and values of `memory`, if they are
+                known already; `memory` may then be None.
 
         Returns:
             (batch, query_len, d_model)
@@ -146,7 +147,7 @@ class MultiHeadAttention(nn.Module):
         query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
         key, value = keys_values or self.keys_values(memory)
         dropout = self.dropout if self.training else 0.0
-        # In training on a CPU the plain form is the faster one.
+        # In training on a CPU, `attention` is faster than the kernel.
         if self.record is None and not (self.training and x.is_cpu):
             heads = F.scaled_dot_product_attention(
                 query,
@@ -159,8 +160,9 @@ class MultiHeadAttention(nn.Module):
             heads, weights = attention(query, key, value, mask, dropout)
             if self.record is not None:
                 self.record(weights.detach())
+        # (batch, query_len, h * d_v)
         joined = heads.transpose(1, 2).flatten(2)
-        return self.w_o(joined)  # joined: (batch, query_len, h * d_v)
+        return self.w_o(joined)
 
 
 _RECORDING = threading.RLock()
@@ -170,9 +172,9 @@ _RECORDING = threading.RLock()
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Keep the weights of every attention in `model`, section 3.2.
 
-    Of two, one inside the other, the inner one gets the weights; the
-    outer one goes on when it ends. Only what the calling thread runs
-    is kept, and recordings in several threads wait for one another.
+    If two are nested, the inner one gets the weights until it ends,
+    then the outer one again. Only the calling thread's weights are
+    kept; recordings in several threads wait for one another.
 
     Yields:
         A dict from a module's path, such as

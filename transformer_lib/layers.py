@@ -225,7 +225,7 @@ class LayerCache:
 
     `source` is key and value of the source, each (batch, h,
     source_len, d). Those of the target's first `length` positions
-    stand in tensors (batch, h, longest, d); `target` gives the first
+    are in tensors (batch, h, longest, d); `target` gives the first
     ones, without positions, from which h and d are taken.
 
     Chapter: layers-cache

@@ -55,13 +55,14 @@ class TransformerConfig:
         bias: whether attention's projections add one
         norm: post, after a sum, or pre, before a sub-layer
         positions: sinusoid, learned or none
-        tie: one matrix: three-way, decoder (the target's two) or none
+        tie: what shares one matrix: both embeddings and the output
+            (three-way), the target's and the output (decoder), none
         scale_embeddings: by the root of d_model
         max_length: of a sentence, where positions are learned
         start: of the weights: xavier, packed or small
 
     Raises:
-        ValueError: naming the field, its value and what would do.
+        ValueError: with the field, its value and what is allowed.
 
     Chapter: model-config
     """
@@ -119,11 +120,14 @@ class TransformerConfig:
 
     @property
     def weights(self) -> int:
-        """How many such a model has at least, in its matrices."""
+        """The fewest weights that a model of these sizes has."""
         own = self.d_model // self.h
-        width = 6 * self.h * ((self.d_k or own) + (self.d_v or own))
-        rows = self.max_length * (self.positions == "learned")
-        rows += self.vocab_size + self.N * (width + 4 * self.d_ff)
+        # A layer of both stacks: three attentions and two networks.
+        attentions = 6 * self.h * ((self.d_k or own) + (self.d_v or own))
+        networks = 4 * self.d_ff
+        rows = self.vocab_size + self.N * (attentions + networks)
+        if self.positions == "learned":
+            rows += self.max_length
         return self.d_model * rows
 
 
@@ -137,10 +141,10 @@ _PACKED = {
     "cross_attention.w_v": math.sqrt(2 / 3),
 }
 _LAST = 1 / 4
-# A gated convolution's: its outputs then vary as much as its inputs.
+# So that a gated convolution's outputs vary as much as its inputs.
 _GATED = {"gated.mix": math.sqrt(6)}
 
-# Factors of the matrices whose names end so; of all others it is 1.
+# A factor for each ending of a matrix's name; all others have 1.
 STARTS: dict[str, dict[str, float]] = {
     "xavier": {},
     "packed": _PACKED,
@@ -153,32 +157,31 @@ def _draw(module: nn.Linear | nn.Conv1d | nn.GRU, factor: float) -> None:
         if name.startswith("bias"):
             nn.init.zeros_(weight)
             continue
-        parts = 3 if isinstance(module, nn.GRU) else 1  # a gate's each
+        parts = 3 if isinstance(module, nn.GRU) else 1  # a GRU's gates
         for matrix in weight.chunk(parts):
             nn.init.xavier_uniform_(matrix).mul_(factor)
 
 
 @torch.no_grad()
 def draw_weights(model: nn.Module, start: str = "small") -> None:
-    """Draw all matrices that multiply; their biases begin at zero.
+    """Draw the weights of every linear map, GRU and convolution.
 
-    The matrices of every `nn.Linear`, `nn.GRU` (each gate's by
-    itself) and `nn.Conv1d` (its inputs and outputs counted once for
-    each place of the window) in `model` are drawn with Xavier
-    Glorot's range, in the order of the model, then multiplied by the
-    factors of `start`. Two starts differ by these factors alone. A
-    gated convolution has a factor sqrt(6) in each of them, since its
-    gate lets about a quarter of the variance pass. The paper does
-    not say how its weights began.
+    Matrices are drawn with Xavier Glorot's range, in the order of
+    the model, and multiplied by the factors of `start`; biases begin
+    at zero. A GRU's gates are drawn one by one; a convolution counts
+    its inputs and outputs once for each place of the window. In every
+    start a gated convolution has the factor sqrt(6), since its gate
+    lets about a quarter of the variance pass. The paper does not say
+    how its weights began.
 
     Args:
-        start: "xavier": each matrix alone, factor 1. "packed": as
-            one matrix are drawn queries, keys and values of a
-            self-attention, factor sqrt(1/2), and keys and values of
-            the attention to the source, factor sqrt(2/3). "small":
-            packed, and `w_o` and `w_2`, which end a sub-layer, at a
-            quarter. The factors hold where d_k = d_v = d_model / h, and
-            are not changed elsewhere.
+        start: "xavier": every factor is 1. "packed": the matrices of
+            queries, keys and values in self-attention are drawn as
+            if they were one, those of keys and values from the
+            source too. "small": packed, and the matrices that end a
+            sub-layer, `w_o` and `w_2`, have the factor 1/4. The
+            factors are right for d_k = d_v = d_model / h; other sizes
+            get the same ones.
 
     Raises:
         ValueError: for another start.
@@ -252,11 +255,11 @@ class Transformer(nn.Module):
         )
 
     def build_encoder_attention(self) -> nn.Module:
-        """What stands in an encoder layer's first place."""
+        """The first sub-layer of an encoder layer."""
         return self.build_attention()
 
     def build_decoder_attention(self) -> nn.Module:
-        """What stands in a decoder layer's first place."""
+        """The first sub-layer of a decoder layer."""
         return self.build_attention()
 
     def build_feed_forward(self) -> FeedForward:
@@ -334,10 +337,10 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Hidden states: (batch, target_len, d_model).
 
-        `source_ids` None says that no source is padded. With a
-        `DecoderCache`, `target_ids` are the new positions alone,
-        which see what the cache holds and no new one to their right;
-        they contain no padding, and `memory` may be None.
+        Without `source_ids`, no source may be padded. With a
+        `DecoderCache`, `target_ids` holds the new positions alone,
+        without padding, and `memory` may be None. A new position
+        sees what the cache holds and the new ones up to itself.
         """
         offset = 0 if cache is None else cache.length
         new = target_ids.size(-1)
@@ -347,7 +350,7 @@ class Transformer(nn.Module):
             target_mask = decoder_mask(target_ids)
         else:
             layers = cache.layers
-            if new > 1:  # a single one may see all there is
+            if new > 1:  # one alone may see every position
                 causal = causal_mask(offset + new, target_ids.device)
                 target_mask = causal[..., offset:, :]
         if source_ids is not None:
@@ -375,7 +378,7 @@ class Transformer(nn.Module):
 def model_class(name: str) -> type[Transformer]:
     """The class of that name: `Transformer`, or one made from it.
 
-    A saved model names its class, and whoever loads it asks here.
+    A saved model names its class; loading it calls this function.
 
     Raises:
         ValueError: if no module that was imported defines it.
@@ -385,7 +388,7 @@ def model_class(name: str) -> type[Transformer]:
     classes = [Transformer]
     for known in classes:  # the list grows as it is read
         for derived in known.__subclasses__():
-            # Exporting to ONNX, torch mixes its own into such a class.
+            # An export to ONNX derives classes of torch's own.
             mixed = [base.__module__ for base in derived.__bases__]
             if not any(module.startswith("torch.fx") for module in mixed):
                 classes.append(derived)
