@@ -62,7 +62,8 @@ def honest_and_leaking(
         colour = COLOURS["bad"]
         ax.plot(leaking, "--", color=colour, label="mask forgotten")
         ax.axhline(best, color=COLOURS["muted"], linestyle=":")
-        ax.text(0, best - 0.1, "ln 20: the best possible", va="top")
+        place = {"x": len(honest) - 1, "y": best + 0.15, "ha": "right"}
+        ax.text(**place, s="ln 20: the best possible", va="bottom")
         ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, None))
         ax.legend(loc="lower left")
     return show(

@@ -179,7 +179,7 @@ def parameters(count: Mapping[str, int], title: str) -> Picture:
         ax.invert_yaxis()
         ax.set_xlabel("million weights")
         ax.set_xlim(0, 1.25 * max(millions))
-        ax.set_title(f"{title}: {sum(count.values()):,} weights")
+        ax.set_title(f"{title}:\n{sum(count.values()):,} weights")
     return show(
         figure,
         "Bars, in millions: embeddings 18.9, both feed-forward networks "
