@@ -111,9 +111,8 @@ def test_either_way_round():
 
 def test_what_is_shown_of_a_corpus_is_a_line():
     corpus = load_corpus("little_spanish")
-    shown = "<ParallelCorpus little_spanish, en-es, train: 5,000 pairs>"
-    assert repr(corpus) == shown
-    assert "1 pairs" in repr(ParallelCorpus([("a", "b")]))
+    assert len(repr(corpus)) < 200
+    assert "'little_spanish', source='en', target='es'" in repr(corpus)
 
 
 def test_a_corpus_says_whose_it_is():

@@ -13,7 +13,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 from warnings import catch_warnings, warn
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ParallelCorpus(Sequence[tuple[str, str]]):
     """Pairs (source sentence, target sentence), read like a list.
 
@@ -31,16 +31,12 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     Chapter: corpora-parallel
     """
 
-    pairs: list[tuple[str, str]]
+    pairs: list[tuple[str, str]] = field(repr=False)  # too many
     name: str = ""
     source: str = ""
     target: str = ""
     split: str = ""
     licence: str = ""
-
-    def __repr__(self) -> str:
-        said = f"{self.name}, {self.source}-{self.target}, {self.split}"
-        return f"<ParallelCorpus {said}: {len(self):,} pairs>"
 
     def __len__(self) -> int:
         return len(self.pairs)
