@@ -26,7 +26,7 @@ def lines(left: Sequence[str], right: Sequence[str], lost: int) -> Picture:
 
     return show(
         draw,
-        f"Two files of {len(left)} lines, line joined to line. Left, all "
-        f"pairs are right. Right, the second file has lost line {lost + 1}, "
+        f"Two files of {len(left)} lines, line joined to line. First, all "
+        f"pairs are right. Then the second file has lost line {lost + 1}, "
         "and all pairs from there on are wrong.",
     )
