@@ -13,18 +13,21 @@ was.
 
 import argparse
 import sys
-from array import array
-from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import torch
 from filelock import FileLock
 from tqdm import tqdm
 
-from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.batching import (
+    StoredPairs,
+    TokenBatches,
+    encode_pairs,
+    store_pairs,
+    stream_pairs,
+    worker,
+)
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -33,52 +36,13 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.cli import add_options
 from transformer_lib.corpora import read_parallel
-from transformer_lib.embeddings import EOS
 from transformer_lib.experiment import recipe
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import pick_device, train, worker
+from transformer_lib.training import pick_device, train
 
 MOST = 2**16  # pieces that 16 bits can number
-
-
-class StoredPairs(Sequence):
-    """Pairs of ids in a folder, read when they are asked for.
-
-    The file `ids` holds all ids in 16 bits; `places`, for each pair,
-    where its source begins, its target begins, and its target ends.
-    """
-
-    def __init__(self, folder: str | Path):
-        ids, places = Path(folder, "ids"), Path(folder, "places")
-        if not places.is_file():
-            raise FileNotFoundError(f"no {places}: run `prepare`")
-        self.ids = np.asarray(np.memmap(ids, np.uint16, "r"))
-        places = np.memmap(places, np.int64, "r").reshape(-1, 3)
-        self.places = np.asarray(places)
-        if self.places[-1, 2] != len(self.ids):
-            raise ValueError(f"{ids} is cut short: prepare it again")
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, i: int) -> tuple[list[int], list[int]]:
-        start, middle, end = self.places[i]
-        source, target = self.ids[start:middle], self.ids[middle:end]
-        return source.tolist(), target.tolist()
-
-
-def encoded(pairs, tokenizer, max_length):
-    """Pairs as ids, those with a side too long left out."""
-    pairs = iter(pairs)
-    encode = tokenizer.tokenizer.encode_batch_fast  # on all cores
-    while part := [*islice(pairs, 1000)]:
-        texts = [text for pair in part for text in pair]
-        sides = [[*found.ids, EOS] for found in encode(texts)]
-        for pair in zip(sides[::2], sides[1::2], strict=True):
-            if max(map(len, pair)) <= max_length:
-                yield pair
 
 
 def told(pairs, what):
@@ -91,7 +55,7 @@ def told(pairs, what):
 
 
 def prepare(options):
-    """tokenizer.json, ids and places; `places` is written last."""
+    """Write tokenizer.json, and the ids of `store_pairs`."""
     folder, files = options.out, options.files
     if (folder / "places").exists():
         raise ValueError(f"{folder} is prepared: name another folder")
@@ -111,24 +75,10 @@ def prepare(options):
         tokenizer = BPETokenizer.train(both, options.vocab_size)
     if len(tokenizer) > MOST:
         raise ValueError(f"{options.tokenizer}: over {MOST:,} pieces")
-    places = array("q")
-
-    def write(part):
-        end = 0
-        found = encoded(text("ids"), tokenizer, options.max_length)
-        with open(part, "wb") as file:
-            for source, target in found:
-                array("H", source + target).tofile(file)
-                middle = end + len(source)
-                places.extend((end, middle, middle + len(target)))
-                end = middle + len(target)
-        if not places:
-            raise ValueError("no pair is left: raise --max-length")
-
     write_atomically(folder / "tokenizer.json", tokenizer.save)
-    write_atomically(folder / "ids", write)
-    write_atomically(folder / "places", lambda part: part.write_bytes(places))
-    print(f"{folder}: {len(places) // 3:,} pairs")
+    pairs = stream_pairs(text("ids"), tokenizer, options.max_length)
+    stored = store_pairs(folder, pairs)
+    print(f"{folder}: {len(stored):,} pairs")
 
 
 def train_on(options):
@@ -141,9 +91,9 @@ def train_on(options):
     changes = {k: v for k, v in given.items() if k in fields}
     average = 20 if options.preset == "big" else 5
     config, c = recipe(options.preset, len(tokenizer), average, changes)
-    rank, workers = worker()
-    how = c.tokens_per_batch, c.seed, True, rank, workers
-    batches, evaluate = TokenBatches(pairs, *how), None
+    rank, _ = worker()
+    batches = TokenBatches(pairs, c.tokens_per_batch, seed=c.seed)
+    evaluate = None
     if options.validation:
         checked = read_parallel(*options.validation)
         checked = encode_pairs(checked, tokenizer)

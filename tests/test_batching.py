@@ -1,7 +1,10 @@
 """Batches: pairs of ids, padding, budgets, workers."""
 
 import random
+import re
+import tracemalloc
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,6 +13,8 @@ from transformer_lib.batching import (
     TokenBatches,
     collate,
     encode_pairs,
+    store_pairs,
+    worker,
 )
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
@@ -69,7 +74,34 @@ def test_no_pair_left(bpe):
         encode_pairs([("I like trees", "Me gustan")], bpe, 2)
 
 
+def test_pairs_of_any_number_keep_their_order():
+    """They are encoded a thousand at a time."""
+
+    class Numbers:
+        def __len__(self):
+            return 5000
+
+        def encode(self, text):
+            return [int(text)] * (int(text) % 3)
+
+        def decode(self, ids):
+            return str(ids[0])
+
+    corpus = ((str(n), str(n + 1)) for n in range(2345))
+    assert encode_pairs(corpus, Numbers()) == [
+        ([n] * (n % 3) + [EOS], [n + 1] * ((n + 1) % 3) + [EOS])
+        for n in range(2345)
+    ]
+
+
 # One batch
+
+
+@pytest.mark.parametrize("pairs", [[], [([], [3])], [([3], [])]])
+def test_a_batch_of_nothing(pairs):
+    for make in (collate, TokenBatches):
+        with pytest.raises(ValueError, match="pairs.*eos"):
+            make(pairs)
 
 
 def test_collate():
@@ -113,6 +145,82 @@ def test_every_pair_once_and_budget_kept(budget, shuffle):
         for batch in epoch:
             assert batch.source_ids.numel() <= budget
             assert batch.target_ids.numel() <= budget
+
+
+def plain_epoch(lengths, budget, seed, number, shuffle):
+    """Places of pairs by batch: the plain loop, kept as it first was.
+
+    Recorded trainings depend on it: their batches must stay the same.
+    """
+
+    def key(i):
+        source, target = lengths[i]
+        longer, difference = max(source, target), source - target
+        return longer, difference if longer % 2 else -difference
+
+    order = [*range(len(lengths))]
+    chance = random.Random(f"{seed} {number}")
+    if shuffle:
+        chance.shuffle(order)
+    batches = [[]]
+    for i in sorted(order, key=key):
+        if (len(batches[-1]) + 1) * max(lengths[i]) > budget:
+            batches.append([])
+        batches[-1].append(i)
+    if shuffle:
+        chance.shuffle(batches)
+    return batches
+
+
+@pytest.mark.parametrize("case", range(40))
+def test_the_batches_are_those_of_the_plain_loop(case):
+    chance = random.Random(case)
+    longest = chance.choice([1, 2, 9, 60])
+    lengths = [
+        (chance.randint(1, longest), chance.randint(1, longest))
+        for _ in range(chance.randint(1, 500))
+    ]
+    pairs = [
+        ([10 + i] * source, [10 + i] * target)
+        for i, (source, target) in enumerate(lengths)
+    ]
+    budget = longest * chance.choice([1, 2, 7, 10**5])
+    seed, shuffle = chance.randint(0, 10**6), case % 4 > 0
+    batches = TokenBatches(pairs, budget, seed=seed, shuffle=shuffle)
+    for number in (0, 1, 7):
+        plain = plain_epoch(lengths, budget, seed, number, shuffle)
+        assert len(batches) == len(plain)
+        for batch, places in zip(batches.epoch(number), plain, strict=True):
+            assert names([batch]) == [10 + place for place in places]
+
+
+def test_neighbours_stay_alike_where_a_length_gives_way_to_the_next():
+    """Of 4 ids the difference falls, of 5 it rises: to and fro."""
+    lengths = [(4, 1), (4, 4), (1, 4), (5, 1), (5, 5), (1, 5)]
+    pairs = [
+        ([10 + i] * source, [10 + i] * target)
+        for i, (source, target) in enumerate(lengths)
+    ]
+    batches = TokenBatches(pairs, 10**4, shuffle=False)
+    assert names(batches.epoch(0)) == [10, 11, 12, 15, 14, 13]
+
+
+def test_a_million_pairs_take_few_bytes():
+    """Under 40 a pair above the ids, at the worst moment."""
+    ids = [*range(10, 40)]
+    chance = random.Random(0)
+    pairs = [
+        (ids[: chance.randint(1, 30)], ids[: chance.randint(1, 30)])
+        for _ in range(50_000)
+    ]
+    tracemalloc.start()
+    try:
+        next(TokenBatches(pairs).epoch(0))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    batch = 2 * 8 * 25_000 * 3  # of the batch that was made
+    assert peak - batch < 40 * len(pairs)
 
 
 def test_batches_are_full():
@@ -165,6 +273,18 @@ def test_skipped_batches_are_not_made(monkeypatch):
     assert len(made) == 2
 
 
+def test_batches_of_an_epoch_come_in_another_order():
+    """Not from short to long, and each epoch in its own."""
+    batches = TokenBatches(some_pairs(), 200)
+    widths = [
+        [batch.source_ids.shape[1] for batch in batches.epoch(number)]
+        for number in (0, 1)
+    ]
+    assert widths[0] != widths[1] and sorted(widths[0]) != widths[0]
+    nearby = [abs(a - b) for a, b in pairwise(widths[0])]
+    assert sum(nearby) > 3 * len(nearby)  # sorted ones differ by 1
+
+
 def test_not_only_the_order_of_batches_changes():
     batches = TokenBatches(some_pairs(), 200)
 
@@ -212,3 +332,65 @@ def test_bad_arguments():
     for rank in (-1, 2):
         with pytest.raises(ValueError, match=f"rank={rank}"):
             TokenBatches(some_pairs(5), rank=rank, world_size=2)
+    with pytest.raises(ValueError, match="world_size=0"):
+        TokenBatches(some_pairs(5), world_size=0)
+
+
+# Workers of torchrun
+
+
+def launched(monkeypatch, **variables):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_worker_takes_its_own_share(monkeypatch):
+    alone = TokenBatches(some_pairs(), 200)
+    assert worker() == (0, 1) == (alone.rank, alone.world_size)
+    launched(monkeypatch, RANK="2", WORLD_SIZE="3")
+    assert worker() == (2, 3)
+    share = TokenBatches(some_pairs(), 200)
+    assert equal(list(share.epoch(0)), list(alone.epoch(0))[2::3])
+    given = TokenBatches(some_pairs(), 200, rank=1, world_size=2)
+    assert (given.rank, given.world_size) == (1, 2)
+    # To validate, one worker goes through all of them.
+    all_of_them = TokenBatches(some_pairs(), 200, shuffle=False)
+    assert sorted(names(all_of_them.epoch(0))) == [*range(10, 510)]
+
+
+def test_an_environment_without_rank(monkeypatch):
+    launched(monkeypatch)
+    assert worker() == (0, 1)
+    assert TokenBatches(some_pairs(), 200).world_size == 1
+
+
+# The fingerprint
+
+
+def test_a_fingerprint_says_what_the_batches_hold(tmp_path):
+    def fingerprint(pairs, **settings):
+        usual = {"tokens_per_batch": 200, "world_size": 2, "rank": 0}
+        return TokenBatches(pairs, **(usual | settings)).fingerprint()
+
+    pairs = some_pairs(60)
+    stored = store_pairs(tmp_path, pairs)
+    first = fingerprint(pairs)
+    assert re.fullmatch("[0-9a-f]{64}", first)
+    same = [fingerprint(some_pairs(60)), fingerprint(pairs, rank=1)]
+    assert {*same, fingerprint(stored)} == {first}
+    (source, target), *rest = pairs
+    others = [
+        fingerprint(pairs, tokens_per_batch=201),
+        fingerprint(pairs, seed=1),
+        fingerprint(pairs, shuffle=False),
+        fingerprint(pairs, world_size=3),
+        fingerprint(pairs[:-1]),
+        fingerprint(pairs[::-1]),
+        fingerprint([([11, *source[1:]], target), *rest]),
+        fingerprint([(source, [*target[:-2], 11, EOS]), *rest]),
+        fingerprint([(source + target[:1], target[1:]), *rest]),
+    ]
+    assert len({first, *others}) == 1 + len(others)

@@ -9,7 +9,7 @@ import pytest
 import tangle
 import torch
 
-from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.batching import TokenBatches, encode_pairs, store_pairs
 from transformer_lib.checkpoints import load_model
 from transformer_lib.corpora import load_corpus
 from transformer_lib.tokenization import BPETokenizer
@@ -72,21 +72,22 @@ def test_what_is_too_long_or_no_sentence_is_left_out(text, tmp_path):
     "words, said",
     [
         (["--vocab-size", "70000"], "65,536 at most"),
-        (["--max-length", "1"], "raise --max-length"),
+        (["--max-length", "1"], "raise max_length"),
         (["--tokenizer", "none.json"], "none.json"),
     ],
 )
 def test_what_cannot_be_prepared(words, said, text, tmp_path):
     with pytest.raises(SystemExit, match=said):
         prepare(tmp_path / "ids", text, *words)
-    assert not (tmp_path / "ids/places").exists()
+    left = {path.name for path in tmp_path.glob("ids/*")}
+    assert left <= {"tokenizer.json"}
 
 
 def test_a_prepared_folder_is_kept_and_a_cut_one_refused(text, tmp_path):
     stored = prepare(tmp_path / "ids", text)
     with pytest.raises(SystemExit, match="is prepared"):
         prepare(tmp_path / "ids", text)
-    with pytest.raises(SystemExit, match="run `prepare`"):
+    with pytest.raises(SystemExit, match="places"):
         large.main(["train", str(tmp_path), "--out", str(tmp_path)])
     path = tmp_path / "ids/ids"
     assert path.stat().st_size == 2 * len(stored.ids)
@@ -106,6 +107,41 @@ def test_only_what_is_asked_for_is_read(tmp_path):
     stored = large.StoredPairs(tmp_path)
     assert stored[1] == ([7, 8], [9, 10])
     assert stored[0] == ([0, 0], [0, 0, 0])
+
+
+def test_lengths_come_from_the_index(text, tmp_path):
+    """Ids are not decoded before a batch asks for them."""
+    prepare(tmp_path / "ids", text)
+
+    class Unread(large.StoredPairs):
+        def __getitem__(self, place):
+            raise AssertionError(f"pair {place} was read")
+
+    stored = Unread(tmp_path / "ids")
+    batches = TokenBatches(stored, 300)
+    usual = TokenBatches(large.StoredPairs(tmp_path / "ids"), 300)
+    assert len(batches) == len(usual) > 1
+    with pytest.raises(AssertionError, match="was read"):
+        next(batches.epoch(0))
+
+
+def test_a_stop_while_writing_leaves_nothing_half_written(tmp_path):
+    def stopped():
+        yield [5, 3], [6, 3]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store_pairs(tmp_path / "ids", stopped())
+    with pytest.raises(OverflowError):
+        store_pairs(tmp_path / "ids", [([2**16, 3], [3])])
+    with pytest.raises(ValueError, match="no pair is left"):
+        store_pairs(tmp_path / "ids", [])
+    assert not list((tmp_path / "ids").iterdir())
+    stored = store_pairs(tmp_path / "ids", [([2**16 - 1, 3], [3])])
+    assert [*stored] == [([2**16 - 1, 3], [3])]
+    with pytest.raises(ValueError, match="is prepared"):
+        store_pairs(tmp_path / "ids", [([5, 3], [3])])
+    assert [*stored] == [([2**16 - 1, 3], [3])]
 
 
 def test_a_training_from_files_stopped_and_gone_on_with(text, tmp_path):

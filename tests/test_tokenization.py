@@ -1,16 +1,26 @@
 """The tokenizer: byte pairs, round trips, special tokens."""
 
+import copy
 import json
+import pickle
 import random
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 import torch
+from tokenizers.normalizers import Lowercase
 
+from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.checkpoints import save_model
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
-from transformer_lib.tokenization import SPECIAL, BPETokenizer
+from transformer_lib.export import export
+from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.schedule import TrainingConfig
+from transformer_lib.tokenization import SPECIAL, BPETokenizer, Tokenizer
+from transformer_lib.training import train
+from transformer_lib.translator import Translator
 
 CORPUS = load_corpus("little_spanish")
 TEXTS = CORPUS.sources + CORPUS.targets
@@ -139,15 +149,137 @@ def test_what_is_no_tokenizer(bpe, tmp_path):
         BPETokenizer.load(tmp_path / "nowhere.json")
 
 
-@pytest.mark.parametrize("texts", [[], "one sentence", iter(())])
-def test_nothing_to_learn_from(texts):
-    with pytest.raises(ValueError, match="no texts"):
-        BPETokenizer.train(texts)
+SPLIT = {
+    "type": "Split",
+    "pattern": {"Regex": "(?i)a|b"},
+    "behavior": "Isolated",
+    "invert": False,
+}
+TRUNCATION = {
+    "direction": "Right",
+    "max_length": 3,
+    "strategy": "LongestFirst",
+    "stride": 0,
+}
+TEMPLATE = {
+    "type": "TemplateProcessing",
+    "single": [
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "<eos>", "type_id": 0}},
+    ],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
+    "special_tokens": {
+        "<eos>": {"id": "<eos>", "ids": [3], "tokens": ["<eos>"]}
+    },
+}
+WORDS = {
+    "type": "WordLevel",
+    "vocab": {"<pad>": 0, "<unk>": 1, "<bos>": 2, "<eos>": 3, "a": 4},
+    "unk_token": "<unk>",
+}
 
 
-def test_vocabulary_too_small():
-    with pytest.raises(ValueError, match="259: give 260"):
-        BPETokenizer.train(TEXTS, vocab_size=259)
+@pytest.mark.parametrize(
+    "part, value",
+    [
+        ("normalizer", {"type": "Lowercase"}),
+        ("pre_tokenizer", SPLIT),
+        ("pre_tokenizer", None),
+        ("decoder", None),
+        ("truncation", TRUNCATION),
+        ("post_processor", TEMPLATE),
+        ("model", WORDS),
+        ("added_tokens", []),
+    ],
+)
+def test_a_file_of_another_make(bpe, tmp_path, part, value):
+    """It would load, and translate otherwise."""
+    path = tmp_path / "tokenizer.json"
+    path.write_text(other(bpe, lambda kept: kept.update({part: value})))
+    with pytest.raises(ValueError, match=f"tokenizer.json.*make, in.*{part}"):
+        BPETokenizer.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dropout": 0.1},
+        {"merges": []},
+        {"ignore_merges": True},
+        {"byte_fallback": True},
+        {"unk_token": "<unk>"},
+    ],
+)
+def test_a_model_of_another_make(bpe, tmp_path, change):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(other(bpe, lambda kept: kept["model"].update(change)))
+    with pytest.raises(ValueError, match=r"make, in \['model'\]"):
+        BPETokenizer.load(path)
+
+
+def test_what_could_not_be_loaded_is_neither_made_nor_saved(bpe, tmp_path):
+    foreign = copy.deepcopy(bpe).tokenizer
+    foreign.normalizer = Lowercase()
+    with pytest.raises(ValueError, match="normalizer.*BPETokenizer.train"):
+        BPETokenizer(foreign)
+    changed = copy.deepcopy(bpe)
+    changed.tokenizer.normalizer = Lowercase()
+    with pytest.raises(ValueError, match="normalizer"):
+        changed.save(tmp_path / "new" / "tokenizer.json")
+    assert not list(tmp_path.iterdir())
+    bpe.save(tmp_path / "tokenizer.json")
+    loaded = BPETokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.tokenizer.to_str() == bpe.tokenizer.to_str()
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda bpe: pickle.loads(pickle.dumps(bpe)),
+    ],
+)
+def test_in_a_copy_special_tokens_are_text_too(bpe, copied):
+    again = copied(bpe)
+    assert type(again) is BPETokenizer
+    assert min(again.encode("<eos> a")) > EOS
+    assert again.encode("<eos> a") == bpe.encode("<eos> a")
+
+
+def test_many_texts_at_once(bpe):
+    texts = [*TEXTS[:50], "<eos> a", "", "日本"]
+    assert bpe.encode_all(iter(texts)) == [bpe.encode(x) for x in texts]
+    with pytest.raises(ValueError, match="10001 characters"):
+        bpe.encode_all(["a", "a" * 10_001])
+
+
+def test_nothing_to_learn_from():
+    for nothing in ([], iter(())):
+        with pytest.raises(ValueError, match="no texts"):
+            BPETokenizer.train(nothing)
+    with pytest.raises(TypeError, match="'one sentence'.*a list of texts"):
+        BPETokenizer.train("one sentence")
+    for wrong in ([5], [("a", "b")], [b"bytes"]):
+        with pytest.raises(TypeError, match="is no text"):
+            BPETokenizer.train(wrong)
+
+
+@pytest.mark.parametrize("size", [0, 259, 10**6 + 1])
+def test_a_vocabulary_too_small_or_too_large(size):
+    with pytest.raises(ValueError, match=f"{size}: give 260 to 1000000"):
+        BPETokenizer.train(TEXTS, vocab_size=size)
+
+
+def test_a_vocabulary_of_a_million_may_be_asked_for():
+    assert len(BPETokenizer.train(["a"], 10**6)) == 260
+
+
+def test_a_vocabulary_has_8000_tokens_unless_another_is_asked_for():
+    chance = random.Random(1)
+    letters = "abcdefghijklmnop"
+    texts = ["".join(chance.choices(letters, k=12)) for _ in range(4000)]
+    assert len(BPETokenizer.train(texts)) == 8000
 
 
 def test_a_sentence_has_an_end(bpe):
@@ -155,3 +287,70 @@ def test_a_sentence_has_an_end(bpe):
     for door in (bpe.encode, lambda text: BPETokenizer.train([text])):
         with pytest.raises(ValueError, match="10001 characters"):
             door("a" * 10_001)
+
+
+# A tokenizer of one's own
+
+
+class Words:
+    """Words at spaces: no bytes, no merges, no parent class."""
+
+    def __init__(self, texts):
+        words = {word for text in texts for word in text.split()}
+        self.tokens = [*SPECIAL.values(), *sorted(words)]
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def encode(self, text):
+        known = {word: i for i, word in enumerate(self.tokens)}
+        return [known.get(word, UNK) for word in text.split()]
+
+    def decode(self, ids):
+        kept = [int(i) for i in ids if int(i) not in SPECIAL]
+        return " ".join(self.tokens[i] for i in kept)
+
+
+@pytest.fixture(scope="module")
+def own():
+    """Trained until two sentences are known by heart."""
+    corpus = [("a dog runs", "ein Hund rennt"), ("a cat", "eine Katze")]
+    words: Tokenizer = Words([text for pair in corpus for text in pair])
+    torch.manual_seed(0)
+    sizes = dict(N=1, d_model=32, d_ff=32, h=2, dropout=0.0)
+    model = Transformer(TransformerConfig(len(words), **sizes))
+    batches = TokenBatches(encode_pairs(corpus, words), 100)
+    settings = dict(warmup_steps=30, max_steps=150, label_smoothing=0.0)
+    train(model, batches, TrainingConfig(device="cpu", **settings))
+    return Translator(model, words), corpus
+
+
+def test_a_tokenizer_of_another_make_trains_and_translates(own):
+    translator, corpus = own
+    sources = [source for source, _ in corpus]
+    assert translator.translate(sources) == [target for _, target in corpus]
+
+
+def test_a_tokenizer_of_another_make_is_not_saved(own, tmp_path):
+    class Saved(Words):
+        def save(self, path):
+            path.write_text("its words")
+
+    translator, corpus = own
+    saved = Saved([text for pair in corpus for text in pair])
+    with pytest.raises(ValueError, match="nothing was saved.*tokenizer.json"):
+        save_model(tmp_path / "m", translator.model, saved)
+    with pytest.raises(ValueError, match="a Words cannot be exported"):
+        export(translator, tmp_path / "m", to="onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tokenizer_of_ones_own_with_pieces_labels_the_maps(own):
+    class Shown(Words):
+        def pieces(self, ids):
+            return [self.tokens[int(i)] for i in ids]
+
+    translator, corpus = own
+    shown = Shown([text for pair in corpus for text in pair])
+    seen = Translator(translator.model, shown).attention("a cat")
+    assert seen.source == ["a", "cat", "<eos>"]

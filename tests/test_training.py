@@ -357,6 +357,12 @@ def test_batches_of_another_worker_are_refused(monkeypatch, share):
         train(small(), theirs, QUICK)
 
 
+def test_a_share_of_the_validation_is_refused():
+    share = batches(rank=0, world_size=2)
+    with pytest.raises(ValueError, match="give shuffle=False"):
+        train(small(), batches(), QUICK, share)
+
+
 def test_an_older_checkpoint_had_the_defaults(tmp_path):
     from transformer_lib.training import check_settings
 
@@ -500,7 +506,7 @@ def trained_by(workers, folder, root):
 def work(folder):
     """What each of the workers does."""
     rank, workers = worker()
-    mine = batches(rank=rank, world_size=workers)
+    mine = batches()  # by default this worker's
     model = small(dropout=0.0).double()
     if rank:  # the first worker's weights are everybody's
         torch.nn.init.zeros_(model.output_weight)

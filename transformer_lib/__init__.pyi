@@ -5,9 +5,13 @@ from transformer_lib.attention import MultiHeadAttention as MultiHeadAttention
 from transformer_lib.attention import attention as attention
 from transformer_lib.attention import record_attention as record_attention
 from transformer_lib.batching import Batch as Batch
+from transformer_lib.batching import StoredPairs as StoredPairs
 from transformer_lib.batching import TokenBatches as TokenBatches
 from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
+from transformer_lib.batching import store_pairs as store_pairs
+from transformer_lib.batching import stream_pairs as stream_pairs
+from transformer_lib.batching import worker as worker
 from transformer_lib.beams import Hypothesis as Hypothesis
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
@@ -98,12 +102,12 @@ from transformer_lib.schedule import adam as adam
 from transformer_lib.schedule import learning_rate as learning_rate
 from transformer_lib.tokenization import SPECIAL as SPECIAL
 from transformer_lib.tokenization import BPETokenizer as BPETokenizer
+from transformer_lib.tokenization import Tokenizer as Tokenizer
 from transformer_lib.training import History as History
 from transformer_lib.training import check_settings as check_settings
 from transformer_lib.training import fixed_settings as fixed_settings
 from transformer_lib.training import pick_device as pick_device
 from transformer_lib.training import train as train
-from transformer_lib.training import worker as worker
 from transformer_lib.translator import AttentionMaps as AttentionMaps
 from transformer_lib.translator import Translator as Translator
 from transformer_lib.translator import bundled_models as bundled_models

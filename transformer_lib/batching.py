@@ -6,22 +6,29 @@
 Chapter: book/training/batching
 """
 
+import os
 import random
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.tokenization import BPETokenizer, Tokenizer
 
+_Corpus = Iterable[tuple[str, str]]  # source text, target text
 _Pair = tuple[list[int], list[int]]  # source ids, target ids
 
 
 def encode_pairs(
-    corpus, tokenizer: BPETokenizer, max_length: int | None = None
+    corpus: _Corpus, tokenizer: Tokenizer, max_length: int | None = None
 ) -> list[_Pair]:
     """The pairs of a corpus as ids, with an eos at every end.
 
@@ -34,16 +41,39 @@ def encode_pairs(
 
     Chapter: batching-pairs
     """
-    pairs = []
-    for source, target in corpus:
-        source_ids = tokenizer.encode(source) + [EOS]
-        target_ids = tokenizer.encode(target) + [EOS]
-        longer = max(len(source_ids), len(target_ids))
-        if max_length is None or longer <= max_length:
-            pairs.append((source_ids, target_ids))
+    pairs = list(stream_pairs(corpus, tokenizer, max_length))
     if not pairs:
         raise ValueError(f"no pair is left, with {max_length=}")
     return pairs
+
+
+def stream_pairs(
+    corpus: _Corpus, tokenizer: Tokenizer, max_length: int | None = None
+) -> Iterator[_Pair]:
+    """The pairs of `encode_pairs`, one by one, however many.
+
+    Chapter: batching-pairs
+    """
+    sentences = iter(corpus)
+    while some := list(islice(sentences, 1000)):
+        languages = zip(*some, strict=True)
+        sides = [_encode_all(texts, tokenizer) for texts in languages]
+        for source_ids, target_ids in zip(*sides, strict=True):
+            longer = max(len(source_ids), len(target_ids))
+            if max_length is None or longer <= max_length:
+                yield source_ids, target_ids
+
+
+def _encode_all(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids of texts, each with its eos; ours on all cores.
+
+    Chapter: batching-pairs
+    """
+    if isinstance(tokenizer, BPETokenizer):
+        ids = tokenizer.encode_all(texts)
+    else:
+        ids = [tokenizer.encode(text) for text in texts]
+    return [[*sentence, EOS] for sentence in ids]
 
 
 @dataclass
@@ -74,8 +104,13 @@ class Batch:
 def collate(pairs: Sequence[_Pair]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
+    Raises:
+        ValueError: if there is no pair, or a side without ids.
+
     Chapter: batching-batch
     """
+    if not pairs or not all(len(side) for pair in pairs for side in pair):
+        raise ValueError("a batch needs pairs, and a side at least its eos")
     sources, labels = zip(*pairs, strict=True)
     targets = [[BOS, *target[:-1]] for target in labels]
     ids = [_padded(rows) for rows in (sources, targets, labels)]
@@ -98,15 +133,18 @@ class TokenBatches:
 
     Neither side of a batch holds more than `tokens_per_batch` ids,
     padding included. The batches of an epoch depend on the seed and
-    the epoch's number alone. `pairs` is any sequence: a list, or one
-    that reads a file, as only lengths are kept. With `world_size`
-    workers each gets every `world_size`-th batch and all get as many:
-    where the number does not come out even, the first batches are
-    given out again.
+    the epoch's number alone. `pairs` is any sequence: a list, or
+    `StoredPairs`, as only the lengths are kept in memory.
+
+    With `world_size` workers each gets every `world_size`-th batch
+    and all get as many: where the number does not come out even, the
+    first batches are given out again. Shuffled batches, for training,
+    are by default those of this process under `torchrun`. Batches in
+    a fixed order, for validation, are by default not shared out.
 
     Raises:
-        ValueError: if a sentence is longer than the budget, or
-            `rank` is not below `world_size`.
+        ValueError: without pairs, if a side has no ids or more than
+            the budget, or if `rank` is not below `world_size`.
 
     Chapter: batching-tokens
     """
@@ -115,18 +153,23 @@ class TokenBatches:
     tokens_per_batch: int = 25_000
     seed: int = 0
     shuffle: bool = True
-    rank: int = 0
-    world_size: int = 1
+    rank: int | None = None
+    world_size: int | None = None
 
-    def __post_init__(self):
-        self.lengths = [(len(x), len(y)) for x, y in self.pairs]
-        longest = max(map(max, self.lengths))
+    def __post_init__(self) -> None:
+        if self.rank is None and self.world_size is None:
+            self.rank, self.world_size = worker() if self.shuffle else (0, 1)
+        if self.rank not in range(self.world_size or 0):
+            raise ValueError(f"{self.rank=} of {self.world_size=}")
+        self.lengths = _lengths(self.pairs)  # (pairs, 2)
+        if not len(self.pairs) or not self.lengths.all():
+            raise ValueError("no pairs, or a side without ids, not even eos")
+        longest = self.lengths.max()
         if longest > self.tokens_per_batch:
             budget = f"tokens_per_batch={self.tokens_per_batch}"
             raise ValueError(f"{longest} ids > {budget}: set max_length")
-        if not 0 <= self.rank < self.world_size:
-            raise ValueError(f"{self.rank=} of {self.world_size=}")
-        self.total = len(self._cut(range(len(self.lengths))))
+        in_order = np.arange(len(self.pairs), dtype=np.int32)
+        self.total = len(self._cut(in_order))
 
     def __len__(self) -> int:
         """Batches of an epoch on this worker, always as many."""
@@ -142,37 +185,132 @@ class TokenBatches:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """This worker's batches of one epoch, from `start` on."""
-        order = [*range(len(self.lengths))]
-        chance = random.Random(f"{self.seed} {number}")
+        generator = random.Random(f"{self.seed} {number}")
+        order = array("i", range(len(self.lengths)))
         if self.shuffle:  # sorting keeps the order of equal lengths
-            chance.shuffle(order)
-        batches = self._cut(order)
+            generator.shuffle(order)
+        batches = self._cut(np.asarray(order))
         if self.shuffle:
-            chance.shuffle(batches)
-        for turn in range(start, len(self)):
-            mine = turn * self.world_size + self.rank
-            batch = batches[mine % len(batches)]
-            yield collate([self.pairs[i] for i in batch])
+            generator.shuffle(batches)
+        for index in range(start, len(self)):
+            place = index * self.world_size + self.rank
+            batch = batches[place % len(batches)]
+            yield collate([self.pairs[pair] for pair in batch.tolist()])
 
-    def _cut(self, order: Iterable[int]) -> list[list[int]]:
-        """Sort pairs by length, cut where the budget is full."""
-        batches: list[list[int]] = [[]]
-        lengths = self.lengths
-        for i in sorted(order, key=lambda i: _by_length(*lengths[i])):
-            rows, longer = len(batches[-1]) + 1, max(lengths[i])
-            if rows * longer > self.tokens_per_batch:
-                batches.append([])
-            batches[-1].append(i)
-        return batches
+    def _cut(self, order: np.ndarray) -> list[np.ndarray]:
+        """Sort numbers of pairs by length, cut where a batch is full."""
+        order = order[_sorted_by_length(self.lengths[order])]
+        longer = self.lengths[order].max(axis=1)
+        begins = [0]
+        for place, length in enumerate(memoryview(longer)):
+            # Sorted, so the newest pair is the longest of its batch:
+            # all rows are padded to its length.
+            rows = place + 1 - begins[-1]
+            if rows * length > self.tokens_per_batch:
+                begins.append(place)
+        return np.split(order, begins[1:])
 
 
-def _by_length(source: int, target: int) -> tuple[int, int]:
-    """Sort by the longer side, then by the difference.
+def _sorted_by_length(lengths: np.ndarray) -> np.ndarray:
+    """Places of lengths (pairs, 2), by the longer side.
 
-    The difference rises for one length and falls for the next, so
-    that neighbours stay alike where a length gives way to the next.
+    Among these the difference of the sides rises for one length and
+    falls for the next, so that neighbours stay alike where a length
+    gives way to the next. Equal pairs keep their order.
 
     Chapter: batching-tokens
     """
-    longer, difference = max(source, target), source - target
-    return longer, difference if longer % 2 else -difference
+    longer = lengths.max(axis=1)
+    difference = lengths[:, 0] - lengths[:, 1]
+    difference[longer % 2 == 0] *= -1  # to and fro
+    return np.lexsort((difference, longer))  # the last one decides first
+
+
+def _lengths(pairs: Sequence[_Pair]) -> np.ndarray:
+    """The lengths of both sides, (pairs, 2); `StoredPairs` has them.
+
+    Chapter: batching-tokens
+    """
+    if hasattr(pairs, "lengths"):
+        return pairs.lengths
+    sides = ((len(source), len(target)) for source, target in pairs)
+    return np.fromiter(sides, np.dtype((np.int32, 2)), len(pairs))
+
+
+def worker() -> tuple[int, int]:
+    """This process's rank among the workers of `torchrun`; how many.
+
+    (0, 1) for a process on its own.
+
+    Chapter: batching-tokens
+    """
+    if not distributed.is_torchelastic_launched() or "RANK" not in os.environ:
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+class StoredPairs(Sequence[_Pair]):
+    """Pairs of ids in a folder, read when they are asked for.
+
+    The file `ids` holds all ids in 16 bits; `places`, for each pair,
+    where its source begins, its target begins, and its target ends.
+    `store_pairs` writes both.
+
+    Raises:
+        FileNotFoundError: if the folder holds no pairs.
+        ValueError: if its files are not whole.
+
+    Chapter: batching-stored
+    """
+
+    def __init__(self, folder: str | Path):
+        places = np.memmap(Path(folder, "places"), np.int64, "r")
+        ids = np.memmap(Path(folder, "ids"), np.uint16, "r")
+        self.places, self.ids = np.asarray(places), np.asarray(ids)
+        if len(places) % 3 or places[-1] != len(ids):
+            raise ValueError(f"{folder} is cut short: prepare it again")
+        self.places = self.places.reshape(-1, 3)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The lengths of all sources and targets, (pairs, 2)."""
+        return np.diff(self.places).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, place: int) -> _Pair:
+        start, middle, end = self.places[place]
+        source, target = self.ids[start:middle], self.ids[middle:end]
+        return source.tolist(), target.tolist()
+
+
+def store_pairs(folder: str | Path, pairs: Iterable[_Pair]) -> StoredPairs:
+    """Write pairs of ids below 65,536 as they come, one by one.
+
+    The files get their names when both are whole.
+
+    Raises:
+        ValueError: if the folder holds pairs, or none came.
+        OverflowError: if an id has no room in 16 bits.
+
+    Chapter: batching-stored
+    """
+    folder = Path(folder)
+    if (folder / "places").exists():
+        raise ValueError(f"{folder} is prepared: name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as temporary:
+        ids, places = Path(temporary, "ids"), Path(temporary, "places")
+        with open(ids, "wb") as id_file, open(places, "wb") as place_file:
+            end = 0
+            for source, target in pairs:
+                start, middle = end, end + len(source)
+                end = middle + len(target)
+                id_file.write(array("H", source + target))
+                place_file.write(array("q", [start, middle, end]))
+        if end == 0:
+            raise ValueError("no pair is left: raise max_length")
+        ids.replace(folder / "ids")
+        places.replace(folder / "places")
+    return StoredPairs(folder)

@@ -25,7 +25,7 @@ from transformer_lib.decoding import (
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
-from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.tokenization import Tokenizer
 
 
 def length_divisor(length: int, alpha: float) -> float:
@@ -240,7 +240,7 @@ _MAX_PIECES = 512  # a page is translated badly, and slowly
 
 
 def encode_sentences(
-    model: Transformer, tokenizer: BPETokenizer, sentences: Iterable[str]
+    model: Transformer, tokenizer: Tokenizer, sentences: Iterable[str]
 ) -> list[list[int]]:
     """Ids of each sentence, as a source: with eos.
 
@@ -271,7 +271,7 @@ def encode_sentences(
     return encoded
 
 
-def decode_line(tokenizer: BPETokenizer, ids: Iterable[int]) -> str:
+def decode_line(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
     """The text of an output, on one line.
 
     Chapter: beams-texts

@@ -25,6 +25,7 @@ from typing import Any, get_args
 import torch
 from filelock import Timeout
 
+from transformer_lib.batching import worker
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -38,7 +39,7 @@ from transformer_lib.experiment import Experiment, run_experiment, score
 from transformer_lib.export import export
 from transformer_lib.model import STARTS, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
-from transformer_lib.training import pick_device, worker
+from transformer_lib.training import pick_device
 from transformer_lib.translator import Translator, bundled_models
 
 

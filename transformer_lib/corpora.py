@@ -13,15 +13,16 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from itertools import product, zip_longest
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 from warnings import catch_warnings, warn
 
 
 @dataclass(frozen=True)
-class ParallelCorpus(Sequence):
+class ParallelCorpus(Sequence[tuple[str, str]]):
     """Pairs (source sentence, target sentence), read like a list.
 
     A slice is a smaller corpus. `source` and `target` name the
@@ -30,7 +31,7 @@ class ParallelCorpus(Sequence):
     Chapter: corpora-parallel
     """
 
-    pairs: list[tuple[str, str]]
+    pairs: list[tuple[str, str]] = field(repr=False)  # too many
     name: str = ""
     source: str = ""
     target: str = ""
@@ -40,7 +41,7 @@ class ParallelCorpus(Sequence):
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
             return replace(self, pairs=self.pairs[place])
         return self.pairs[place]
@@ -159,10 +160,18 @@ _DATA = files("transformer_lib") / "data"
 def data_folder() -> Path:
     """TRANSFORMER_LIB_DATA if it is set; else ~/.cache.
 
+    Raises:
+        FileNotFoundError: if it is not set and there is no home.
+
     Chapter: corpora-files
     """
     named = os.environ.get("TRANSFORMER_LIB_DATA")
-    return Path(named or "~/.cache/transformer_lib").expanduser()
+    try:
+        return Path(named or "~/.cache/transformer_lib").expanduser()
+    except RuntimeError as error:
+        raise FileNotFoundError(
+            f"{error}: set TRANSFORMER_LIB_DATA to a folder"
+        ) from None
 
 
 def fetch(file: str) -> Path:
@@ -171,21 +180,25 @@ def fetch(file: str) -> Path:
     Raises:
         FileNotFoundError: if it cannot be downloaded; the message
             says which file to put where.
+        ValueError: if a file that is there has other content.
 
     Chapter: corpora-files
     """
     path = data_folder() / file
+    downloads = json.loads((_DATA / "downloads.json").read_text("utf-8"))
+    url, known_sha = downloads[file]
     if path.is_file():
+        sha = hashlib.sha256(path.read_bytes()).hexdigest()
+        if known_sha not in (None, sha):
+            raise ValueError(f"{path} is not what {url} has: delete it")
         return path
     with catch_warnings(action="ignore"):  # of widgets that lack
         import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    known = json.loads((_DATA / "downloads.json").read_text("utf-8"))
-    url, sha = known[file]
     web = pooch.HTTPDownloader(headers={"User-Agent": "transformer"})
     try:
-        pooch.retrieve(url, sha, file, data_folder(), downloader=web)
+        pooch.retrieve(url, known_sha, file, data_folder(), downloader=web)
     except (OSError, ValueError) as error:
         raise FileNotFoundError(
             f"no {path}: {error!s:.99}. Fetch {url}, put it there"
@@ -193,7 +206,7 @@ def fetch(file: str) -> Path:
     return path
 
 
-def _files(name: str, split: str, source: str, target: str) -> list:
+def _files(name: str, split: str, source: str, target: str) -> list[Any]:
     """The files of a split, one for each language or one for both.
 
     Chapter: corpora-files
@@ -209,12 +222,11 @@ def _files(name: str, split: str, source: str, target: str) -> list:
     if name == "little_spanish":
         return [_DATA / "little_spanish.tsv"]
     pair = f"{'-'.join(sorted([source, target]))}.tsv"
-    for ends in (source, target), (pair,):
-        for packed in product(("", ".gz"), repeat=len(ends)):
-            whole = map(str.__add__, ends, packed)
-            found = [Path(name, f"{split}.{end}") for end in whole]
-            if all(map(Path.is_file, found)):
-                return found
+    for endings in [source, target], [pair]:
+        plain = [Path(name, f"{split}.{ending}") for ending in endings]
+        files = [x if x.is_file() else Path(f"{x}.gz") for x in plain]
+        if all(file.is_file() for file in files):
+            return files
     raise FileNotFoundError(
         f"no {name}/{split}.{source} and .{target}, nor .{pair}, "
         f"nor .gz: name {[*CORPORA]} or a folder of yours"
@@ -223,9 +235,9 @@ def _files(name: str, split: str, source: str, target: str) -> list:
 
 def load_corpus(
     name: str,
-    source="en",
-    target="es",
-    split="train",
+    source: str = "en",
+    target: str = "es",
+    split: str = "train",
     skip_bad_lines: bool = False,
 ) -> ParallelCorpus:
     """A corpus in two of its languages, either way round.

@@ -16,7 +16,7 @@ from transformer_lib.beams import decode_all, decode_line, encode_sentences
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer
-from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.tokenization import Tokenizer
 
 _Texts = Sequence[str]
 
@@ -131,7 +131,7 @@ def published_bleu(
 
 def evaluate(
     model: Transformer,
-    tokenizer: BPETokenizer,
+    tokenizer: Tokenizer,
     corpus: ParallelCorpus,
     beam_size: int = 4,
     length_penalty: float = 0.6,

@@ -24,7 +24,7 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm
 
-from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.batching import TokenBatches, encode_pairs, worker
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -45,7 +45,6 @@ from transformer_lib.training import (
     fixed_settings,
     pick_device,
     train,
-    worker,
 )
 from transformer_lib.translator import Translator
 
@@ -319,13 +318,9 @@ def run_experiment(
 
     # Make batches and model.
     pairs = encode_pairs(texts, tokenizer, config.max_length)
-    rank, workers = worker()
+    rank, _ = worker()
     batches = TokenBatches(
-        pairs,
-        training.tokens_per_batch,
-        seed=training.seed,
-        rank=rank,
-        world_size=workers,
+        pairs, training.tokens_per_batch, seed=training.seed
     )
     torch.manual_seed(training.seed)
     model = Transformer(config).to(pick_device(training.device))

@@ -6,11 +6,14 @@
 Chapter: book/training/tokenization
 """
 
+import json
 from collections.abc import Iterable
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any, Protocol
 
-from tokenizers import Tokenizer, decoders, models, trainers
+import tokenizers
+from tokenizers import decoders, models, trainers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
@@ -26,30 +29,43 @@ class BPETokenizer:
     spelt out in a text is text, and never gets its special id.
     `tokenizer` is the Hugging Face `Tokenizer` that does the work.
 
+    Raises:
+        ValueError: if `tokenizer` differs in anything but its merges
+            from what `train` builds.
+
     Chapter: tokenization-bpe
     """
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: tokenizers.Tokenizer):
+        _check_make(tokenizer)
+        tokenizer.encode_special_tokens = True
         self.tokenizer = tokenizer
-        self.tokenizer.encode_special_tokens = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled or copied, the package's tokenizer forgets that
+        # special tokens are text: a copy goes through __init__ too.
+        return type(self), (self.tokenizer,)
 
     @classmethod
-    def train(cls, texts, vocab_size: int = 8000) -> "BPETokenizer":
+    def train(
+        cls, texts: Iterable[str], vocab_size: int = 8000
+    ) -> "BPETokenizer":
         """Learn the most frequent pairs of symbols in some texts.
 
         Raises:
+            TypeError: if `texts` is a single text.
             ValueError: if there is no text, one has more than 10,000
                 characters, or `vocab_size` is not 260 to a million.
         """
-        texts = iter(() if isinstance(texts, str) else texts)
-        first = [*islice(texts, 1)]
+        if isinstance(texts, str):
+            raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
+        texts = iter(texts)
+        first = list(islice(texts, 1))
         if not first:
             raise ValueError("there are no texts to learn from")
         if not 256 + len(SPECIAL) <= vocab_size <= 10**6:
             raise ValueError(f"{vocab_size=}: give 260 to 1000000")
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
+        tokenizer = _untrained()
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=[*SPECIAL.values()],
@@ -71,6 +87,12 @@ class BPETokenizer:
         """
         return self.tokenizer.encode(_sentence(text)).ids
 
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of many texts, encoded on all cores."""
+        texts = [_sentence(text) for text in texts]
+        encodings = self.tokenizer.encode_batch_fast(texts)
+        return [encoding.ids for encoding in encodings]
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special ones are passed over."""
         kept = [int(i) for i in ids if int(i) not in SPECIAL]
@@ -84,7 +106,13 @@ class BPETokenizer:
         ]
 
     def save(self, path: str | Path) -> None:
-        """Write the tokenizer as JSON."""
+        """Write the tokenizer as JSON.
+
+        Raises:
+            ValueError: if it was changed, so that `load` would
+                refuse it; nothing is written.
+        """
+        _check_make(self.tokenizer)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(self.tokenizer.to_str(), "utf-8")
 
@@ -98,15 +126,9 @@ class BPETokenizer:
         """
         content = Path(path).read_bytes()
         try:
-            tokenizer = Tokenizer.from_buffer(content)
+            return cls(tokenizers.Tokenizer.from_buffer(content))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        first = {i: tokenizer.id_to_token(i) for i in SPECIAL}
-        if first != SPECIAL or tokenizer.normalizer:
-            raise ValueError(
-                f"{path} is of another make: use BPETokenizer.train"
-            )
-        return cls(tokenizer)
 
 
 def _sentence(text: str) -> str:
@@ -114,8 +136,60 @@ def _sentence(text: str) -> str:
 
     Chapter: tokenization-bpe
     """
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r:.50} is no text")
     if len(text) > 10_000:
         raise ValueError(
             f"{len(text)} characters > 10,000: cut into sentences"
         )
     return text
+
+
+def _untrained() -> tokenizers.Tokenizer:
+    """Bytes and special tokens; nothing is merged yet.
+
+    Chapter: tokenization-bpe
+    """
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([*SPECIAL.values()])
+    return tokenizer
+
+
+def _check_make(tokenizer: tokenizers.Tokenizer) -> None:
+    """Refuse a tokenizer that `BPETokenizer.train` would not build.
+
+    Chapter: tokenization-bpe
+    """
+    found = json.loads(tokenizer.to_str())
+    usual = json.loads(_untrained().to_str())
+    merges = found["model"].get("merges", [])
+    tokens = [*SPECIAL.values(), *sorted(ByteLevel.alphabet())]
+    tokens += ["".join(pair) for pair in merges]
+    tokens = dict.fromkeys(tokens)  # two merges may make the same one
+    vocab = {token: i for i, token in enumerate(tokens)}
+    usual["model"] |= {"vocab": vocab, "merges": merges}
+    differing = [part for part in found if found[part] != usual[part]]
+    if differing:
+        raise ValueError(
+            f"of another make, in {differing}: use BPETokenizer.train"
+        )
+
+
+class Tokenizer(Protocol):
+    """What a tokenizer of one's own must have.
+
+    Ids 0 to 3 are those of `SPECIAL`. All others belong to text.
+
+    Chapter: tokenization-own
+    """
+
+    def __len__(self) -> int:
+        """All tokens, special ones too: the model's vocab_size."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without pad, bos and eos."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; special ones are passed over."""

@@ -29,7 +29,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from transformer_lib.batching import Batch, TokenBatches
+from transformer_lib.batching import Batch, TokenBatches, worker
 from transformer_lib.checkpoints import (
     checkpoint_files,
     load_checkpoint,
@@ -443,18 +443,6 @@ def _asked_to_stop() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def worker() -> tuple[int, int]:
-    """This process's rank among the workers of `torchrun`; how many.
-
-    (0, 1) for a process on its own.
-
-    Chapter: training-workers
-    """
-    if not distributed.is_torchelastic_launched() or "RANK" not in os.environ:
-        return 0, 1
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
 def pick_device(name: str | None = None) -> torch.device:
     """The device of that name, or the best one here.
 
@@ -598,6 +586,8 @@ def train(
     _check_lengths(model, batches)
     if evaluate is not None and not callable(evaluate):
         _check_lengths(model, evaluate)
+        if getattr(evaluate, "world_size", 1) > 1:
+            raise ValueError("batches to validate on: give shuffle=False")
     training = _Training(
         model=model,
         batches=batches,

@@ -21,7 +21,7 @@ from transformer_lib.checkpoints import load_model, save_model
 from transformer_lib.decoding import evaluating
 from transformer_lib.embeddings import BOS
 from transformer_lib.model import Transformer
-from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.tokenization import Tokenizer
 
 
 def bundled_models() -> dict[str, Path]:
@@ -78,7 +78,7 @@ class Translator:
     def __init__(
         self,
         model: Transformer,
-        tokenizer: BPETokenizer,
+        tokenizer: Tokenizer,
         languages: Sequence[str] = ("", ""),
     ):
         for name in ("__len__", "encode", "decode"):

@@ -17,8 +17,6 @@ import transformer_lib
 PLAIN = set(
     """
     smoothing_share smoothed_loss projected_losses learning_rate adam
-    encode_pairs load_corpus ParallelCorpus.__getitem__
-    BPETokenizer.train TokenBatches.__post_init__
     bleu chrf published_bleu evaluate
     save_checkpoint load_checkpoint save_config save_model
     """.split()
