@@ -90,8 +90,7 @@ def perplexity(nats_per_token: float) -> float:
     """e to the loss: between how many pieces the model hesitates.
 
     Per piece of the vocabulary, as in table 3; give it a loss without
-    smoothing. Infinite where the loss of a training that has gone
-    astray is too large for its exponential.
+    smoothing. Infinite if the loss is too large for its exponential.
 
     Chapter: loss-perplexity
     """
