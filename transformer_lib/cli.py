@@ -362,8 +362,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, done; 2, for bad input or a machine that
         does not let us; 130, stopped by Ctrl-C or SIGTERM; 141, if
-        nobody reads our lines. A fault of ours is raised, and ends
-        the process with a traceback and a 1.
+        nobody reads our lines. A fault of ours is raised.
 
     Chapter: cli-main
     """

@@ -270,8 +270,8 @@ def run_experiment(
 ) -> dict[str, Any] | None:
     """Train and test a model, or go on with the training in a folder.
 
-    It is left alone if it is finished. `command` is what the report
-    says of how it was made.
+    A finished training is left alone. `command` is the command line,
+    for the report.
 
     Returns:
         The result and the test of report.json; None if the training
@@ -395,8 +395,7 @@ def make_report(
 ) -> dict[str, Any]:
     """What report.json says of a training that took all its steps.
 
-    `result` is what is known of it besides the steps, the seconds,
-    the tokens a second and the number of weights.
+    `result` holds what the log and the model do not say.
 
     Chapter: experiment-report
     """

@@ -30,7 +30,7 @@ def smoothed_loss(
 
     Args:
         logits: (batch, target_len, vocab_size)
-        labels: (batch, target_len); padding counts not at all.
+        labels: (batch, target_len); padding is left out.
         label_smoothing, smoothing: see `smoothing_share`.
 
     Returns:
@@ -90,8 +90,7 @@ def perplexity(nats_per_token: float) -> float:
     """e to the loss: between how many pieces the model hesitates.
 
     Per piece of the vocabulary, as in table 3; give it a loss without
-    smoothing. Infinite where the loss of a training that has gone
-    astray is too large for its exponential.
+    smoothing. Infinite if the loss is too large for its exponential.
 
     Chapter: loss-perplexity
     """
@@ -102,7 +101,7 @@ def perplexity(nats_per_token: float) -> float:
 
 
 class _ProjectedLosses(torch.autograd.Function):
-    """Two sums over rows, and the gradient of the first meanwhile.
+    """Two sums over rows; the forward pass computes the gradient too.
 
     Chapter: loss-projected
     """
@@ -151,8 +150,8 @@ def projected_losses(
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_loss` of hidden @ weight.T, without all its logits.
 
-    The rows are projected in chunks, and each chunk's gradient is
-    worked out at once.
+    The rows are projected in chunks, and the gradient of a chunk is
+    computed before the next.
 
     Args:
         hidden: (batch, target_len, d_model), the decoder's output.
@@ -161,7 +160,7 @@ def projected_losses(
 
     Returns:
         Two sums in nats, at least in float32: smoothed, with a
-        gradient, and plain, there to be read.
+        gradient, and plain, without one.
 
     Chapter: loss-projected
     """

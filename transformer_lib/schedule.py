@@ -60,18 +60,18 @@ def _refuse_rate_0(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 class TrainingConfig:
     """How to train; the defaults are those of sections 5.1 to 5.4.
 
-    Steps are updates of the weights. What happens every 0 steps
-    happens at the end alone.
+    Steps are updates of the weights. An "every" of 0 means: only
+    at the end.
 
     Args:
         label_smoothing: eps_ls
         smoothing: over which pieces: uniform or others
-        warmup_steps: in which the rate rises
-        tokens_per_batch: on one side of a batch, for each worker; the
-            budget for whoever makes the batches
+        warmup_steps: steps in which the rate rises
+        tokens_per_batch: on one side of a batch, for each worker;
+            whoever makes the batches keeps to it
         accumulate: batches that make one step
-        max_steps: in all
-        learning_rate_scale: times equation 3
+        max_steps: steps in all
+        learning_rate_scale: factor of equation 3
         betas: of Adam
         epsilon: of Adam
         clip_norm: longest gradient; not clipped if not given

@@ -22,8 +22,8 @@ def copying(nll: Series, copied: Series) -> Picture:
 
     return show(
         draw,
-        f"Left: the loss falls from {nll[1][0]:.1f} nats per symbol to "
-        f"{nll[1][-1]:.2f} in {nll[0][-1]} steps. Right: the share of "
+        f"First chart: the loss falls from {nll[1][0]:.1f} nats per symbol to "
+        f"{nll[1][-1]:.2f} in {nll[0][-1]} steps. Second: the share of "
         "unseen sequences that are copied exactly stays low at first and "
         f"then climbs to {copied[1][-1]:.0f} %.",
     )
