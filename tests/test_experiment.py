@@ -115,6 +115,14 @@ def test_fewer_steps_than_were_taken_are_refused(finished):
     assert not (finished / "report.json").exists()
 
 
+def test_a_checkpoint_of_nine_digits_counts_its_steps(finished):
+    (finished / "report.json").unlink()
+    last = checkpoint_files(finished)[-1]
+    last.rename(last.with_name("checkpoint-100000001.pt"))
+    with pytest.raises(ValueError, match="has taken 100000001 steps"):
+        run_experiment(QUICK, finished)
+
+
 def test_a_part_without_pairs_is_refused(tmp_path):
     for part in "train", "validation":
         for language in "en", "es":

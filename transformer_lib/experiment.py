@@ -206,10 +206,10 @@ def _look(folder: Path) -> _Begun:
     saved = load_config(folder)
     if "corpus" not in saved.info:
         raise ValueError(f"{folder} holds a model: name a new folder")
-    newest = [int(path.stem[-8:]) for path in checkpoint_files(folder)]
+    taken = [int(path.stem.split("-")[1]) for path in checkpoint_files(folder)]
     return _Begun(
         settings=saved.info | asdict(saved.config),
-        steps=max(newest, default=0),
+        steps=max(taken, default=0),
         finished=(folder / "report.json").is_file(),
         tokenizer=saved.tokenizer,
     )
