@@ -35,6 +35,9 @@ OF_EACH_KIND = [
     "decoder.1.self_attention.2.1.3",  # masked
     "decoder.2.cross_attention.1.3.3.q7",
     "encoder.1.self_attention.1.2.4.k1",
+    "decoder.2.cross_attention.1.3.values",
+    "decoder.1.self_attention.2.2.values.o32",
+    "encoder.1.self_attention.1.2.values.o5.3",
 ]
 
 
@@ -82,17 +85,17 @@ class Computed:
         self.maps = {path: one[0] for path, one in maps.items()}
 
     def x(self, path: str, kind: str) -> torch.Tensor:
-        """What queries ("q") or keys ("k") of an attention come from."""
+        """What queries ("q"), keys or values of an attention come from."""
         return self.given[path][0 if kind == "q" else 1][0]
 
     def weight(self, path: str, kind: str, head: int) -> torch.Tensor:
-        """W_Q or W_K of a head, (d_k, d_model)."""
+        """W_Q, W_K or W_V of a head, (d_k, d_model)."""
         part = self.model.get_submodule(path)
-        layer = {"q": part.w_q, "k": part.w_k}[kind]
+        layer = {"q": part.w_q, "k": part.w_k, "v": part.w_v}[kind]
         return layer.weight.detach().unflatten(0, (part.h, -1))[head]
 
     def vectors(self, path: str, kind: str, head: int) -> torch.Tensor:
-        """A head's queries or keys, (len, d_k)."""
+        """A head's queries, keys or values, (len, d_k)."""
         return self.x(path, kind) @ self.weight(path, kind, head).mT
 
 
@@ -238,6 +241,32 @@ def test_fifty_random_numbers_are_the_librarys(visit):
             assert abs(x @ w - vector[number]) < 1e-6
 
 
+def test_outputs_are_the_values_mixed_by_the_weights(visit):
+    """Down to the product of a vector with a row of W_V."""
+    page, chance = opened(visit, "model"), random.Random(7)
+    library = computed()
+    for _ in range(12):
+        address, path, head, row, column = chosen(chance)
+        values = library.vectors(path, "v", head)
+        weights = library.maps[path][head, row]
+        output = weights @ values
+        top = f"{address.rpartition('.')[0]}.values"
+        go(page, top)
+        shown = torch.tensor([parsed(line[-1]) for line in table(page)])
+        assert shown.shape == output.shape
+        assert (shown - output).abs().max() < 1e-3
+        drawn = page.locator(f"{PART} .zoom-operand").all_text_contents()
+        drawn = torch.tensor([parsed(one) for one in drawn])
+        assert (drawn - output).abs().max() < 0.006
+        i = chance.randrange(len(output))
+        go(page, f"{top}.o{i + 1}")
+        products_agree(page, weights, values[:, i], output[i])
+        go(page, f"{top}.o{i + 1}.{column + 1}")
+        x = library.x(path, "v")[column]
+        w = library.weight(path, "v", head)[i]
+        products_agree(page, x, w, values[column, i])
+
+
 def test_the_picture_shows_the_tables_numbers(visit):
     page, chance = opened(visit, "model"), random.Random(6)
     for _ in range(4):
@@ -310,7 +339,7 @@ def test_every_line_is_the_librarys(visit, make_data, monkeypatch):
         for link in links:
             file, _, label = link.lstrip("/").partition("#")
             assert f'id="{label}"' in (SITE / file).read_text("utf-8")
-    assert len(shown) == 12
+    assert len(shown) == 15
     function, line = make_data.LINES["cell"][0]
     monkeypatch.setitem(
         make_data.LINES, "cell", [(function, line.replace("@", "*"))]
@@ -411,7 +440,10 @@ def shows(page, address: str) -> None:
     steps = [] if address == "model" else address.split(".")
     names = crumbs(page)
     assert len(names) == len(steps) + 1
-    if len(steps) > 5:
+    if len(steps) > 5 and steps[5] == "values":
+        rows = computed().pieces[steps[0]]
+        assert names[5:7] == [plain(rows[int(steps[4]) - 1]), "values"]
+    elif len(steps) > 5:
         rows = computed().pieces[steps[0]]
         cross = steps[2] == "cross_attention"
         columns = computed().pieces["encoder" if cross else steps[0]]
@@ -447,6 +479,10 @@ def test_nonsense_opens_the_model(visit):
         "decoder.1.self_attention.1.1.1.x1",
         "decoder.1.self_attention.1.1.1.q0",
         "decoder.1.self_attention.1.1.1.q1.1",
+        "decoder.1.self_attention.1.1.1.o1",
+        "decoder.1.self_attention.1.1.values.q1",
+        "decoder.1.self_attention.1.1.values.o1.99",
+        "decoder.1.self_attention.1.1.values.o1.values",
         "encoder..",
         "1",
         "__proto__",
@@ -479,8 +515,8 @@ def test_nothing_is_fetched_before_it_is_opened(visit):
 def test_what_is_fetched_is_small():
     folder = SITE / "_static" / "live" / "data" / "zoom"
     sizes = given_to_the_page()["sizes"]
-    assert (folder / "numbers.bin").stat().st_size < 150_000
-    head = 2 * sizes["d_k"] * sizes["d_model"] * 4
+    assert (folder / "numbers.bin").stat().st_size < 170_000
+    head = 3 * sizes["d_k"] * sizes["d_model"] * 4
     found = [path.stat().st_size for path in folder.glob("*layers*.bin")]
     assert found == [head] * (3 * sizes["N"] * sizes["h"])
 
