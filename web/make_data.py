@@ -11,8 +11,8 @@ For every model in `runs/models` that has weights FOLDER/NAME gets
 `play.json` is what the first page plays: a few sentences, decoded piece by
 piece, with the likeliest rivals of each and what they would have led to.
 `zoom/` is what the page "One sentence" opens, from the model down to one
-number: its vectors, queries, keys, scores and weights for one sentence, and
-a file for each head's two matrices.
+number: its vectors, queries, keys, values, scores and weights for one
+sentence, and a file for each head's three matrices.
 `index.json` names them all. What is replayed here is computed again with
 the library's own `beam_search`, and has to be the same.
 """
@@ -140,8 +140,16 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     ],
     "row": [(attention, "weights = scores.softmax(dim=-1)")],
     "cell": [(attention, "scores = query @ key.mT / math.sqrt(d_k)")],
+    "values": [(attention, "return weights @ value, weights")],
+    "o": [(attention, "return weights @ value, weights")],
     "q": [(MultiHeadAttention.forward, "query = self.split(self.w_q(x))")],
     "k": [
+        (
+            MultiHeadAttention.keys_values,
+            "key, value = self.w_k(memory), self.w_v(memory)",
+        ),
+    ],
+    "v": [
         (
             MultiHeadAttention.keys_values,
             "key, value = self.w_k(memory), self.w_v(memory)",
@@ -620,7 +628,7 @@ def looked_into(
     """The numbers of one attention, as the library computed them.
 
     Returns:
-        `q` and `k` (h, len, d_k), `score` and `weight` (h, query_len,
+        `q`, `k` and `v` (h, len, d_k), `score` and `weight` (h, query_len,
         key_len), `may` (query_len, key_len), 1 where one may look.
 
     Raises:
@@ -639,6 +647,7 @@ def looked_into(
     return {
         "q": query,
         "k": key,
+        "v": value,
         "score": scores,
         "weight": weights[0],
         "may": may.float(),
@@ -650,7 +659,7 @@ def write_zoom(folder: Path) -> None:
 
     `numbers.bin` holds arrays of float32, one behind the other, as the
     `arrays` of `index.json` say: [name, shape], in their order. A file
-    of a head is W_Q, then W_K, each (d_k, d_model).
+    of a head is W_Q, W_K, then W_V, each (d_k, d_model).
     """
     name, text = ZOOMED
     run = ROOT / "runs" / "models" / name
@@ -675,6 +684,8 @@ def write_zoom(folder: Path) -> None:
             for head in range(part.h):
                 write_head(part, head, folder / f"{path}.{head}.bin")
     config, (h, _, d_k) = model.config, found["q"].shape
+    if found["v"].size(-1) != d_k:
+        raise RuntimeError("web/live/zoom.js shows values as long as keys")
     data = [one.numpy().astype("<f4").tobytes() for one in arrays.values()]
     (folder / "numbers.bin").write_bytes(b"".join(data))
     most = logits[0].softmax(-1).max(-1)
@@ -702,10 +713,10 @@ def write_zoom(folder: Path) -> None:
 
 
 def write_head(part: MultiHeadAttention, head: int, path: Path) -> None:
-    """The rows of W_Q and W_K that make one head's queries and keys."""
+    """The rows of W_Q, W_K and W_V that make one head's vectors."""
     rows = [
         layer.weight.detach().chunk(part.h)[head].numpy()
-        for layer in (part.w_q, part.w_k)
+        for layer in (part.w_q, part.w_k, part.w_v)
     ]
     path.write_bytes(b"".join(one.astype("<f4").tobytes() for one in rows))
 

@@ -16,6 +16,13 @@ from sphinx_exercise.nodes import exercise_enumerable_node
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# None of these is needed before the page can be read.
+LATER = re.compile(
+    r'<script((?: [^>]*)? src="[^"]*/(?:clipboard\.min|copybutton'
+    r"|design-tabs|doctools|sphinx-book-theme|sphinx_highlight"
+    r'|togglebutton)\.js[^"]*")>'
+)
+
 
 def name_exercises(app, doctree, docname):
     """Take the parentheses off the title that an exercise was given.
@@ -43,10 +50,12 @@ MATHJAX = re.compile(
 def lighten(page: str) -> str:
     """Load the search's index on the search page alone, and MathJax
     where formulas are; elsewhere it is fetched when nothing else is.
-    No page needs the theme's script of icons."""
+    No page needs the theme's script of icons, and outside the search
+    most scripts can wait until the page is there."""
     page = icons.SCRIPT.sub("", page)
     if 'id="search-results"' not in page:
         page = SEARCH.sub("", page)
+        page = LATER.sub(r"<script defer\1>", page)
     if not FORMULA.search(page):
         page = MATHJAX.sub(
             r'<link rel="prefetch" as="script" href="\1" />', page

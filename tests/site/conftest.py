@@ -7,10 +7,12 @@ import threading
 import warnings
 from pathlib import Path
 
+import axe_playwright_python
 import pytest
 import tangle
 
 CHROMIUM = "/usr/bin/chromium"
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 SITE = tangle.ROOT / "_build" / "html"
 FLAGS = [
     "--no-sandbox",
@@ -72,3 +74,62 @@ def browser(chromium):
         browser = playwright.chromium.launch(**chromium)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open pages of the site, each in a context of its own.
+
+    `page.asked` are the addresses that a page has requested, and
+    `page.problems` what has gone wrong in it: errors, and requests to
+    elsewhere. A page has none at the end of a test; one that means to
+    provoke some clears the list.
+    """
+    pages = []
+
+    def open_page(path, prepare=None, wait_until="load", **settings):
+        settings = {"viewport": {"width": 1200, "height": 900}} | settings
+        page = browser.new_context(**settings).new_page()
+        page.asked, page.problems = [], []
+        pages.append(page)
+
+        def note_request(request):
+            page.asked.append(request.url)
+            if not request.url.startswith((address, "data:", "blob:")):
+                page.problems.append(f"asked for {request.url}")
+
+        def note_message(message):
+            if message.type == "error":
+                where = message.location["url"]
+                page.problems.append(f"{message.text} ({where})")
+
+        page.on("request", note_request)
+        page.on("console", note_message)
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        if prepare:
+            prepare(page)
+        page.goto(f"{address}/{path}", wait_until=wait_until)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.context.close()
+    assert not [problem for page in pages for problem in page.problems]
+
+
+@pytest.fixture
+def violations():
+    """Of axe-core's rules, in one part of a page."""
+
+    def find(page, part):
+        page.evaluate(AXE.read_text("utf-8"))
+        return page.evaluate(
+            """async part => {
+              const found = await axe.run(part, { preload: false });
+              return found.violations.map(
+                v => v.id + v.nodes.map(n => n.failureSummary));
+            }""",
+            part,
+        )
+
+    return find

@@ -2,9 +2,7 @@
 
 import random
 import re
-from pathlib import Path
 
-import axe_playwright_python
 import pytest
 import tangle
 import torch
@@ -13,7 +11,6 @@ from transformer_lib import attention
 
 CHAPTER = "book/architecture/attention.html"
 SITE = tangle.ROOT / "_build" / "html"
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PART = ".live[data-live=drag]"
 WORDS = ["I", "like", "trees"]
 KEYS = ["k0", "k1", "k2"]
@@ -26,26 +23,12 @@ UNIT = """name => {
 }"""
 
 
-@pytest.fixture
-def visit(browser, address):
-    """Open the part; no error may have been reported at the end."""
-    opened, problems = [], []
-
-    def open_page(state="", **settings):
-        settings = {"viewport": {"width": 1200, "height": 900}} | settings
-        context = browser.new_context(**settings)
-        opened.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(f"{address}/{CHAPTER}{state}")
-        page.wait_for_selector(f"{PART} .live-result")
-        page.locator(PART).scroll_into_view_if_needed()
-        return page
-
-    yield open_page
-    for context in opened:
-        context.close()
-    assert not problems
+def opened(visit, state="", **settings):
+    """The chapter, at the part."""
+    page = visit(CHAPTER + state, **settings)
+    page.wait_for_selector(f"{PART} .live-result")
+    page.locator(PART).scroll_into_view_if_needed()
+    return page
 
 
 def points(page) -> dict[str, list[float]]:
@@ -128,7 +111,7 @@ def marks(page) -> list[bool]:
 
 
 def test_dragged_by_mouse(visit):
-    page, chance = visit(), random.Random(1)
+    page, chance = opened(visit), random.Random(1)
     for _ in range(8):
         name = chance.choice(["q", *KEYS, *VALUES])
         now = points(page)
@@ -149,7 +132,7 @@ def test_dragged_by_mouse(visit):
 
 
 def test_moved_by_keyboard(visit):
-    page = visit()
+    page = opened(visit)
     slider = page.get_by_role("slider", name="key of like")
     slider.focus()
     x, y = points(page)["k1"]
@@ -168,7 +151,7 @@ def test_moved_by_keyboard(visit):
 
 
 def test_set_by_numbers_and_switches(visit):
-    page, chance = visit(), random.Random(2)
+    page, chance = opened(visit), random.Random(2)
     for turn in range(8):
         divide, mask = turn % 2 == 0, turn % 4 > 1
         switch(page, "divide by √d_k").set_checked(divide)
@@ -185,7 +168,7 @@ def test_set_by_numbers_and_switches(visit):
 
 
 def test_all_moves_in_the_frame_of_the_event(visit):
-    page = visit()
+    page = opened(visit)
     before, after = page.evaluate(
         """() => {
           const texts = () => [...document.querySelectorAll(
@@ -202,8 +185,11 @@ def test_all_moves_in_the_frame_of_the_event(visit):
 
 @pytest.fixture
 def phone(visit):
-    return visit(
-        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+    return opened(
+        visit,
+        viewport={"width": 360, "height": 740},
+        has_touch=True,
+        is_mobile=True,
     )
 
 
@@ -248,13 +234,13 @@ def test_a_finger_on_a_handle_moves_it_and_beside_it_the_page(phone):
 
 
 def test_handles_are_as_large_as_a_finger(phone, visit):
-    for page in [phone, visit()]:
+    for page in [phone, opened(visit)]:
         for finger in page.locator(f"{PART} .drag-finger").all():
             assert finger.bounding_box()["width"] >= 44
 
 
 def test_challenges_are_met_exactly_when_they_are_true(visit):
-    page = visit()
+    page = opened(visit)
     assert marks(page) == [False, False, False]
     for name in KEYS:
         put(page, name, [1, 1])
@@ -272,7 +258,7 @@ def test_challenges_are_met_exactly_when_they_are_true(visit):
 
 def test_the_output_never_leaves_the_triangle(visit):
     """10,000 settings; and `outside` knows what is outside."""
-    page = visit()
+    page = opened(visit)
     assert page.evaluate(
         """async () => {
           const { met, outside, attend } =
@@ -297,19 +283,19 @@ def test_the_output_never_leaves_the_triangle(visit):
 
 
 def test_the_address_brings_everything_back(visit):
-    page = visit()
+    page = opened(visit)
     for i, name in enumerate(["q", *KEYS, *VALUES]):
         put(page, name, [round(0.3 * i - 1.05, 2), round(1.11 - 0.2 * i, 2)])
     switch(page, "divide by √d_k").uncheck()
     switch(page, "mask trees").check()
     page.wait_for_function("location.hash.includes('drag.mask=yes')")
     state = page.evaluate("location.hash")
-    again = visit(state)
+    again = opened(visit, state)
     assert points(again) == points(page)
     agrees(again, divide=False, mask=True)
     assert all(map(torch.equal, shown(again), shown(page)))
-    odd = visit("#drag.q=nonsense&drag.k0=9_-9&drag.divide=perhaps")
-    now, usual = points(odd), points(visit())
+    odd = opened(visit, "#drag.q=nonsense&drag.k0=9_-9&drag.divide=perhaps")
+    now, usual = points(odd), points(opened(visit))
     assert now.pop("k0") == [3, -3]
     usual.pop("k0")
     assert now == usual
@@ -317,7 +303,7 @@ def test_the_address_brings_everything_back(visit):
 
 
 def test_it_is_said_after_half_a_second_of_rest(visit):
-    page = visit()
+    page = opened(visit)
     said = page.locator(f"{PART} .live-result")
     before = said.text_content()
     slider = page.get_by_role("slider", name="query", exact=True)
@@ -334,26 +320,21 @@ def test_it_is_said_after_half_a_second_of_rest(visit):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_it_fits_and_is_accessible(visit, theme, width):
-    page = visit(viewport={"width": width, "height": 800})
+def test_it_fits_and_is_accessible(visit, violations, theme, width):
+    page = opened(visit, viewport={"width": width, "height": 800})
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
     page.locator(f"{PART} details").evaluate_all(
         "all => all.forEach(details => { details.open = true })"
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.wait_for_timeout(500)  # transitions of the theme
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate(
-        "async part => (await axe.run(part)).violations.map("
-        "v => v.id + v.nodes.map(n => n.failureSummary))",
-        PART,
-    )
+    found = violations(page, PART)
     assert not found
 
 
 def test_its_picture_on_paper_has_the_same_weights(visit):
     html = (SITE / CHAPTER).read_text("utf-8")
     told = re.search(r"The bars are the weights: (.*?)\. On the", html)[1]
-    weights, _ = shown(visit())
+    weights, _ = shown(opened(visit))
     wanted = zip(WORDS, weights.tolist(), strict=True)
     assert told == ", ".join(f"{word} {one:.2f}" for word, one in wanted)

@@ -69,32 +69,18 @@ def test_boxes_lead_to_their_rows():
     assert len(led) >= 20, led
 
 
-@pytest.fixture
-def ledger(browser, address):
-    """Open the page with a query; nothing may have gone wrong."""
-    opened, problems = [], []
-
-    def visit(query="", **settings):
-        context = browser.new_context(**settings)
-        opened.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(f"{address}/{PAGE}{query}")
-        page.wait_for_selector(".ledger-filter output:not(:empty)")
-        return page
-
-    yield visit
-    for context in opened:
-        context.close()
-    assert not problems
+def opened(visit, query="", **settings):
+    page = visit(PAGE + query, **settings)
+    page.wait_for_selector(".ledger-filter output:not(:empty)")
+    return page
 
 
 def visible(page) -> int:
     return page.locator(".ledger-row:visible").count()
 
 
-def test_the_filter_shows_what_is_asked_for(ledger):
-    page = ledger()
+def test_the_filter_shows_what_is_asked_for(visit):
+    page = opened(visit)
     assert visible(page) == len(ROWS)
     page.select_option(".ledger-filter [name=status]", "open")
     unrun = [row for row in ROWS if row["status"] == "open"]
@@ -114,18 +100,20 @@ def test_the_filter_shows_what_is_asked_for(ledger):
     assert "?" not in page.url
 
 
-def test_the_address_filters_and_titles_are_pages(ledger):
-    page = ledger("?chapter=loss#ledger-rows")
+def test_the_address_filters_and_titles_are_pages(visit):
+    page = opened(visit, "?chapter=loss#ledger-rows")
     wanted = sum(chapter(row) == "loss" for row in ROWS)
     assert visible(page) == wanted > 0
     chosen = page.locator(".ledger-filter [name=chapter] option:checked")
     title = soup("book/training/loss.html").find("h1").contents[0]
     assert chosen.text_content() == title.strip()
-    assert visible(ledger("?chapter=nothing")) == len(ROWS)
+    assert visible(opened(visit, "?chapter=nothing")) == len(ROWS)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_a_phone(ledger, scheme):
-    page = ledger(viewport={"width": 360, "height": 780}, color_scheme=scheme)
+def test_the_page_fits_a_phone(visit, scheme):
+    page = opened(
+        visit, viewport={"width": 360, "height": 780}, color_scheme=scheme
+    )
     wide = "document.documentElement.scrollWidth > innerWidth"
     assert not page.evaluate(wide)

@@ -45,40 +45,17 @@ ODD = [
 ]
 
 
-@pytest.fixture
-def visit(browser, address):
-    """Open a page's live part; nothing may have gone wrong at the end."""
-    opened, problems = [], []
-
-    def open_page(name, state="", width=1200, prepare=None):
-        context = browser.new_context(viewport={"width": width, "height": 900})
-        opened.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda e: problems.append(str(e)))
-        page.on(
-            "console",
-            lambda m: problems.append(m.text) if m.type == "error" else None,
-        )
-        page.on(
-            "request",
-            lambda r: (
-                None
-                if r.url.startswith((address, "data:", "blob:"))
-                else problems.append(r.url)
-            ),
-        )
-        if prepare:
-            prepare(page)
-        page.goto(f"{address}/{PAGES[name]}{state}")
-        # The first page has a second part, with tests of its own.
-        page.evaluate("document.querySelector('[data-live=play]')?.remove()")
-        page.wait_for_selector(".live-result, .live-missing[role=status]")
-        return page
-
-    yield open_page
-    for context in opened:
-        context.close()
-    assert not problems
+def opened(visit, name, state="", width=1200, prepare=None):
+    """A chapter, with its part drawn."""
+    page = visit(
+        PAGES[name] + state,
+        prepare=prepare,
+        viewport={"width": width, "height": 900},
+    )
+    # The first page has a second part, with tests of its own.
+    page.evaluate("document.querySelector('[data-live=play]')?.remove()")
+    page.wait_for_selector(".live-result, .live-missing[role=status]")
+    return page
 
 
 def put(part, label, value):
@@ -102,7 +79,7 @@ def wait_for_text(page, text, place=".live .live-result"):
     [(32, 64, 0, 5), (8, 2, 0, 7), (128, 256, 1000, 1127)],
 )
 def test_positions(visit, length, d_model, offset, position):
-    page = visit("positions")
+    page = opened(visit, "positions")
     part = page.locator("[data-part=positions]")
     for label, value in [
         ("length", length),
@@ -146,7 +123,7 @@ def test_positions(visit, length, d_model, offset, position):
     ],
 )
 def test_masks(visit, kind, extra, wanted):
-    page = visit("masks")
+    page = opened(visit, "masks")
     part = page.locator("[data-part=masks]")
     part.get_by_role("radio", name=kind, exact=True).check()
     for label, value in {"length": 7, **extra}.items():
@@ -165,7 +142,7 @@ def test_masks(visit, kind, extra, wanted):
 
 
 def test_positions_by_keyboard(visit):
-    page = visit("positions", width=360)
+    page = opened(visit, "positions", width=360)
     part = page.locator("[data-part=positions]")
     field = part.get_by_role("slider", name="position", exact=True)
     field.focus()
@@ -247,7 +224,7 @@ FOCUSED = """() => {
 def test_keyboard_reaches_everything(visit, index, name):
     if name == "translate" and index["missing"]:
         pytest.skip(index["missing"])
-    page = visit(name, "#beams.step=2&translate.text=Trees")
+    page = opened(visit, name, "#beams.step=2&translate.text=Trees")
     first = ".live :is(input, select, button)"
     page.locator(f"{first}:visible").first.focus()
     page.wait_for_function(f"({FOCUSABLE})() > 4")  # all is drawn
@@ -268,7 +245,7 @@ def test_keyboard_reaches_everything(visit, index, name):
 
 
 def test_replay(visit, models):
-    page = visit("beams")
+    page = opened(visit, "beams")
     text = page.get_by_label("sentence", exact=True).evaluate(
         "select => select.selectedOptions[0].textContent"
     )
@@ -333,7 +310,9 @@ def linked(part, **state):
 
 
 def test_replay_from_an_address(visit):
-    page = visit("beams", linked("beams", sentence=2, beam=2, alpha=1, step=3))
+    page = opened(
+        visit, "beams", linked("beams", sentence=2, beam=2, alpha=1, step=3)
+    )
     wait_for_text(page, "Step 3 of")
     assert page.get_by_label("2", exact=True).is_checked()
 
@@ -347,7 +326,7 @@ def test_replay_from_an_address(visit):
     ],
 )
 def test_any_address_is_shown(visit, state):
-    page = visit("beams", state)
+    page = opened(visit, "beams", state)
     wait_for_text(page, "has been encoded")
     assert page.get_by_label("4, the paper's").is_checked()
 
@@ -360,7 +339,7 @@ def test_quick_switching_shows_what_was_chosen_last(visit):
 
         page.route("**/beams/1.json", later)
 
-    page = visit("beams", prepare=prepare)
+    page = opened(visit, "beams", prepare=prepare)
     wait_for_text(page, "has been encoded")
     chooser = page.get_by_label("sentence", exact=True)
     chooser.evaluate(
@@ -379,7 +358,8 @@ def test_quick_switching_shows_what_was_chosen_last(visit):
 def test_attention(visit, models, index):
     for model in index["models"]:
         name, maker = model["name"], models[model["name"]]
-        page = visit(
+        page = opened(
+            visit,
             "attention",
             linked(
                 "attention",
@@ -461,7 +441,7 @@ def check_weights(page, weights):
 
 
 def test_the_explorer_opens_on_the_sentence_of_its_chapter(visit):
-    page = visit("attention")
+    page = opened(visit, "attention")
     page.locator(".live-word").first.wait_for()
     sentence = page.get_by_label("sentence", exact=True).evaluate(
         "select => select.selectedOptions[0].textContent"
@@ -478,7 +458,7 @@ def test_models_are_told_apart(visit, index, name):
     """By their direction and their corpus, in every menu."""
     if name == "translate" and index["missing"]:
         pytest.skip(index["missing"])
-    page = visit(name)
+    page = opened(visit, name)
     options = page.get_by_label("model", exact=True).locator("option")
     texts = options.all_text_contents()
     assert len(set(texts)) == len(texts) == len(index["models"])
@@ -493,7 +473,7 @@ def test_models_are_told_apart(visit, index, name):
 )
 def test_a_link_to_a_section_stays_one(visit, name, section):
     """Until the reader uses the live part, which then writes its own."""
-    page = visit(name, f"#{section}")
+    page = opened(visit, name, f"#{section}")
     page.locator(".live button").first.wait_for()
     page.wait_for_timeout(500)
     assert page.evaluate("location.hash") == f"#{section}"
@@ -502,7 +482,7 @@ def test_a_link_to_a_section_stays_one(visit, name, section):
 
 
 def test_parts_leave_each_others_state_alone(visit):
-    page = visit("beams", "#play.step=2&beams.step=1")
+    page = opened(visit, "beams", "#play.step=2&beams.step=1")
     wait_for_text(page, "Step 1 of")
     page.get_by_role("button", name="Step").click()
     kept = page.evaluate("location.hash").lstrip("#").split("&")
@@ -529,7 +509,7 @@ LIGHTNESS = """async ([theme, weight]) => {
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_tints_can_be_told_apart(visit, theme):
-    page = visit("attention")
+    page = opened(visit, "attention")
     weights = [0, 0.1, 0.25, 0.5, 1]
     shades = [page.evaluate(LIGHTNESS, [theme, one]) for one in weights]
     steps = np.abs(np.diff(shades))
@@ -537,7 +517,7 @@ def test_tints_can_be_told_apart(visit, theme):
 
 
 def test_tables_show_their_score_on_a_phone(visit):
-    page = visit("beams", width=360)
+    page = opened(visit, "beams", width=360)
     page.get_by_role("button", name="End").click()
     wait_for_text(page, "The search stops")
     check_tables(page, 2)
@@ -566,7 +546,8 @@ def runtime(index):
 
 def test_what_is_missing_is_said(visit, index):
     told = json.dumps({**index, "missing": "npm was not there"})
-    page = visit(
+    page = opened(
+        visit,
         "translate",
         prepare=lambda page: page.route(
             "**/data/index.json",
@@ -580,7 +561,7 @@ def test_what_is_missing_is_said(visit, index):
 
 
 def test_translate_as_a_reader(visit, runtime, models):
-    page = visit("translate", LITTLE, width=360)
+    page = opened(visit, "translate", LITTLE, width=360)
     field = page.get_by_label("A sentence in English")
     field.press("Enter")
     wait_for_text(page, "write a sentence")
@@ -624,7 +605,7 @@ def test_translate_as_a_reader(visit, runtime, models):
 
 
 def test_examples_and_sliders_translate_at_once(visit, runtime):
-    page = visit("translate", LITTLE)
+    page = opened(visit, "translate", LITTLE)
     page.locator(".live-main").click()
     wait_for_text(page, "write a sentence")
     example = page.get_by_role("button", name="I like trees", exact=True)
@@ -655,7 +636,8 @@ def test_examples_and_sliders_translate_at_once(visit, runtime):
 def test_the_size_that_is_shown_is_what_travels(visit, runtime):
     """What the button says, and what the browser then gets."""
     bodies = []
-    page = visit(
+    page = opened(
+        visit,
         "translate",
         LITTLE,
         prepare=lambda page: page.on(
@@ -681,7 +663,7 @@ HOSTILE = "<img src=x onerror='window.hit = 1'> <b>trees</b> & <bos>"
 def test_text_is_shown_as_text(visit, runtime):
     """From the field and from the address, in results and warnings."""
     typed = f"{LITTLE}&translate.text={quote(HOSTILE)}"
-    page = visit("translate", typed)
+    page = opened(visit, "translate", typed)
     field = page.get_by_label("A sentence in English")
     assert field.input_value() == HOSTILE
     field.press("Enter")
@@ -695,7 +677,7 @@ def test_text_is_shown_as_text(visit, runtime):
 
 def test_a_model_chosen_meanwhile_shows_nothing_of_the_other(visit, runtime):
     """Chosen between the translation and the weights of attention."""
-    page = visit("translate", LITTLE)
+    page = opened(visit, "translate", LITTLE)
     page.evaluate(
         """() => {
           const part = document.querySelector(".live");
@@ -720,7 +702,7 @@ def test_a_model_chosen_meanwhile_shows_nothing_of_the_other(visit, runtime):
 
 
 def test_the_first_page_translates_everyday_sentences(visit, runtime, models):
-    page = visit("translate", width=360)
+    page = opened(visit, "translate", width=360)
     field = page.get_by_label("A sentence in English")
     for text in "Where is the train station?", "I lost my umbrella.":
         field.fill(text)
@@ -751,7 +733,7 @@ def some(model: dict, root: Path) -> list[str]:
 
 def test_tokens_are_the_librarys(visit, runtime, models, index, root):
     """Pieces in, pieces out and scores, of every shipped model."""
-    page = visit("translate")
+    page = opened(visit, "translate")
     for model in index["models"]:
         maker, texts = models[model["name"]], some(model, root)
         assert len(texts) == 25

@@ -166,6 +166,16 @@ def test_every_page_describes_itself():
     assert len(pictures) == len(lines)
 
 
+def test_a_page_waits_for_few_scripts():
+    """All others may come when it can be read; the search needs its own."""
+    for name in PAGES:
+        head = soup(name).head
+        scripts = head.select("script[src]:not([defer]):not([async])")
+        names = {re.search(r"([\w.]+)\.js", one["src"])[1] for one in scripts}
+        few = {"documentation_options", "book", "draw_charts"}
+        assert names <= few or name == "search.html", name
+
+
 def test_neighbours_say_what_is_there():
     for name, after in zip(CHAPTERS[1:-1], CHAPTERS[2:], strict=True):
         link = soup(f"{name}.html").select_one("a.right-next")

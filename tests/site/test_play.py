@@ -3,10 +3,8 @@
 import functools
 import json
 import re
-from pathlib import Path
 from typing import NamedTuple
 
-import axe_playwright_python
 import pytest
 import tangle
 import torch
@@ -17,7 +15,6 @@ from transformer_lib.decoding import evaluating
 from transformer_lib.embeddings import BOS, EOS
 
 PAGE = tangle.ROOT / "_build" / "html" / "index.html"
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PART = ".live[data-live=play]"
 SENTENCES = tangle.ROOT / "web" / "sentences.yml"
 LISTED = yaml.safe_load(SENTENCES.read_text("utf-8"))["play"]
@@ -174,28 +171,13 @@ def test_it_weighs_little():
 # What is seen
 
 
-@pytest.fixture
-def visit(browser, address):
-    """Open the page; no error may have been reported at the end."""
-    opened, problems = [], []
-
-    def open_page(state="", **settings):
-        settings = {"viewport": {"width": 1280, "height": 800}} | settings
-        context = browser.new_context(**settings)
-        opened.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.asked = []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(f"{address}/index.html{state}")
-        if settings.get("java_script_enabled", True):
-            page.wait_for_selector(f"{PART} .play-target", state="attached")
-        return page
-
-    yield open_page
-    for context in opened:
-        context.close()
-    assert not problems
+def opened(visit, state="", **settings):
+    """The first page, with the part drawn."""
+    settings = {"viewport": {"width": 1280, "height": 800}} | settings
+    page = visit(f"index.html{state}", **settings)
+    if settings.get("java_script_enabled", True):
+        page.wait_for_selector(f"{PART} .play-target", state="attached")
+    return page
 
 
 def line(page) -> list[str]:
@@ -208,7 +190,7 @@ def button(page, name):
 
 
 def paused(visit, **settings):
-    page = visit(**settings)
+    page = opened(visit, **settings)
     button(page, "Pause").click()
     button(page, "Play").wait_for()
     return page
@@ -271,7 +253,7 @@ def shows(page, sentence, each: Step) -> None:
 
 
 def test_untouched_it_has_translated_within_fifteen_seconds(visit):
-    page = visit()
+    page = opened(visit)
     page.evaluate(WATCH)
     begun = page.evaluate("performance.now()")
     assert begun < 4000
@@ -326,7 +308,7 @@ def state():
 
 
 def test_nothing_changes_after_pause(visit, state):
-    page = visit()
+    page = opened(visit)
     page.wait_for_timeout(2500)
     button(page, "Pause").click()
     page.wait_for_timeout(400)
@@ -401,7 +383,7 @@ def test_a_picked_rival_plays_on(visit):
 
 
 def test_reduced_motion_stands_still_with_all_in_reach(visit, state):
-    page = visit(reduced_motion="reduce")
+    page = opened(visit, reduced_motion="reduce")
     sentence = sentences()[0]
     assert line(page) == names(sentence)
     before = state(page)
@@ -429,13 +411,13 @@ def test_reduced_motion_stands_still_with_all_in_reach(visit, state):
 @pytest.mark.parametrize("width", [360, 1280])
 def test_the_text_below_never_moves(visit, width):
     context = {"viewport": {"width": width, "height": 900}}
-    still = visit(java_script_enabled=False, **context)
+    still = opened(visit, java_script_enabled=False, **context)
     place = "document.querySelector('.live[data-live=play]')"
     moves = f"""() => {{
       const box = {place}.getBoundingClientRect();
       return Math.round(box.bottom - box.top);
     }}"""
-    page = visit(**context)
+    page = opened(visit, **context)
     page.locator(PART).scroll_into_view_if_needed()
     heights = {still.locator(PART).bounding_box()["height"]}
     heights = {round(one) for one in heights}
@@ -457,7 +439,7 @@ def test_the_text_below_never_moves(visit, width):
 
 
 def test_out_of_sight_it_halts(visit, state):
-    page = visit()
+    page = opened(visit)
     page.wait_for_timeout(1500)
     page.evaluate("scrollTo({top: 9999, behavior: 'instant'})")
     page.wait_for_timeout(700)
@@ -470,7 +452,7 @@ def test_out_of_sight_it_halts(visit, state):
 
 
 def test_in_a_hidden_tab_it_halts(visit):
-    page = visit()
+    page = opened(visit)
     page.wait_for_timeout(1500)
     hide = """hidden => {
       Object.defineProperty(document, "hidden",
@@ -487,7 +469,7 @@ def test_in_a_hidden_tab_it_halts(visit):
 
 
 def test_by_keyboard_alone(visit):
-    page = visit()
+    page = opened(visit)
     button(page, "Pause").focus()
     page.keyboard.press("Space")
     assert button(page, "Play").count() == 1
@@ -525,21 +507,21 @@ def test_the_address_brings_it_back(visit):
     button(page, "Pause").click()
     scrub(page, 3)
     address = page.evaluate("location.hash")
-    again = visit(address)
+    again = opened(visit, address)
     assert line(again) == line(page) != names(sentence)[:3]
     again.wait_for_timeout(2500)
     assert line(again) == line(page)  # it does not start by itself
     for odd in ["#play.step=no&play.sentence=77", "#play.step=99"]:
-        assert visit(odd).locator(PART).is_visible()
+        assert opened(visit, odd).locator(PART).is_visible()
 
 
 def test_the_first_screen_has_it_whole(visit):
     """At 1280 by 800 from the source to the line, and Pause."""
-    page = visit()
+    page = opened(visit)
     for what in [".live-main", ".play-source", ".play-bars", ".play-target"]:
         box = page.locator(f"{PART} {what}").bounding_box()
         assert box["y"] + box["height"] <= 800, what
-    phone = visit(viewport={"width": 375, "height": 667})
+    phone = opened(visit, viewport={"width": 375, "height": 667})
     box = button(phone, "Pause").bounding_box()
     assert box["y"] + box["height"] <= 667
 
@@ -567,26 +549,21 @@ def test_no_word_is_crossed_and_nothing_is_cut_off(visit, width):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_it_is_accessible(visit, theme, width):
+def test_it_is_accessible(visit, violations, theme, width):
     page = paused(visit, viewport={"width": width, "height": 800})
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-    page.evaluate(AXE.read_text("utf-8"))
     page.locator(f"{PART} summary").click()
     for sentence in sentences()[:2]:
         choose(page, sentence)
         for number in [0, 1, 4, 99]:
             scrub(page, number)
             page.wait_for_timeout(300)
-            found = page.evaluate(
-                "async part => (await axe.run(part)).violations.map("
-                "v => v.id + v.nodes.map(n => n.failureSummary))",
-                PART,
-            )
+            found = violations(page, PART)
             assert not found
 
 
 def test_without_a_script_a_table_says_it(visit):
-    page = visit(java_script_enabled=False)
+    page = opened(visit, java_script_enabled=False)
     sentence = sentences()[0]
     table = page.locator(f"{PART} table.play-still")
     said = table.locator("caption").text_content()

@@ -3,9 +3,7 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
 
-import axe_playwright_python
 import jupytext
 import pytest
 import tangle
@@ -16,7 +14,6 @@ DATA = tangle.ROOT / "transformer_lib" / "data"
 PAGE = tangle.ROOT / "book" / "start" / "one_sitting.md"
 STEPS, BATCH = 20, 64
 CHAPTER = "book/start/one_sitting.html"
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PART = ".live[data-live=train]"
 FETCHED = ("train_worker", "learner", "mm.wasm", "little_", "transformer.js")
 ASK = """
@@ -25,10 +22,10 @@ const [live, data, given] = process.argv.slice(2);
 const { Learner, batch } = await import(`${live}/learner.js`);
 const texts = ["little_spanish", "little_people"].map((name) =>
   read(`${data}/${name}.tsv`, "utf8"));
-const learner = await Learner.open(read(`${live}/mm.wasm`), texts);
+const learner = new Learner(read(`${live}/mm.wasm`), texts);
 const { model, train, vocabulary } = learner;
 const asked = JSON.parse(read(given, "utf8"));
-model.start(0);
+learner.start(0);
 for (const [name, numbers] of Object.entries(asked.weights))
   model.weights[name].data.set(numbers);
 const all = (which) => Object.fromEntries(
@@ -41,8 +38,9 @@ for (const chosen of asked.chosen) {
   grads ??= all("grad");
   model.update();
 }
+const room = model.weights.table.rows - vocabulary.length;
 console.log(JSON.stringify(
-  { vocabulary, count: model.count, losses, grads, after: all("data") }));
+  { vocabulary, room, losses, grads, after: all("data") }));
 """
 
 
@@ -108,6 +106,15 @@ def both(page, tmp_path_factory) -> tuple[dict, dict]:
     return torchs, json.loads(done.stdout)
 
 
+def test_the_model_its_gradients_and_adam_are_300_lines():
+    text = (LIVE / "transformer.js").read_text("utf-8")
+    lines = [line.strip() for line in text.splitlines()]
+    comments = ("//", "/**", "*")
+    code = [one for one in lines if one and not one.startswith(comments)]
+    assert len(code) <= 300
+    assert max(map(len, text.splitlines())) <= 79
+
+
 def farthest(ours: dict, theirs: dict) -> float:
     """The largest difference; rows beyond the vocabulary are room."""
     assert ours.keys() == theirs.keys()
@@ -122,7 +129,9 @@ def farthest(ours: dict, theirs: dict) -> float:
 
 def test_it_is_the_model_of_the_page(page, both):
     assert both[1]["vocabulary"] == page["vocabulary"]
-    assert both[1]["count"] == page["count"]
+    d_model, script = page["model"].d_model, both[1]
+    numbers = sum(len(one) for one in script["grads"].values())
+    assert numbers - d_model * script["room"] == page["count"]
 
 
 def test_loss_and_gradients_are_pytorchs(both):
@@ -138,29 +147,13 @@ def test_twenty_steps_of_adam_are_pytorchs(both):
     assert farthest(script["after"], torchs["after"]) < 1e-3
 
 
-@pytest.fixture
-def visit(browser, address):
-    """Open the part; no error may have been reported at the end."""
-    opened, problems = [], []
-
-    def open_page(**settings):
-        settings = {"viewport": {"width": 1200, "height": 900}} | settings
-        context = browser.new_context(**settings)
-        opened.append(context)
-        page = context.new_page()
-        page.set_default_timeout(120_000)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.asked = []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(f"{address}/{CHAPTER}")
-        page.wait_for_selector(f"{PART} .train-facts")
-        page.locator(PART).scroll_into_view_if_needed()
-        return page
-
-    yield open_page
-    for context in opened:
-        context.close()
-    assert not problems
+def opened(visit, **settings):
+    """The chapter, at the part."""
+    page = visit(CHAPTER, **settings)
+    page.set_default_timeout(120_000)
+    page.wait_for_selector(f"{PART} .train-facts")
+    page.locator(PART).scroll_into_view_if_needed()
+    return page
 
 
 def press(page, name) -> None:
@@ -199,7 +192,7 @@ def told(page) -> list[list[str]]:
 
 
 def test_unpressed_it_shows_a_recorded_run_and_fetches_nothing(visit):
-    page = visit()
+    page = opened(visit)
     page.wait_for_timeout(500)
     run = json.loads((LIVE / "train_run.json").read_text("utf-8"))
     last = run["rows"][-1]
@@ -217,7 +210,7 @@ def test_unpressed_it_shows_a_recorded_run_and_fetches_nothing(visit):
 
 
 def test_it_learns_pauses_and_repeats_itself_after_reset(visit):
-    page = visit()
+    page = opened(visit)
     before = page.url
     press(page, "Train it here")
     wait_for_step(page, 30)
@@ -248,7 +241,7 @@ def test_it_learns_pauses_and_repeats_itself_after_reset(visit):
 
 
 def test_another_seed_is_another_run(visit):
-    page = visit()
+    page = opened(visit)
     firsts = []
     for seed in "0", "1":
         page.locator(f"{PART} select").select_option(seed)
@@ -262,7 +255,7 @@ def test_another_seed_is_another_run(visit):
 
 
 def test_by_keyboard(visit):
-    page = visit()
+    page = opened(visit)
     button = page.locator(f"{PART} .live-main")
     button.focus()
     page.keyboard.press("Enter")
@@ -278,16 +271,11 @@ def test_by_keyboard(visit):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_it_fits_and_is_accessible(visit, theme, width):
-    page = visit(viewport={"width": width, "height": 800})
+def test_it_fits_and_is_accessible(visit, violations, theme, width):
+    page = opened(visit, viewport={"width": width, "height": 800})
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
     told(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.wait_for_timeout(500)  # transitions of the theme
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate(
-        "async part => (await axe.run(part)).violations.map("
-        "v => v.id + v.nodes.map(n => n.failureSummary))",
-        PART,
-    )
+    found = violations(page, PART)
     assert not found

@@ -7,9 +7,7 @@ import math
 import random
 import re
 import sys
-from pathlib import Path
 
-import axe_playwright_python
 import pytest
 import tangle
 import torch
@@ -20,7 +18,6 @@ from transformer_lib.embeddings import BOS
 
 CHAPTER = "book/start/sentence.html"
 SITE = tangle.ROOT / "_build" / "html"
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PART = ".live[data-live=zoom]"
 SUBS = {
     "encoder": ["self_attention", "feed_forward"],
@@ -38,6 +35,9 @@ OF_EACH_KIND = [
     "decoder.1.self_attention.2.1.3",  # masked
     "decoder.2.cross_attention.1.3.3.q7",
     "encoder.1.self_attention.1.2.4.k1",
+    "decoder.2.cross_attention.1.3.values",
+    "decoder.1.self_attention.2.2.values.o32",
+    "encoder.1.self_attention.1.2.values.o5.3",
 ]
 
 
@@ -85,17 +85,17 @@ class Computed:
         self.maps = {path: one[0] for path, one in maps.items()}
 
     def x(self, path: str, kind: str) -> torch.Tensor:
-        """What queries ("q") or keys ("k") of an attention come from."""
+        """What queries ("q"), keys or values of an attention come from."""
         return self.given[path][0 if kind == "q" else 1][0]
 
     def weight(self, path: str, kind: str, head: int) -> torch.Tensor:
-        """W_Q or W_K of a head, (d_k, d_model)."""
+        """W_Q, W_K or W_V of a head, (d_k, d_model)."""
         part = self.model.get_submodule(path)
-        layer = {"q": part.w_q, "k": part.w_k}[kind]
+        layer = {"q": part.w_q, "k": part.w_k, "v": part.w_v}[kind]
         return layer.weight.detach().unflatten(0, (part.h, -1))[head]
 
     def vectors(self, path: str, kind: str, head: int) -> torch.Tensor:
-        """A head's queries or keys, (len, d_k)."""
+        """A head's queries, keys or values, (len, d_k)."""
         return self.x(path, kind) @ self.weight(path, kind, head).mT
 
 
@@ -135,31 +135,15 @@ def given_to_the_page() -> dict:
 # What is seen
 
 
-@pytest.fixture
-def visit(browser, address):
-    """Open the part; no error may have been reported at the end."""
-    opened, problems = [], []
-
-    def open_page(state="", **settings):
-        settings = {"viewport": {"width": 1200, "height": 900}} | settings
-        context = browser.new_context(**settings)
-        opened.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.asked = []
-        page.on("request", lambda request: page.asked.append(request.url))
-        where = f"{address}/{CHAPTER}{state and f'#zoom={state}'}"
-        page.goto(where, wait_until="commit")
-        if settings.get("java_script_enabled", True):
-            page.wait_for_selector(f"{PART} .zoom-stage")
-            if state:
-                is_open(page, state)
-        return page
-
-    yield open_page
-    for context in opened:
-        context.close()
-    assert not problems
+def opened(visit, state="", **settings):
+    """The chapter, with the level of an address open."""
+    where = f"#zoom={state}" if state else ""
+    page = visit(CHAPTER + where, wait_until="commit", **settings)
+    if settings.get("java_script_enabled", True):
+        page.wait_for_selector(f"{PART} .zoom-stage")
+        if state:
+            is_open(page, state)
+    return page
 
 
 def depth(address: str) -> int:
@@ -227,7 +211,11 @@ def products_agree(page, x, y, total) -> None:
 
 def test_fifty_random_numbers_are_the_librarys(visit):
     """Cells: q, k, products, score, weight; and what they come from."""
-    page, chance, library = visit("model"), random.Random(5), computed()
+    page, chance, library = (
+        opened(visit, "model"),
+        random.Random(5),
+        computed(),
+    )
     for turn in range(50):
         address, path, head, row, column = chosen(chance)
         query = library.vectors(path, "q", head)[row]
@@ -253,8 +241,34 @@ def test_fifty_random_numbers_are_the_librarys(visit):
             assert abs(x @ w - vector[number]) < 1e-6
 
 
+def test_outputs_are_the_values_mixed_by_the_weights(visit):
+    """Down to the product of a vector with a row of W_V."""
+    page, chance = opened(visit, "model"), random.Random(7)
+    library = computed()
+    for _ in range(12):
+        address, path, head, row, column = chosen(chance)
+        values = library.vectors(path, "v", head)
+        weights = library.maps[path][head, row]
+        output = weights @ values
+        top = f"{address.rpartition('.')[0]}.values"
+        go(page, top)
+        shown = torch.tensor([parsed(line[-1]) for line in table(page)])
+        assert shown.shape == output.shape
+        assert (shown - output).abs().max() < 1e-3
+        drawn = page.locator(f"{PART} .zoom-operand").all_text_contents()
+        drawn = torch.tensor([parsed(one) for one in drawn])
+        assert (drawn - output).abs().max() < 0.006
+        i = chance.randrange(len(output))
+        go(page, f"{top}.o{i + 1}")
+        products_agree(page, weights, values[:, i], output[i])
+        go(page, f"{top}.o{i + 1}.{column + 1}")
+        x = library.x(path, "v")[column]
+        w = library.weight(path, "v", head)[i]
+        products_agree(page, x, w, values[column, i])
+
+
 def test_the_picture_shows_the_tables_numbers(visit):
-    page, chance = visit("model"), random.Random(6)
+    page, chance = opened(visit, "model"), random.Random(6)
     for _ in range(4):
         go(page, chosen(chance)[0])
         rows = table(page)
@@ -276,7 +290,7 @@ def test_the_picture_shows_the_tables_numbers(visit):
 
 
 def test_rows_sum_to_one_and_masked_cells_say_so(visit):
-    page, library = visit("model"), computed()
+    page, library = opened(visit, "model"), computed()
     for path, maps in library.maps.items():
         stack, _, layer, sub = path.split(".")
         head = len(path) % len(maps)
@@ -311,7 +325,7 @@ def test_every_line_is_the_librarys(visit, make_data, monkeypatch):
     """Shown as it is, with its chapter; another one stops the build."""
     shown = given_to_the_page()["lines"]
     assert shown == make_data.lines()
-    page = visit("model")
+    page = opened(visit, "model")
     for address in OF_EACH_KIND:
         go(page, address)
         text = page.locator(f"{PART} .zoom-code pre").all_text_contents()
@@ -325,7 +339,7 @@ def test_every_line_is_the_librarys(visit, make_data, monkeypatch):
         for link in links:
             file, _, label = link.lstrip("/").partition("#")
             assert f'id="{label}"' in (SITE / file).read_text("utf-8")
-    assert len(shown) == 12
+    assert len(shown) == 15
     function, line = make_data.LINES["cell"][0]
     monkeypatch.setitem(
         make_data.LINES, "cell", [(function, line.replace("@", "*"))]
@@ -351,7 +365,7 @@ def focused(page) -> str | None:
 
 
 def test_by_keyboard_to_a_number_and_back(visit):
-    page = visit()
+    page = opened(visit)
     page.locator(f"{PART} [data-part=encoder]").focus()
     page.keyboard.press("ArrowRight")
     left = []
@@ -387,7 +401,7 @@ def test_by_keyboard_to_a_number_and_back(visit):
 
 
 def test_by_pointer_and_by_the_path_above(visit):
-    page = visit()
+    page = opened(visit)
     part = page.locator(PART)
     for name in ["encoder", "1", "self_attention", "1", "2", "3", "k5"]:
         part.locator(f"[data-part={json.dumps(name)}]").click()
@@ -407,7 +421,7 @@ def test_by_pointer_and_by_the_path_above(visit):
 
 
 def test_an_output_lights_its_inputs(visit):
-    page = visit("encoder.1.self_attention.1.2.3")
+    page = opened(visit, "encoder.1.self_attention.1.2.3")
     part = page.locator(PART)
     lit = f"{PART} .zoom-lit"
     part.locator(".zoom-product").nth(4).hover()
@@ -426,7 +440,10 @@ def shows(page, address: str) -> None:
     steps = [] if address == "model" else address.split(".")
     names = crumbs(page)
     assert len(names) == len(steps) + 1
-    if len(steps) > 5:
+    if len(steps) > 5 and steps[5] == "values":
+        rows = computed().pieces[steps[0]]
+        assert names[5:7] == [plain(rows[int(steps[4]) - 1]), "values"]
+    elif len(steps) > 5:
         rows = computed().pieces[steps[0]]
         cross = steps[2] == "cross_attention"
         columns = computed().pieces["encoder" if cross else steps[0]]
@@ -436,7 +453,7 @@ def shows(page, address: str) -> None:
 
 
 def test_every_address_opens_its_level(visit):
-    page = visit(OF_EACH_KIND[-1])
+    page = opened(visit, OF_EACH_KIND[-1])
     shows(page, OF_EACH_KIND[-1])
     for address in OF_EACH_KIND:
         go(page, address)
@@ -450,7 +467,7 @@ def test_every_address_opens_its_level(visit):
 
 
 def test_nonsense_opens_the_model(visit):
-    page = visit()
+    page = opened(visit)
     config = computed().model.config
     for odd in [
         "nonsense",
@@ -462,6 +479,10 @@ def test_nonsense_opens_the_model(visit):
         "decoder.1.self_attention.1.1.1.x1",
         "decoder.1.self_attention.1.1.1.q0",
         "decoder.1.self_attention.1.1.1.q1.1",
+        "decoder.1.self_attention.1.1.1.o1",
+        "decoder.1.self_attention.1.1.values.q1",
+        "decoder.1.self_attention.1.1.values.o1.99",
+        "decoder.1.self_attention.1.1.values.o1.values",
         "encoder..",
         "1",
         "__proto__",
@@ -473,7 +494,7 @@ def test_nonsense_opens_the_model(visit):
 
 
 def test_nothing_is_fetched_before_it_is_opened(visit):
-    page = visit()
+    page = opened(visit)
     page.locator(PART).scroll_into_view_if_needed()
     page.wait_for_timeout(500)
     data = [url for url in page.asked if "/live/data/" in url]
@@ -494,14 +515,14 @@ def test_nothing_is_fetched_before_it_is_opened(visit):
 def test_what_is_fetched_is_small():
     folder = SITE / "_static" / "live" / "data" / "zoom"
     sizes = given_to_the_page()["sizes"]
-    assert (folder / "numbers.bin").stat().st_size < 150_000
-    head = 2 * sizes["d_k"] * sizes["d_model"] * 4
+    assert (folder / "numbers.bin").stat().st_size < 170_000
+    head = 3 * sizes["d_k"] * sizes["d_model"] * 4
     found = [path.stat().st_size for path in folder.glob("*layers*.bin")]
     assert found == [head] * (3 * sizes["N"] * sizes["h"])
 
 
 def test_a_file_that_is_missing_is_named(visit):
-    page = visit()
+    page = opened(visit)
     page.route("**/numbers.bin", lambda route: route.fulfill(status=404))
     page.locator(f"{PART} [data-part=decoder]").click()
     page.wait_for_function(
@@ -509,6 +530,7 @@ def test_a_file_that_is_missing_is_named(visit):
         ".textContent.includes('missing')"
     )
     assert crumbs(page) == ["model"]
+    assert len(page.problems) == 1 and "404" in page.problems.pop()
     page.unroute("**/numbers.bin")  # and it can be tried again
     page.locator(f"{PART} [data-part=decoder]").click()
     is_open(page, "decoder")
@@ -517,7 +539,7 @@ def test_a_file_that_is_missing_is_named(visit):
 @pytest.mark.parametrize("width", [360, 768, 1200])
 def test_the_text_below_never_moves(visit, width):
     settings = {"viewport": {"width": width, "height": 900}}
-    page = visit("model", **settings)
+    page = opened(visit, "model", **settings)
     nothing = {"body": "", "content_type": "text/javascript"}
     page.route("**/live/start.js", lambda route: route.fulfill(**nothing))
     page.goto(page.url.partition("#")[0], wait_until="commit")
@@ -545,7 +567,7 @@ def test_a_box_grows_but_not_under_reduced_motion(visit):
         ".getAnimations({ subtree: true }).length"
     )
     for calm, count in [("reduce", 0), ("no-preference", 1)]:
-        page = visit(reduced_motion=calm)
+        page = opened(visit, reduced_motion=calm)
         page.evaluate(
             f"""() => {{
               window.moved = 0;
@@ -564,28 +586,23 @@ def test_a_box_grows_but_not_under_reduced_motion(visit):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_it_fits_and_is_accessible(visit, theme, width):
-    page = visit("model", viewport={"width": width, "height": 900})
+def test_it_fits_and_is_accessible(visit, violations, theme, width):
+    page = opened(visit, "model", viewport={"width": width, "height": 900})
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
     page.locator(f"{PART} details").evaluate(
         "details => { details.open = true }"
     )
-    page.evaluate(AXE.read_text("utf-8"))
     for address in OF_EACH_KIND:
         go(page, address)
         page.wait_for_timeout(300)  # transitions of the theme
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width
-        found = page.evaluate(
-            "async part => (await axe.run(part)).violations.map("
-            "v => v.id + v.nodes.map(n => n.failureSummary))",
-            PART,
-        )
+        found = violations(page, PART)
         assert not found, address
 
 
 def test_boxes_are_as_large_as_a_finger_needs(visit):
-    page = visit("model", viewport={"width": 360, "height": 740})
+    page = opened(visit, "model", viewport={"width": 360, "height": 740})
     for address in OF_EACH_KIND:
         go(page, address)
         for box in page.locator(f"{PART} button:visible").all():
@@ -605,14 +622,14 @@ def test_without_a_script_a_picture_has_the_same_numbers(visit):
     count, word, key, total, score, weights = told.groups()
     names = [plain(one) for one in computed().pieces["encoder"]]
     place = names.index(key) + 1
-    page = visit(f"encoder.1.self_attention.1.2.{place}")
+    page = opened(visit, f"encoder.1.self_attention.1.2.{place}")
     assert crumbs(page)[-2:] == [word, key]
     assert said(page).startswith(f"Score {score} = {total} ÷ √{count};")
     go(page, "encoder.1.self_attention.1.2")
     shown = [float(row[-1]) for row in table(page)[:-1]]
     drawn = [float(one.rsplit(" ", 1)[1]) for one in weights.split(", ")]
     assert drawn == pytest.approx(shown, abs=0.0051)
-    plainly = visit(java_script_enabled=False)
+    plainly = opened(visit, java_script_enabled=False)
     plainly.wait_for_load_state()
     picture = plainly.locator(".tag_still svg:visible")
     assert picture.count() == 1

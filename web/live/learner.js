@@ -1,14 +1,6 @@
 // What the model of "one sitting" learns from, and how it is asked.
 
-import {
-  BOS,
-  EOS,
-  PAD,
-  Transformer,
-  UNK,
-  chance,
-  padded,
-} from "./transformer.js";
+import { BOS, EOS, PAD, Transformer, UNK } from "./transformer.js";
 
 export const SIZES = {
   N: 2,
@@ -25,6 +17,17 @@ export const COUNTING = 50; // steps until it is asked to translate
 export const COUNTED = 100; // so many of the test sentences
 const LONGEST = 20; // words of a translation
 const TOGETHER = 4; // rows: the product takes four at a time
+
+/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
+function chance(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
 
 const words = (text) => text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu);
 
@@ -57,6 +60,15 @@ export function readPairs(large, people) {
   };
 }
 
+/** Rows of ids in one array, and how many words each has. */
+function padded(rows) {
+  const words = rows.map((row) => row.length);
+  const length = Math.max(...words);
+  const ids = new Int32Array(rows.length * length).fill(PAD);
+  rows.forEach((row, i) => ids.set(row, i * length));
+  return { ids, length, count: rows.length, words };
+}
+
 /** Source, the decoder's input, and what it should say. */
 export function batch(pairs) {
   return {
@@ -73,16 +85,13 @@ function best({ data, columns }, row, words) {
 }
 
 export class Learner {
-  static async open(bytes, texts) {
-    const pairs = readPairs(...texts);
-    const count = pairs.vocabulary.length;
-    return new Learner(pairs, await Transformer.open(bytes, count, SIZES));
-  }
-  constructor(pairs, model) {
-    Object.assign(this, { ...pairs, model });
+  /** `bytes` are those of mm.wasm, `texts` those of the two files. */
+  constructor(bytes, texts) {
+    Object.assign(this, readPairs(...texts));
+    this.model = new Transformer(bytes, this.vocabulary.length, SIZES);
   }
   start(seed) {
-    this.model.start(seed);
+    this.model.start(chance(seed));
     this.random = chance(seed + 1);
   }
 
@@ -101,7 +110,7 @@ export class Learner {
   translate(source) {
     const { model } = this;
     const four = (row) => padded(Array(TOGETHER).fill(row));
-    model.begin(false);
+    model.begin();
     const memory = model.encode(four(source));
     const { top } = model;
     const ids = [BOS];
@@ -121,7 +130,7 @@ export class Learner {
   exact(pairs) {
     const { model } = this;
     const { source, target, labels } = batch(pairs);
-    model.begin(false);
+    model.begin();
     const scores = model.decode(target, model.encode(source), source);
     return pairs.filter((_, i) => {
       for (let j = 0; j < labels.length; j++) {
@@ -142,7 +151,7 @@ export class Learner {
     const { source, target, labels } = batch(
       Array(TOGETHER).fill(this.asked),
     );
-    model.begin(false);
+    model.begin();
     const scores = model.decode(target, model.encode(source), source);
     const { h } = model.sizes;
     const right = this.asked[1];

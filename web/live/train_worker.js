@@ -20,7 +20,7 @@ async function open(files) {
     }),
   );
   try {
-    learner = await Learner.open(bytes, texts);
+    learner = new Learner(bytes, texts);
   } catch {
     throw new Error(
       "This browser has no WebAssembly with SIMD, or too little memory: " +

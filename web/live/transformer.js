@@ -1,7 +1,7 @@
 // A small Transformer that learns, by hand: the model of "one sitting".
 //
 // Its numbers are 32-bit floats in the memory of a small WebAssembly
-// module, mm.wat, which multiplies matrices; all else is written here.
+// module, mm.wasm, which multiplies matrices; all else is written here.
 // A part of the model computes its output and leaves, on a tape, what
 // brings the gradient of the output back to its inputs.
 
@@ -9,124 +9,62 @@ export const [PAD, UNK, BOS, EOS] = [0, 1, 2, 3];
 const MEMORY = 1600; // pages of 64 KiB: a hundred sentences at once
 const SMOOTHING = 0.1;
 
-/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
-export function chance(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+/** By each weight's name in PyTorch its rows, its columns, and the limit
+ * of its first random numbers. */
+function shapesOf(words, { N, d_model, d_ff }) {
+  const rows = 8 * Math.ceil(words / 8); // the product takes eight at a time
+  const shapes = { table: [rows, d_model, d_model ** -0.5] };
+  const add = (name, rows, columns, bias) => {
+    shapes[`${name}.weight`] = [rows, columns, columns ** -0.5];
+    if (bias) shapes[`${name}.bias`] = [1, bias, columns ** -0.5];
   };
-}
-
-/** Section 5.3 of the paper. */
-export const learningRate = (step, { d_model, warmup }) =>
-  d_model ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5);
-
-/** What a perfect model would pay: the tenth that smoothing spreads. */
-export function leastLoss(words) {
-  const other = SMOOTHING / words;
-  const right = 1 - SMOOTHING + other;
-  return -right * Math.log(right) - (words - 1) * other * Math.log(other);
-}
-
-/** Section 3.5 of the paper: a row for each position. */
-function sinusoids(length, d_model) {
-  return Float64Array.from({ length: length * d_model }, (_, at) => {
-    const i = at % d_model;
-    const place = (at - i) / d_model;
-    const angle = place / 10_000 ** ((i - (i % 2)) / d_model);
-    return i % 2 ? Math.cos(angle) : Math.sin(angle);
-  });
-}
-
-/** Rows of ids of one length, in one array. */
-export function padded(rows) {
-  const length = Math.max(...rows.map((row) => row.length));
-  const ids = new Int32Array(rows.length * length).fill(PAD);
-  rows.forEach((row, i) => ids.set(row, i * length));
-  return { ids, length, count: rows.length };
-}
-
-/** A matrix's numbers, their gradient, and the number of rows. */
-class Matrix {
-  constructor(rows, columns, data, grad) {
-    Object.assign(this, { rows, columns, data, grad });
-  }
+  for (const side of ["encoder", "decoder"])
+    for (let i = 0; i < N; i++) {
+      const layer = `${side}.${i}`;
+      const attentions = side === "encoder" ? ["self"] : ["self", "cross"];
+      for (const kind of attentions)
+        for (const letter of "qkvo")
+          add(`${layer}.${kind}_attention.w_${letter}`, d_model, d_model);
+      add(`${layer}.feed_forward.w_1`, d_ff, d_model, d_ff);
+      add(`${layer}.feed_forward.w_2`, d_model, d_ff, d_model);
+      for (let j = 1; j <= attentions.length + 1; j++)
+        add(`${layer}.norm_${j}`, 1, d_model, d_model);
+    }
+  return shapes;
 }
 
 export class Transformer {
   /** `bytes` are those of mm.wasm; the vocabulary has `words` words. */
-  static async open(bytes, words, sizes) {
+  constructor(bytes, words, sizes) {
     const memory = new WebAssembly.Memory({ initial: MEMORY });
-    const imports = { js: { memory } };
-    const { instance } = await WebAssembly.instantiate(bytes, imports);
-    return new Transformer(memory.buffer, instance.exports.mm, words, sizes);
-  }
-
-  constructor(buffer, mm, words, sizes) {
-    Object.assign(this, { buffer, mm, words, sizes });
-    this.top = 0; // of the memory in use, in bytes
-    this.tape = [];
-    const { N, d_model, d_ff } = sizes;
-    const shapes = { table: [8 * Math.ceil(words / 8), d_model] };
-    const norm = (name) => {
-      shapes[`${name}.weight`] = [1, d_model];
-      shapes[`${name}.bias`] = [1, d_model];
-    };
-    const linear = (name, to, from, bias) => {
-      shapes[`${name}.weight`] = [to, from];
-      if (bias) shapes[`${name}.bias`] = [1, to];
-    };
-    for (const side of ["encoder", "decoder"])
-      for (let i = 0; i < N; i++) {
-        const name = `${side}.${i}`;
-        const kinds = side === "encoder" ? ["self"] : ["self", "cross"];
-        for (const kind of kinds)
-          for (const letter of "qkvo")
-            linear(`${name}.${kind}_attention.w_${letter}`, d_model, d_model);
-        linear(`${name}.feed_forward.w_1`, d_ff, d_model, true);
-        linear(`${name}.feed_forward.w_2`, d_model, d_ff, true);
-        for (let j = 1; j < kinds.length + 2; j++) norm(`${name}.norm_${j}`);
-      }
-    const sum = (total, [rows, columns]) => total + rows * columns;
-    const all = Object.values(shapes).reduce(sum, 0);
-    const names = ["data", "grad", "first", "second"];
-    this.flat = Object.fromEntries(names.map((n) => [n, this.take(all)]));
-    this.weights = {};
-    let from = 0;
-    for (const [name, [rows, columns]] of Object.entries(shapes)) {
-      const to = from + rows * columns;
-      const { data, grad } = this.flat;
-      const part = (whole) => whole.subarray(from, to);
-      this.weights[name] = new Matrix(rows, columns, part(data), part(grad));
-      from = to;
+    const module = new WebAssembly.Module(bytes);
+    const { exports } = new WebAssembly.Instance(module, { js: { memory } });
+    Object.assign(this, { words, sizes, weights: {}, moments: {} });
+    // `top` is that of the memory in use, in bytes.
+    Object.assign(this, { memory, multiply: exports.mm, top: 0 });
+    this.shapes = shapesOf(words, sizes);
+    for (const [name, [rows, columns]] of Object.entries(this.shapes)) {
+      this.weights[name] = this.matrix(rows, columns);
+      this.moments[name] = [1, 2].map(() => this.take(rows * columns));
     }
-    this.count = all - (shapes.table[0] - words) * d_model;
     this.bottom = this.top; // what is above is for one use
   }
 
   /** Random weights, as PyTorch and the page give them. */
-  start(seed) {
-    const random = chance(seed);
-    for (const part of Object.values(this.flat)) part.fill(0);
+  start(random) {
     this.steps = 0;
-    for (const [name, { data, columns }] of Object.entries(this.weights)) {
-      const bias = name.endsWith(".bias");
-      if (name === "table") {
-        const scale = columns ** -0.5;
+    for (const [name, [, columns, limit]] of Object.entries(this.shapes)) {
+      const { data } = this.weights[name];
+      for (const moment of this.moments[name]) moment.fill(0);
+      if (name === "table")
         for (let i = 0; i < this.words * columns; i++) {
-          const far = Math.sqrt(-2 * Math.log(1 - random()));
-          data[i] = scale * far * Math.cos(2 * Math.PI * random());
+          const far = limit * Math.sqrt(-2 * Math.log(1 - random()));
+          data[i] = far * Math.cos(2 * Math.PI * random());
         }
-      } else if (name.includes("norm")) data.fill(bias ? 0 : 1);
-      else {
-        const weight = this.weights[name.replace("bias", "weight")];
-        const limit = weight.columns ** -0.5;
+      else if (name.includes("norm")) data.fill(name.endsWith("weight"));
+      else
         for (let i = 0; i < data.length; i++)
           data[i] = limit * (2 * random() - 1);
-      }
     }
   }
 
@@ -134,31 +72,26 @@ export class Transformer {
 
   take(length) {
     const bytes = 16 * Math.ceil(length / 4);
-    if (this.top + bytes > this.buffer.byteLength)
+    if (this.top + bytes > this.memory.buffer.byteLength)
       throw new Error("The sentences are too long for this page's memory.");
-    const found = new Float32Array(this.buffer, this.top, length).fill(0);
+    const found = new Float32Array(this.memory.buffer, this.top, length);
     this.top += bytes;
-    return found;
+    return found.fill(0);
   }
   matrix(rows, columns) {
     const size = rows * columns;
-    const grad = this.learning ? this.take(size) : null;
-    return new Matrix(rows, columns, this.take(size), grad);
+    return { rows, columns, data: this.take(size), grad: this.take(size) };
   }
-  /** Forget what was computed; keep a tape only if it is to learn. */
-  begin(learning) {
+  /** Forget what was computed, and its tape. */
+  begin() {
     this.top = this.bottom;
-    this.learning = learning;
     this.tape = [];
-  }
-  later(back) {
-    if (this.learning) this.tape.push(back);
   }
   /** c += a b, with a (m, k); a `turned` is given as (k, m). */
   product(a, b, c, [m, n, k], turned = false) {
-    const way = turned ? [4, 4 * m] : [4 * k, 4];
+    const [down, right] = turned ? [4, 4 * m] : [4 * k, 4];
     const [at, by, to] = [a, b, c].map((array) => array.byteOffset);
-    this.mm(at, by, to, m, n, k, ...way);
+    this.multiply(at, by, to, m, n, k, down, right);
   }
 
   // The parts
@@ -175,24 +108,20 @@ export class Transformer {
       for (let j = 0; j < from; j++)
         turned[j * to + i] = weight.data[i * from + j];
     this.product(x.data, turned, y.data, [rows, to, from]);
-    this.later(() => {
+    this.tape.push(() => {
       this.product(y.grad, weight.data, x.grad, [rows, from, to]);
       this.product(y.grad, x.data, weight.grad, [to, from, rows], true);
       if (bias)
-        for (let i = 0; i < y.grad.length; i++)
-          bias.grad[i % to] += y.grad[i];
+        for (let i = 0; i < rows * to; i++) bias.grad[i % to] += y.grad[i];
     });
     return y;
   }
 
-  relu(x) {
-    for (let i = 0; i < x.data.length; i++)
-      if (x.data[i] < 0) x.data[i] = 0;
-    this.later(() => {
-      for (let i = 0; i < x.data.length; i++)
-        if (x.data[i] === 0) x.grad[i] = 0;
+  relu({ data, grad }) {
+    for (let i = 0; i < data.length; i++) data[i] = Math.max(0, data[i]);
+    this.tape.push(() => {
+      for (let i = 0; i < data.length; i++) grad[i] *= Math.sign(data[i]);
     });
-    return x;
   }
 
   /** LayerNorm(x + y), row by row. */
@@ -215,19 +144,19 @@ export class Transformer {
         out.data[i] = normal[i] * gain.data[i - at] + bias.data[i - at];
       }
     }
-    this.later(() => {
+    this.tape.push(() => {
       for (let at = 0, row = 0; row < rows; row++, at += d) {
         let [mean, along] = [0, 0];
         for (let i = at; i < at + d; i++) {
-          const grad = out.grad[i] * gain.data[i - at];
-          mean += grad / d;
-          along += (grad * normal[i]) / d;
+          const slope = out.grad[i] * gain.data[i - at];
+          mean += slope / d;
+          along += (slope * normal[i]) / d;
           gain.grad[i - at] += out.grad[i] * normal[i];
           bias.grad[i - at] += out.grad[i];
         }
         for (let i = at; i < at + d; i++) {
-          const grad = out.grad[i] * gain.data[i - at];
-          const back = (grad - mean - normal[i] * along) * sizes[row];
+          const slope = out.grad[i] * gain.data[i - at];
+          const back = (slope - mean - normal[i] * along) * sizes[row];
           x.grad[i] += back;
           y.grad[i] += back;
         }
@@ -274,7 +203,7 @@ export class Transformer {
       }
     });
     const slopes = new Float64Array(others);
-    this.later(() =>
+    this.tape.push(() =>
       each((q, k, w, keys) => {
         let mean = 0;
         for (let j = 0; j < keys; j++) {
@@ -289,138 +218,126 @@ export class Transformer {
         }
       }),
     );
-    return { out, weights };
+    this.looked = weights; // of the last attention that was computed
+    return out;
   }
 
-  // The model
-
+  /** Words, and section 3.5 of the paper: where they are. */
   embed({ ids, length }) {
     const { table } = this.weights;
     const d = this.sizes.d_model;
     const x = this.matrix(ids.length, d);
     const scale = Math.sqrt(d);
-    const waves = sinusoids(length, d);
-    ids.forEach((id, row) => {
-      const place = (row % length) * d;
-      for (let i = 0; i < d; i++)
-        x.data[row * d + i] =
-          scale * table.data[id * d + i] + waves[place + i];
+    for (let i = 0; i < x.data.length; i++) {
+      const [row, column] = [Math.floor(i / d), i % d];
+      const even = column - (column % 2);
+      const angle = (row % length) / 10_000 ** (even / d);
+      const wave = column % 2 ? Math.cos(angle) : Math.sin(angle);
+      x.data[i] = scale * table.data[ids[row] * d + column] + wave;
+    }
+    this.tape.push(() => {
+      for (let i = 0; i < x.grad.length; i++)
+        table.grad[ids[Math.floor(i / d)] * d + (i % d)] += scale * x.grad[i];
     });
-    this.later(() =>
-      ids.forEach((id, row) => {
-        for (let i = 0; i < d; i++)
-          table.grad[id * d + i] += scale * x.grad[row * d + i];
-      }),
-    );
     return x;
   }
+
+  // The model
+
   attention(x, memory, name, shape) {
-    const [q, k, v] = ["w_q", "w_k", "w_v"].map((part, i) =>
-      this.linear(i ? memory : x, `${name}.${part}`),
-    );
-    const { out, weights } = this.attend(q, k, v, shape);
-    this.looked = weights; // of the last attention that was computed
+    const query = this.linear(x, `${name}.w_q`);
+    const key = this.linear(memory, `${name}.w_k`);
+    const value = this.linear(memory, `${name}.w_v`);
+    const out = this.attend(query, key, value, shape);
     return this.linear(out, `${name}.w_o`);
   }
   feedForward(x, name) {
-    const wide = this.relu(this.linear(x, `${name}.w_1`));
-    return this.linear(wide, `${name}.w_2`);
+    const inner = this.linear(x, `${name}.w_1`);
+    this.relu(inner);
+    return this.linear(inner, `${name}.w_2`);
   }
   encode(source) {
-    const { count, length } = source;
-    const seen = wordsOf(source);
-    let x = this.embed(source);
-    for (let i = 0; i < this.sizes.N; i++) {
-      const name = `encoder.${i}`;
-      const shape = { count, length, others: length, seen };
-      const part = this.attention(x, x, `${name}.self_attention`, shape);
-      x = this.addNorm(x, part, `${name}.norm_1`);
-      const network = this.feedForward(x, `${name}.feed_forward`);
-      x = this.addNorm(x, network, `${name}.norm_2`);
-    }
-    return x;
+    return this.layers("encoder", source);
   }
   /** Scores of every word: (count * length, the vocabulary and room). */
   decode(target, memory, source) {
-    const { count, length } = target;
-    const before = { count, length, others: length, seen: (_, i) => i + 1 };
-    const across = { ...before, others: source.length };
-    across.seen = wordsOf(source);
-    let x = this.embed(target);
-    for (let i = 0; i < this.sizes.N; i++) {
-      const name = `decoder.${i}`;
-      const own = this.attention(x, x, `${name}.self_attention`, before);
-      x = this.addNorm(x, own, `${name}.norm_1`);
-      const other = `${name}.cross_attention`;
-      const found = this.attention(x, memory, other, across);
-      x = this.addNorm(x, found, `${name}.norm_2`);
-      const network = this.feedForward(x, `${name}.feed_forward`);
-      x = this.addNorm(x, network, `${name}.norm_3`);
-    }
+    const x = this.layers("decoder", target, memory, source);
     return this.linear(x, "table");
   }
-  /** The smoothed loss of a word; its gradient goes into the scores. */
-  loss(scores, labels) {
-    const words = labels.ids.filter((id) => id !== PAD).length;
-    let loss = 0;
-    labels.ids.forEach((right, row) => {
-      if (right === PAD) return;
-      const at = row * scores.columns;
-      const logs = this.logs(scores, row);
-      const spread = logs.reduce((sum, log) => sum + log) / this.words;
-      loss -= (1 - SMOOTHING) * logs[right] + SMOOTHING * spread;
-      if (!this.learning) return;
-      for (let i = 0; i < this.words; i++)
-        scores.grad[at + i] =
-          (Math.exp(logs[i]) - SMOOTHING / this.words) / words;
-      scores.grad[at + right] -= (1 - SMOOTHING) / words;
-    });
-    return loss / words;
+  /** N layers; with a memory they also look at that of a source. */
+  layers(side, text, memory, source = text) {
+    const { count, length } = text;
+    const all = (b) => source.words[b];
+    const seen = memory ? (_, i) => i + 1 : all;
+    const own = { count, length, others: length, seen };
+    const across = { count, length, others: source.length, seen: all };
+    let x = this.embed(text);
+    for (let i = 0; i < this.sizes.N; i++) {
+      const layer = `${side}.${i}`;
+      const self = this.attention(x, x, `${layer}.self_attention`, own);
+      x = this.addNorm(x, self, `${layer}.norm_1`);
+      if (memory) {
+        const name = `${layer}.cross_attention`;
+        const cross = this.attention(x, memory, name, across);
+        x = this.addNorm(x, cross, `${layer}.norm_2`);
+      }
+      const network = this.feedForward(x, `${layer}.feed_forward`);
+      x = this.addNorm(x, network, `${layer}.norm_${memory ? 3 : 2}`);
+    }
+    return x;
   }
   /** The logarithms of one row's softmax. */
   logs(scores, row) {
     const at = row * scores.columns;
-    const found = Float64Array.from(
-      scores.data.subarray(at, at + this.words),
-    );
-    const most = found.reduce((a, b) => Math.max(a, b));
-    const sum = found.reduce((total, one) => total + Math.exp(one - most), 0);
-    return found.map((one) => one - most - Math.log(sum));
+    const own = Float64Array.from(scores.data.subarray(at, at + this.words));
+    const most = own.reduce((a, b) => Math.max(a, b));
+    const sum = own.reduce((total, one) => total + Math.exp(one - most), 0);
+    return own.map((one) => one - most - Math.log(sum));
   }
 
   // Learning
 
+  /** The smoothed loss of a word; its gradient goes into the scores. */
+  loss(scores, labels) {
+    const words = labels.words.reduce((sum, one) => sum + one);
+    const spread = SMOOTHING / this.words;
+    let loss = 0;
+    labels.ids.forEach((right, row) => {
+      if (right === PAD) return;
+      const logs = this.logs(scores, row);
+      const grad = scores.grad.subarray(row * scores.columns);
+      for (let i = 0; i < this.words; i++) {
+        const wanted = spread + (i === right ? 1 - SMOOTHING : 0);
+        loss -= (wanted * logs[i]) / words;
+        grad[i] = (Math.exp(logs[i]) - wanted) / words;
+      }
+    });
+    return loss;
+  }
   /** The loss of a batch, and the gradients of all weights. */
   gradients({ source, target, labels }) {
-    this.begin(true);
-    this.flat.grad.fill(0);
+    this.begin();
+    for (const { grad } of Object.values(this.weights)) grad.fill(0);
     const scores = this.decode(target, this.encode(source), source);
     const loss = this.loss(scores, labels);
     for (const back of this.tape.reverse()) back();
     return loss;
   }
-  /** One step of Adam, at the schedule's rate. */
+  /** One step of Adam, at the rate of section 5.3. */
   update() {
     const [keep, keepSquares] = [0.9, 0.98];
+    const { d_model, warmup } = this.sizes;
     const step = ++this.steps;
-    const rate = learningRate(step, this.sizes) / (1 - keep ** step);
+    const slow = Math.min(step ** -0.5, step * warmup ** -1.5);
+    const rate = (d_model ** -0.5 * slow) / (1 - keep ** step);
     const whole = Math.sqrt(1 - keepSquares ** step);
-    const { data, grad, first, second } = this.flat;
-    for (let i = 0; i < data.length; i++) {
-      first[i] = keep * first[i] + (1 - keep) * grad[i];
-      second[i] = keepSquares * second[i] + (1 - keepSquares) * grad[i] ** 2;
-      const size = Math.sqrt(second[i]) / whole + 1e-9;
-      data[i] -= (rate * first[i]) / size;
+    for (const [name, { data, grad }] of Object.entries(this.weights)) {
+      const [first, second] = this.moments[name];
+      for (let i = 0; i < data.length; i++) {
+        first[i] = keep * first[i] + (1 - keep) * grad[i];
+        second[i] = keepSquares * second[i] + (1 - keepSquares) * grad[i] ** 2;
+        data[i] -= (rate * first[i]) / (Math.sqrt(second[i]) / whole + 1e-9);
+      }
     }
   }
-}
-
-/** Of a sentence, how many keys may be seen: all that are no padding. */
-function wordsOf({ ids, length }) {
-  const counts = [];
-  for (let from = 0; from < ids.length; from += length)
-    counts.push(
-      ids.subarray(from, from + length).filter((id) => id !== PAD).length,
-    );
-  return (sentence) => counts[sentence];
 }

@@ -87,10 +87,10 @@ export function open(about) {
       if (indices.length === shape.length) return numbers[from];
       return [...numbers.subarray(from, from + size)];
     },
-    /** A row of W_Q or W_K of the head that was fetched. */
+    /** A row of W_Q, W_K or W_V of the head that was fetched. */
     matrix(kind, row) {
       const { d_k, d_model } = about.sizes;
-      const from = ((kind === "k" ? d_k : 0) + row) * d_model;
+      const from = ("qkv".indexOf(kind) * d_k + row) * d_model;
       return [...matrices.subarray(from, from + d_model)];
     },
     pieces: (stack) => about[stack === "encoder" ? "source" : "target"],
@@ -113,6 +113,12 @@ function axes(model, [stack, , sub]) {
   };
 }
 
+/** Of a number's path: of the query, the key or the output. */
+function letter(path) {
+  if (path[5] === "values") return "o";
+  return path[6].startsWith("k") ? "k" : "q";
+}
+
 /** The last steps that a path may have instead of its own. */
 export function siblings(model, path) {
   const { N, h, d_k } = model.sizes;
@@ -130,9 +136,13 @@ export function siblings(model, path) {
     case 5:
       return counted(axes(model, path).rows.length);
     case 6:
-      return counted(axes(model, path).columns.length);
+      return [...counted(axes(model, path).columns.length), "values"];
     case 7:
-      return counted(d_k).map((i) => last[0] + i);
+      return counted(d_k).map((i) => letter(path) + i);
+    case 8:
+      return letter(path) === "o"
+        ? counted(axes(model, path).columns.length)
+        : [];
     default:
       return [];
   }
@@ -141,11 +151,9 @@ export function siblings(model, path) {
 /** A path from an address; the model itself if it leads nowhere. */
 export function find(model, text = "") {
   const path = text === "model" || !text ? [] : text.split(".");
-  const good = path.every((last, i) => {
-    const kind = i < 6 || /^[qk]/.test(last);
-    const before = path.slice(0, i + 1);
-    return kind && siblings(model, before).includes(last);
-  });
+  const good = path.every((last, i) =>
+    siblings(model, path.slice(0, i + 1)).includes(last),
+  );
   return good ? path : [];
 }
 
@@ -165,10 +173,10 @@ function title(model, path) {
       return `head ${last}`;
     case 5:
       return axes(model, path).rows[last - 1];
-    case 6:
-      return axes(model, path).columns[last - 1];
-    default:
+    case 7:
       return last[0] + low(last.slice(1));
+    default:
+      return last === "values" ? last : axes(model, path).columns[last - 1];
   }
 }
 
@@ -182,8 +190,9 @@ function level(path) {
     sub === "feed_forward" ? sub : "attention",
     "head",
     "row",
-    "cell",
+    path[5] === "values" ? "values" : "cell",
     path[6]?.[0],
+    "v",
   ];
   return kinds[path.length];
 }
@@ -860,7 +869,7 @@ const PICTURES = {
       words:
         `The softmax turns the scores of ${word} (orange) into weights ` +
         "(blue), which are positive and sum to 1. Open a key to see where " +
-        "its score comes from.",
+        "its score comes from, or the values to see what the weights are for.",
       picture: el(
         "div",
         { class: "zoom-row" },
@@ -892,6 +901,12 @@ const PICTURES = {
           el("span", {}, "sum"),
           el("span", {}),
           el("span", {}, number(add(weights))),
+        ),
+        box(
+          "values",
+          { class: "zoom-box" },
+          el("b", {}, "values"),
+          el("small", {}, " what the weights carry away"),
         ),
       ),
       said:
@@ -1019,8 +1034,130 @@ const PICTURES = {
     };
   },
 
+  values({ model, path, box }) {
+    const { word, columns, weights, parts } = mixed(model, path);
+    const outputs = parts.map(add);
+    const { d_k } = model.sizes;
+    const most = Math.max(...outputs.map(Math.abs));
+    const best = largest(outputs.map(Math.abs));
+    return {
+      words:
+        `Each of the ${d_k} numbers below is the same mixture: the values' ` +
+        "numbers at that place, each times its key's weight, added up. " +
+        "Open one to see it mixed.",
+      picture: el(
+        "div",
+        { class: "zoom-score" },
+        el(
+          "div",
+          { class: "zoom-softmax" },
+          columns.map((key, i) =>
+            el(
+              "div",
+              {},
+              el("span", {}, key),
+              bar(weights[i], 1, "query", number(weights[i])),
+            ),
+          ),
+        ),
+        el(
+          "div",
+          { class: "zoom-tiles" },
+          outputs.map((one, i) =>
+            box(
+              `o${i + 1}`,
+              {
+                class: "zoom-operand",
+                style: `background-color: ${signed(one, 2 * most)}`,
+                "aria-label": `o${low(i + 1)}: ${number(one)}`,
+              },
+              number(one),
+            ),
+          ),
+        ),
+      ),
+      said:
+        `What this head says for ${word}: ${d_k} numbers; the largest in ` +
+        `size is o${low(best + 1)}, ${number(outputs[best])}.`,
+      sizes:
+        `weights ${columns.length} times values ${columns.length} × ${d_k} ` +
+        `gives ${d_k} numbers · ${shared(model.sizes)}`,
+      numbers: {
+        caption: "weight · value of each key, and their sum, the output",
+        head: ["i", ...columns, "output"],
+        rows: parts.map((part, i) => [
+          i + 1,
+          ...part.map((one) => number(one, 5)),
+          number(outputs[i], 5),
+        ]),
+      },
+    };
+  },
+
+  o({ model, path, box }) {
+    const { word, columns, weights, values, parts } = mixed(model, path);
+    const i = Number(path[6].slice(1)) - 1;
+    const total = add(parts[i]);
+    const most = Math.max(...parts[i].map(Math.abs));
+    const best = largest(parts[i].map(Math.abs));
+    const rows = columns.map((key, j) => [key, weights[j], values[j][i]]);
+    return {
+      words:
+        `Number ${i + 1} of each key's value is multiplied by the key's ` +
+        "weight. Open a key to see where its value's number comes from.",
+      picture: el(
+        "div",
+        { class: "zoom-row" },
+        el(
+          "div",
+          { class: "zoom-titles" },
+          el("span", {}, "key"),
+          el("span", {}, `weight × v${low(i + 1)}`),
+          el("span", {}, "their product"),
+        ),
+        rows.map(([key, weight, value], j) =>
+          box(
+            j + 1,
+            {
+              class: "zoom-box zoom-titles",
+              "aria-label": `${key}: weight ${number(weight)} times value ${number(value)}`,
+            },
+            el("span", {}, key),
+            el("span", {}, `${number(weight)} × ${number(value)}`),
+            bar(parts[i][j], most, "value", number(parts[i][j])),
+          ),
+        ),
+        el(
+          "div",
+          { class: "zoom-titles zoom-total" },
+          el("span", {}, "sum"),
+          el("span", {}),
+          el("span", {}, number(total)),
+        ),
+      ),
+      said:
+        `o${low(i + 1)} of ${word} is ${number(total)}; most of it comes ` +
+        `from ${columns[best]}, ${number(parts[i][best])}.`,
+      sizes: `${columns.length} products, one for each key`,
+      numbers: {
+        caption: `the products that make o${low(i + 1)} of ${word}`,
+        head: ["key", "weight", "value", "product"],
+        rows: [
+          ...rows.map(([key, weight, value], j) => [
+            key,
+            number(weight, 5),
+            number(value, 5),
+            number(parts[i][j], 5),
+          ]),
+          ["sum", "", "", number(total, 5)],
+        ],
+      },
+    };
+  },
+
   q: (show) => product(show, "query"),
   k: (show) => product(show, "key"),
+  v: (show) => product(show, "value"),
 };
 
 function stack({ model, path, box, strip }, what) {
@@ -1096,6 +1233,17 @@ function row(model, path) {
   };
 }
 
+/** One query's values: `parts` are weight · value, a row a number. */
+function mixed(model, path) {
+  const now = row(model, path);
+  const name = `${at(path, 3)}.v`;
+  const values = now.columns.map((_, j) => model.get(name, path[3] - 1, j));
+  const parts = upTo(model.sizes.d_k).map((i) =>
+    values.map((value, j) => now.weights[j] * value[i]),
+  );
+  return { ...now, values, parts };
+}
+
 /** A bar with its number; of both signs from the middle. */
 function bar(value, most, kind, text, key = null) {
   const share = Math.abs(value) / most;
@@ -1108,25 +1256,24 @@ function bar(value, most, kind, text, key = null) {
   );
 }
 
-/** One number of a query or a key: a row of x times a row of W. */
+/** One number of a query, key or value: a row of x times a row of W. */
 function product({ model, path }, kind) {
   const name = at(path, 3);
   const [stackName, , sub] = path;
-  const letter = path[6][0];
   const index = Number(path[6].slice(1)) - 1;
   const { rows, columns } = axes(model, path);
   const { d_model } = model.sizes;
   const isQuery = kind === "query";
-  const place = (isQuery ? path[4] : path[5]) - 1;
+  const place = { query: path[4], key: path[5], value: path[7] }[kind] - 1;
   const word = (isQuery ? rows : columns)[place];
   const crossing = sub === "cross_attention" && !isQuery;
   const from = crossing ? "encoder.out" : name;
   const x = model.get(from, place);
-  const weights = model.matrix(letter, index);
+  const weights = model.matrix(kind[0], index);
   const products = x.map((one, j) => one * weights[j]);
   const sum = add(products);
-  const symbol = letter + low(index + 1);
-  const matrix = isQuery ? "W_Q" : "W_K";
+  const symbol = kind[0] + low(index + 1);
+  const matrix = `W_${kind[0].toUpperCase()}`;
   const best = largest(products.map(Math.abs));
   const readout = el("p", { class: "zoom-read" });
   const tell = (j) =>
