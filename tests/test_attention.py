@@ -308,7 +308,9 @@ def test_under_autocast():
 def test_the_scale_keeps_the_variance_at_one():
     for d_k in (4, 64, 512):
         query, key = torch.randn(2, 400, d_k)
-        assert abs((query @ key.mT).var() / d_k - 1) < 0.2
+        products = query @ key.mT
+        assert abs(products.mean()) < 0.03 * math.sqrt(d_k)
+        assert abs(products.var() / d_k - 1) < 0.2
         _, weights = attention(query, key, key)
         # The log of a softmax is the scores, up to a constant a row.
         scores = weights.double().log()
