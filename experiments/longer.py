@@ -71,7 +71,7 @@ def measure(model: Transformer, pairs: list) -> dict[str, float]:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--steps", type=int, default=2000)
+    made.add_argument("--steps", type=int, default=1000)
     made.add_argument("--out", type=Path, required=True)
     return made
 
@@ -100,7 +100,7 @@ def main(words: list[str] | None = None) -> None:
                 )
                 model = Transformer(config)
                 settings = TrainingConfig(
-                    warmup_steps=400,
+                    warmup_steps=300,
                     max_steps=given.steps,
                     seed=seed,
                     device="cpu",
