@@ -52,8 +52,9 @@ def test_dot_product_attention_but_for_the_scale():
 def test_what_the_mask_forbids_gets_exactly_nothing():
     query, key, value = inputs()
     mask = some_mask()
-    for size in (1, 1e4):  # also beside large scores
-        _, weights = attention(size * query, key, value, mask)
+    low = -1e6 * query.abs(), key.abs()  # every score far below zero
+    for asks, answers in ((query, key), (1e4 * query, key), low):
+        _, weights = attention(asks, answers, value, mask)
         assert (weights[~mask.expand_as(weights)] == 0).all()
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
 
