@@ -8,7 +8,7 @@ in one of three ways: drawn and learnt, as usual; taken from the model of
 everyday sentences and left alone ("frozen"); taken from it and learnt on.
 All three read the pieces of that model. A thousand pairs are
 soon learnt by heart, so each model is judged where its validation loss was
-lowest: nats a piece, and BLEU by greedy decoding of 500 validation pairs.
+lowest: nats a piece, and BLEU by greedy decoding of 300 validation pairs.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from transformer_lib.training import train
 from transformer_lib.translator import Translator
 
 GIVER = "tatoeba-en-de"
-PAIRS, JUDGED = 1000, 500
+PAIRS, JUDGED = 1000, 300
 WAYS = {  # whose numbers, and whether they are learnt
     "drawn, learnt": (False, True),
     "given, frozen": (True, False),
@@ -71,7 +71,7 @@ def build(way: str, table: torch.Tensor) -> Transformer:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--steps", type=int, default=600)
+    made.add_argument("--steps", type=int, default=400)
     made.add_argument("--out", type=Path, required=True)
     return made
 
@@ -92,7 +92,7 @@ def main(words: list[str] | None = None) -> None:
             torch.manual_seed(seed)
             model, best = build(way, table), Best(held_out)
             settings = TrainingConfig(
-                warmup_steps=300,
+                warmup_steps=200,
                 max_steps=given.steps,
                 seed=seed,
                 device="cpu",
