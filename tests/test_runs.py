@@ -66,7 +66,8 @@ def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
     assert command[command.index("--out") + 1] == f"runs/{name}"
 
 
-COUNTS = ["distance", "errors", "heads", "lengths", "pronouns", "smoothing"]
+COUNTS = ["distance", "errors", "heads", "lengths", "longer", "pronouns"]
+COUNTS += ["smoothing"]
 
 
 @pytest.mark.parametrize("name", COUNTS)
