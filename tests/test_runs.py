@@ -67,7 +67,7 @@ def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
 
 
 COUNTS = ["distance", "errors", "heads", "lengths", "longer", "pronouns"]
-COUNTS += ["smoothing"]
+COUNTS += ["frozen", "smoothing"]
 
 
 @pytest.mark.parametrize("name", COUNTS)
