@@ -22,6 +22,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import nn
 
+from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import (
     TokenBatches,
     collate,
@@ -76,7 +77,39 @@ def no_decoder_self_attention(model):
         layer.self_attention = Nothing()
 
 
-ROWS = {  # of table 3, and four that it has not
+class AdditiveHeads(MultiHeadAttention):
+    """A hidden layer scores each query and key, section 3.2.1.
+
+    All else is as with products. Row i of `v` is the i-th head's.
+    """
+
+    def __init__(self, d_model, h, **sizes):
+        super().__init__(d_model, h, **sizes)
+        d_k = self.w_k.out_features // h
+        self.v = nn.Linear(d_k, h, bias=False)
+
+    def forward(self, x, memory, mask=None, keys_values=None):
+        query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
+        key, value = keys_values or self.keys_values(memory)
+        # (batch, h, query_len, key_len, d_k)
+        hidden = (query[:, :, :, None] + key[:, :, None]).tanh()
+        scores = torch.einsum("bhqkd,hd->bhqk", hidden, self.v.weight)
+        if mask is not None:
+            lowest = torch.finfo(scores.dtype).min
+            scores = scores.masked_fill(~mask, lowest)
+        heads = scores.softmax(-1) @ value
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+class AdditiveTransformer(Transformer):
+    """With additive scores in all three of its attentions."""
+
+    def build_attention(self):
+        c = self.config
+        return AdditiveHeads(c.d_model, c.h, d_k=c.d_k, d_v=c.d_v)
+
+
+ROWS = {  # of table 3, and five that it has not
     "base": {},
     "h-1": {"h": 1},
     "h-16": {"h": 16},
@@ -90,6 +123,7 @@ ROWS = {  # of table 3, and four that it has not
     "label_smoothing-0": {"label_smoothing": 0.0},
     "label_smoothing-0.2": {"label_smoothing": 0.2},
     "positions-learned": {"positions": "learned"},
+    "additive": AdditiveTransformer,
     "no-feed-forward": no_feed_forward,
     "one-feed-forward": one_feed_forward,
     "no-decoder-self-attention": no_decoder_self_attention,
@@ -101,6 +135,8 @@ def build(row, vocab_size, training=TRAINING):
     """The row's model, and how it is trained."""
     changes = ROWS[row]
     config = TransformerConfig(vocab_size, **BASE)
+    if isinstance(changes, type):
+        return changes(config), training
     if callable(changes):
         model = Transformer(config)
         changes(model)

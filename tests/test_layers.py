@@ -121,6 +121,28 @@ def test_decoder_layer_equals_pytorchs(norm):
     )
 
 
+def test_a_residual_and_a_norm_around_each_sublayer():
+    """Two in an encoder's layer, three in a decoder's."""
+    x, memory = torch.randn(2, 1, 4, D_MODEL)
+    for kind, others in ((EncoderLayer, []), (DecoderLayer, [memory])):
+        layer = layer_of(kind)
+        sublayers = [layer.self_attention, layer.feed_forward]
+        if others:
+            sublayers.insert(1, layer.cross_attention)
+        expected = x
+        for sublayer in sublayers:
+            inputs = [expected]
+            if sublayer is layer.self_attention:
+                inputs = [expected, expected]
+            elif sublayer is not layer.feed_forward:
+                inputs = [expected, memory]
+            both = expected + sublayer(*inputs)
+            expected = F.layer_norm(both, (D_MODEL,))
+        masks = [None] * (1 + len(others))
+        found = layer(x, *others, *masks)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_feed_forward_is_equation_2():
     network, x = (
         FeedForward(D_MODEL, D_FF),

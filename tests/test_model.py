@@ -10,7 +10,7 @@ from translators import hides_what_comes_later, ignores_padding
 
 from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import Embeddings
-from transformer_lib.masks import padding_mask
+from transformer_lib.masks import decoder_mask, padding_mask
 from transformer_lib.model import (
     STARTS,
     Transformer,
@@ -294,6 +294,11 @@ def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own():
         for layer in model.encoder.layers:
             x = layer(x, mask)
         assert torch.equal(model.encode(SOURCE), x)
+
+        memory, x = x, model.embed(TARGET, model.target_embedding)
+        for layer in model.decoder.layers:
+            x = layer(x, memory, decoder_mask(TARGET), mask)
+        assert torch.equal(model.decode(TARGET, memory, SOURCE), x)
 
 
 def test_feed_forward_parameters_differ_from_layer_to_layer():

@@ -66,7 +66,8 @@ def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
     assert command[command.index("--out") + 1] == f"runs/{name}"
 
 
-COUNTS = ["distance", "errors", "heads", "lengths", "pronouns", "smoothing"]
+COUNTS = ["distance", "errors", "heads", "lengths", "longer", "pronouns"]
+COUNTS += ["frozen", "smoothing"]
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -119,6 +120,47 @@ def test_what_the_three_rows_beyond_the_table_leave_out():
     assert shared == (layers - 1) * network
     gone = size["base"] - size["no-decoder-self-attention"]
     assert gone == 3 * 4 * d * d
+
+
+def test_additive_scores_are_a_hidden_layers():
+    """For each query and key, written out for one head."""
+    torch.manual_seed(0)
+    model, _ = variations.build("additive", 40)
+    additive = model.decoder.layers[0].cross_attention
+    x, memory = torch.randn(1, 3, 128), torch.randn(1, 5, 128)
+    mask = torch.tensor([[[[True, True, True, False, True]]]])
+    additive.w_o.weight.data = torch.eye(128)
+    found = additive(x, memory, mask)[0, :, 32:64]  # the second head's
+
+    queries, keys, values = (
+        (part @ linear.weight[32:64].T)[0]
+        for part, linear in (
+            (x, additive.w_q),
+            (memory, additive.w_k),
+            (memory, additive.w_v),
+        )
+    )
+    seen = [0, 1, 2, 4]
+    for query, answer in zip(queries, found, strict=True):
+        scores = torch.stack(
+            [(query + keys[i]).tanh() @ additive.v.weight[1] for i in seen]
+        )
+        wanted = scores.softmax(0) @ values[seen]
+        torch.testing.assert_close(answer, wanted)
+
+
+def test_the_additive_rows_weights_are_drawn_as_all_are():
+    """By Xavier's range, not by that of PyTorch's own linear layers."""
+    torch.manual_seed(0)
+    model, _ = variations.build("additive", 40)
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    heads = [layer.self_attention for layer in layers]
+    heads += [layer.cross_attention for layer in model.decoder.layers]
+    assert len(heads) == 9
+    for additive in heads:
+        widest = (6 / (32 + 4)) ** 0.5
+        assert 0.8 * widest < additive.v.weight.abs().max() < widest
+        assert additive.w_o.weight.abs().max() < (6 / 256) ** 0.5 / 4
 
 
 def test_without_decoder_self_attention_no_piece_sees_another():

@@ -1,8 +1,10 @@
 """What the chapter on positions shows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from IPython.display import Markdown
 from torch import Tensor
 
 from transformer_book.figures import (
@@ -15,6 +17,7 @@ from transformer_book.figures import (
     panels,
     show,
 )
+from transformer_book.records import markdown_table
 
 
 def hands(places: Sequence[int], angles: Sequence) -> Picture:
@@ -127,3 +130,20 @@ def turn_and_head(turn: Tensor, weights: Tensor) -> Picture:
         "three rows, each row has its full cell three columns to the "
         "left of the diagonal.",
     )
+
+
+def longer(record: Mapping[str, Any]) -> Markdown:
+    """Pieces right by the length of the rows, a share for each seed."""
+    rows: dict[tuple, dict] = {}
+    for run in record["runs"]:
+        kind, trained_on = run["positions"], run["trained_on"]
+        row = rows.setdefault(
+            (kind, trained_on),
+            {"positions": kind, "sentences in training": trained_on},
+        )
+        for count, pieces in record["pieces"].items():
+            column = f"{count}, of {pieces:.0f} pieces"
+            share = f"{run['tested_on'][count]['right']:.1%}"
+            before = [row[column]] if column in row else []
+            row[column] = ", ".join([*before, share])
+    return Markdown(markdown_table([*rows.values()]))

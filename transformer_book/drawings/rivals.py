@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from IPython.display import Markdown
 from torch import Tensor
 
@@ -231,6 +232,89 @@ def race_curves(runs: Sequence[Run], work: Mapping[str, float]) -> Picture:
         "Validation loss of the three models, two seeds each, against "
         f"minutes of one core and operations counted. At the end: {told}.",
     )
+
+
+def catching_up(
+    runs: Sequence[Run], work: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """How soon one model is as good as another at its end.
+
+    For each seed and each rival of the Transformer, the one that ended
+    with the lower validation loss is "ahead". Its share of the other's
+    minutes, and of its operations, is what it needed to get there.
+    `work` is as in `race_curves`.
+    """
+    by_seed: dict[int, dict[str, Run]] = {}
+    for run in runs:
+        seed = run.report["training"]["seed"]
+        by_seed.setdefault(seed, {})[run.config["info"]["kind"]] = run
+    rows = []
+    for seed, raced in sorted(by_seed.items()):
+        ours = raced.pop("transformer")
+        for kind, rival in sorted(raced.items(), reverse=True):
+            pair = sorted((ours, rival), key=_last_loss)
+            needed = _step_of(pair[0], _last_loss(pair[1]))
+            steps = needed, pair[1].series("validation_loss")[0][-1]
+            minutes, operations = [], []
+            for run, step in zip(pair, steps, strict=True):
+                pieces = np.interp(step, *run.series("tokens"))
+                name = run.config["info"]["kind"]
+                each = run.report["result"]["seconds_a_step"]
+                minutes.append(step * each / 60)
+                operations.append(float(3e-6 * work[name] * pieces))
+            rows.append(
+                {
+                    "rival": kind,
+                    "seed": seed,
+                    "ahead": pair[0].config["info"]["kind"],
+                    "minutes": minutes,
+                    "operations": operations,
+                }
+            )
+    return rows
+
+
+def _last_loss(run: Run) -> float:
+    return run.series("validation_loss")[1][-1]
+
+
+def _step_of(run: Run, loss: float) -> float:
+    """When a run's validation loss first fell to `loss`."""
+    steps, losses = run.series("validation_loss")
+    lowest = np.minimum.accumulate(losses)
+    return float(np.interp(-loss, -lowest, steps))
+
+
+def faster(rows: Sequence[Mapping[str, Any]], of: str) -> dict[str, str]:
+    """The Transformer against each rival: faster, level or slower.
+
+    It is faster if it was ahead with every seed and needed at most four
+    fifths of the rival's `of`, "minutes" or "operations"; the other way
+    round, it is slower.
+    """
+    found: dict[str, str] = {}
+    for rival in dict.fromkeys(row["rival"] for row in rows):
+        each = [row for row in rows if row["rival"] == rival]
+        clear = all(row[of][0] <= 0.8 * row[of][1] for row in each)
+        ahead = {row["ahead"] for row in each}
+        found[rival] = "level"
+        if clear and len(ahead) == 1:
+            found[rival] = "slower" if rival in ahead else "faster"
+    return found
+
+
+def caught_up(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+    """What `catching_up` found, and the verdicts in minutes."""
+    verdicts, told = faster(rows, "minutes"), []
+    for row in rows:
+        line = {key: row[key] for key in ("rival", "seed", "ahead")}
+        for of in "minutes", "operations":
+            needed, whole = row[of]
+            line[of] = f"{needed:.1f} of {whole:.1f}, {needed / whole:.0%}"
+        line["the Transformer is"] = verdicts[row["rival"]]
+        told.append(line)
+    table = markdown_table(told)
+    return Markdown(table.replace("operations", "$10^{12}$ operations"))
 
 
 def copying(found: Sequence[Mapping[str, Any]]) -> Markdown:
