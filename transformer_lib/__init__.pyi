@@ -2,7 +2,6 @@
 # chapter, then run `make tangle`.
 
 from transformer_lib.attention import MultiHeadAttention as MultiHeadAttention
-from transformer_lib.attention import attention as attention
 from transformer_lib.attention import record_attention as record_attention
 from transformer_lib.batching import Batch as Batch
 from transformer_lib.batching import StoredPairs as StoredPairs
@@ -62,7 +61,6 @@ from transformer_lib.experiment import recipe as recipe
 from transformer_lib.experiment import run_experiment as run_experiment
 from transformer_lib.experiment import score as score
 from transformer_lib.export import ctranslate2_spec as ctranslate2_spec
-from transformer_lib.export import export as export
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer
 from transformer_lib.layers import Encoder as Encoder
