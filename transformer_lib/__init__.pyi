@@ -11,7 +11,6 @@ from transformer_lib.batching import encode_pairs as encode_pairs
 from transformer_lib.batching import store_pairs as store_pairs
 from transformer_lib.batching import stream_pairs as stream_pairs
 from transformer_lib.batching import worker as worker
-from transformer_lib.beams import Hypothesis as Hypothesis
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
 from transformer_lib.beams import decode_line as decode_line
