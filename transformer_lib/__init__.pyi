@@ -58,7 +58,6 @@ from transformer_lib.experiment import make_report as make_report
 from transformer_lib.experiment import pick_precision as pick_precision
 from transformer_lib.experiment import recipe as recipe
 from transformer_lib.experiment import run_experiment as run_experiment
-from transformer_lib.experiment import score as score
 from transformer_lib.export import ctranslate2_spec as ctranslate2_spec
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer

@@ -35,7 +35,8 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.corpora import data_folder, load_corpus
-from transformer_lib.experiment import Experiment, run_experiment, score
+from transformer_lib.evaluation import evaluate
+from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.export import export
 from transformer_lib.model import STARTS, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -143,8 +144,13 @@ def _evaluate(
         corpus = load_config(folder).info.get("corpus", "")
     languages = translator.languages
     texts = Experiment(corpus, languages, limit=limit).load(split)
-    search = {"beam_size": beam_size, "length_penalty": length_penalty}
-    scores = score(translator, texts, **search)
+    scores = evaluate(
+        translator.model,
+        translator.tokenizer,
+        texts,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+    )
     lines = "\n".join(scores.pop("translations")) + "\n"
     _print(scores, as_json)
     if stream:

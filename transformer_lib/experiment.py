@@ -34,7 +34,7 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.corpora import ParallelCorpus, load_corpus
-from transformer_lib.evaluation import bleu, evaluate, published_bleu
+from transformer_lib.evaluation import bleu, evaluate
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -423,31 +423,14 @@ def _test(folder: Path, report: dict, corpus: ParallelCorpus | None) -> dict:
     if corpus:
         _say(f"translating {len(corpus):,} sentences")
         device = pick_device(report["training"]["device"])
-        scores = score(Translator.from_pretrained(folder, device), corpus)
+        saved = Translator.from_pretrained(folder, device)
+        scores = evaluate(saved.model, saved.tokenizer, corpus)
         lines = "\n".join(scores.pop("translations")) + "\n"
         write_atomically(folder / "translations.txt", lines)
         report["test"] = scores
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_atomically(folder / "report.json", text)
     return report["result"] | {"test": report.get("test", {})}
-
-
-def score(
-    translator: Translator, corpus: ParallelCorpus, **search: Any
-) -> dict[str, Any]:
-    """`evaluate`, and for Multi30k BLEU in the published form too.
-
-    `search` is `beam_size` and `length_penalty`, if not the paper's.
-
-    Chapter: experiment-report
-    """
-    model, tokenizer = translator.model, translator.tokenizer
-    scores = evaluate(model, tokenizer, corpus, **search)
-    if corpus.name == "multi30k":  # as papers print it
-        lines, language = scores["translations"], corpus.target
-        published = published_bleu(lines, corpus.targets, language)
-        scores["bleu_published"] = published.value
-    return scores
 
 
 def describe_machine() -> dict[str, Any]:
