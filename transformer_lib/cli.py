@@ -38,7 +38,7 @@ from transformer_lib.corpora import data_folder, load_corpus
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.export import export
-from transformer_lib.model import STARTS, TransformerConfig
+from transformer_lib.model import TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import pick_device
 from transformer_lib.translator import Translator, bundled_models
@@ -219,12 +219,8 @@ def _data(
     _print(values | {"licence": texts.licence}, as_json)
 
 
-_CHOICES = {
+_CHOICES = TransformerConfig.CHOICES | {
     "preset": ("tiny", "base", "big"),
-    "norm": ("post", "pre"),
-    "positions": ("sinusoid", "learned", "none"),
-    "tie": ("three-way", "decoder", "none"),
-    "start": tuple(STARTS),
     "smoothing": ("uniform", "others"),
     "precision": ("auto", "fp32", "bf16"),
     "to": ("ctranslate2", "onnx"),
