@@ -353,8 +353,6 @@ def _explain(error: Exception) -> str | None:
     full = isinstance(error, RuntimeError) and _FULL.search(text)
     if full or isinstance(error, MemoryError):
         return "memory is full: lower --tokens-per-batch or the sizes"
-    if isinstance(error, RuntimeError) and "home directory" in text:
-        return "there is no home folder: set TRANSFORMER_LIB_DATA to one"
     return text if isinstance(error, _EXPECTED) else None
 
 

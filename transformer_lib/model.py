@@ -125,10 +125,8 @@ class TransformerConfig:
         # A layer of both stacks: three attentions and two networks.
         attentions = 6 * self.h * ((self.d_k or own) + (self.d_v or own))
         networks = 4 * self.d_ff
-        rows = self.vocab_size + self.N * (attentions + networks)
-        if self.positions == "learned":
-            rows += self.max_length
-        return self.d_model * rows
+        layers = self.N * (attentions + networks)
+        return self.d_model * (self.vocab_size + layers)
 
 
 _PACKED = {
