@@ -200,6 +200,7 @@ def record(
     Translations and scores are of `corpus`, nats of each of `pairs`.
     """
     found = evaluate(model, tokenizer, corpus)
+    found.pop("bleu_published", None)  # the headline's alone
     lines = found.pop("translations")
     write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
     nats, pieces = sentence_nats(model, pairs)

@@ -171,6 +171,21 @@ def test_a_test_set_is_translated_as_a_users_sentences():
         evaluate(translator.model, tokenizer, corpus)
 
 
+def test_the_published_form_is_for_multi30k_alone(monkeypatch):
+    tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
+    config = TransformerConfig(len(tokenizer), N=1, d_model=16, d_ff=16, h=2)
+    ids = [[*tokenizer.encode(sentence), EOS] for sentence in SYSTEM]
+    monkeypatch.setattr(evaluation, "decode_all", lambda *_: ids)
+    pairs = tuple(zip(SYSTEM, REFERENCES, strict=True))
+    for name in "multi30k", "cats":
+        corpus = ParallelCorpus(pairs, name, "de", "en", "test")
+        report = evaluate(Transformer(config), tokenizer, corpus)
+        assert ("bleu_published" in report) == (name == "multi30k")
+        if name == "multi30k":
+            published = published_bleu(SYSTEM, REFERENCES, "en").value
+            assert report["bleu_published"] == published
+
+
 def test_one_sample_gives_no_interval():
     assert bleu(SYSTEM, REFERENCES, samples=1).interval is None
     few = bleu(SYSTEM, REFERENCES, samples=2)

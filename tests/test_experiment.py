@@ -58,6 +58,11 @@ def test_presets_take_the_papers_steps():
         assert recipe("base", 300, average, {})[1].keep_checkpoints == kept
 
 
+def test_an_unknown_preset_is_named(tmp_path):
+    with pytest.raises(ValueError, match="preset='huge'"):
+        run_experiment(replace(QUICK, preset="huge"), tmp_path / "run")
+
+
 def test_a_step_of_too_many_batches_is_refused():
     with pytest.raises(ValueError, match="accumulate"):
         recipe("tiny", 300, 5, {"accumulate": 2**62})

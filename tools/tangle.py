@@ -46,11 +46,9 @@ that `import transformer_lib` is quick and loads no torch.
 """
 
 import re
-import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 
 _STUB = Path(__file__).with_suffix(".pyi").read_text("utf-8")
 _FOUND = re.findall(r"\\.(\\w+) import[\\s(]+(\\w+)", _STUB)
@@ -58,29 +56,19 @@ _HOME = {name: module for module, name in _FOUND}
 __all__ = sorted(_HOME)
 
 
-class _Package(ModuleType):
-    """Where a module and a function share a name, the function wins."""
-
-    def __getattr__(self, name):
-        if name == "__version__":
-            return version("executable-transformer")
-        if name in _HOME:
-            module = import_module(f"{__name__}.{_HOME[name]}")
-            return getattr(module, name)
-        if name in _HOME.values():
-            return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"{__name__} has no {name!r}", name=name)
-
-    def __setattr__(self, name, value):
-        # Importing a module sets its name here: not over a function's.
-        if name not in _HOME or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-    def __dir__(self):
-        return sorted({*super().__dir__(), *_HOME, *_HOME.values()})
+def __getattr__(name):
+    """A module, or a public name of one."""
+    if name == "__version__":
+        return version("executable-transformer")
+    if name in _HOME.values():
+        return import_module(f"{__name__}.{name}")
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"{__name__} has no {name!r}", name=name)
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__():
+    return sorted({*globals(), *_HOME, *_HOME.values()})
 '''
 MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
@@ -288,17 +276,19 @@ def formatted(
 def package(chapters: list[Chapter]) -> dict[str, str]:
     """The files that no chapter writes: an index and the command.
 
-    Editors read the index of names too, and so check and complete.
+    Editors read the index of names too, and so check and complete. A
+    function with a module's name is not in it: the name is the module's.
     """
     home: dict[str, str] = {}
     stubs = []
+    modules = {chapter.name for chapter in chapters}
     for chapter in chapters:
         for name in chapter.public():
             if name in home:
                 message = f"{home[name]} defines {name} already"
                 chapter.complain(1, message)
             home[name] = chapter.name
-        if names := chapter.public():
+        if names := [x for x in chapter.public() if x not in modules]:
             same = ", ".join(f"{name} as {name}" for name in names)
             stubs.append(f"from {LIBRARY}.{chapter.name} import {same}")
     return {

@@ -9,11 +9,9 @@ that `import transformer_lib` is quick and loads no torch.
 """
 
 import re
-import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 
 _STUB = Path(__file__).with_suffix(".pyi").read_text("utf-8")
 _FOUND = re.findall(r"\.(\w+) import[\s(]+(\w+)", _STUB)
@@ -21,26 +19,16 @@ _HOME = {name: module for module, name in _FOUND}
 __all__ = sorted(_HOME)
 
 
-class _Package(ModuleType):
-    """Where a module and a function share a name, the function wins."""
-
-    def __getattr__(self, name):
-        if name == "__version__":
-            return version("executable-transformer")
-        if name in _HOME:
-            module = import_module(f"{__name__}.{_HOME[name]}")
-            return getattr(module, name)
-        if name in _HOME.values():
-            return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"{__name__} has no {name!r}", name=name)
-
-    def __setattr__(self, name, value):
-        # Importing a module sets its name here: not over a function's.
-        if name not in _HOME or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-    def __dir__(self):
-        return sorted({*super().__dir__(), *_HOME, *_HOME.values()})
+def __getattr__(name):
+    """A module, or a public name of one."""
+    if name == "__version__":
+        return version("executable-transformer")
+    if name in _HOME.values():
+        return import_module(f"{__name__}.{name}")
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"{__name__} has no {name!r}", name=name)
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__():
+    return sorted({*globals(), *_HOME, *_HOME.values()})

@@ -2,7 +2,6 @@
 # chapter, then run `make tangle`.
 
 from transformer_lib.attention import MultiHeadAttention as MultiHeadAttention
-from transformer_lib.attention import attention as attention
 from transformer_lib.attention import record_attention as record_attention
 from transformer_lib.batching import Batch as Batch
 from transformer_lib.batching import StoredPairs as StoredPairs
@@ -12,7 +11,6 @@ from transformer_lib.batching import encode_pairs as encode_pairs
 from transformer_lib.batching import store_pairs as store_pairs
 from transformer_lib.batching import stream_pairs as stream_pairs
 from transformer_lib.batching import worker as worker
-from transformer_lib.beams import Hypothesis as Hypothesis
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
 from transformer_lib.beams import decode_line as decode_line
@@ -60,9 +58,7 @@ from transformer_lib.experiment import make_report as make_report
 from transformer_lib.experiment import pick_precision as pick_precision
 from transformer_lib.experiment import recipe as recipe
 from transformer_lib.experiment import run_experiment as run_experiment
-from transformer_lib.experiment import score as score
 from transformer_lib.export import ctranslate2_spec as ctranslate2_spec
-from transformer_lib.export import export as export
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer
 from transformer_lib.layers import Encoder as Encoder

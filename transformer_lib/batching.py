@@ -94,11 +94,12 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        ids = [self.source_ids, self.target_ids, self.labels]
-        if torch.device(device).type == "cuda":
-            ids = [x.pin_memory() for x in ids]  # copy, do not wait
-        ids = [x.to(device, non_blocking=True) for x in ids]
-        return Batch(*ids, self.tokens)
+        return Batch(
+            source_ids=self.source_ids.to(device),
+            target_ids=self.target_ids.to(device),
+            labels=self.labels.to(device),
+            tokens=self.tokens,
+        )
 
 
 def collate(pairs: Sequence[_Pair]) -> Batch:

@@ -39,7 +39,7 @@ def length_divisor(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-class Hypothesis(NamedTuple):
+class _Hypothesis(NamedTuple):
     """A beginning or a whole output, and how likely it is.
 
     Chapter: beams-search
@@ -63,8 +63,8 @@ class _Beam:
         self.size = size
         self.alpha = alpha
         self.limit = limit
-        self.open = [Hypothesis(0.0, [BOS])]
-        self.closed: list[Hypothesis] = []
+        self.open = [_Hypothesis(0.0, [BOS])]
+        self.closed: list[_Hypothesis] = []
 
     def extend(self, candidates: Iterable[Sequence[float]]) -> list[int]:
         """Keep the best; which places of `open` they extend.
@@ -75,7 +75,7 @@ class _Beam:
         before, self.open, parents = self.open, [], []
         for rank, (total, place, piece) in enumerate(candidates):
             beginning = before[int(place)].ids
-            extended = Hypothesis(total, [*beginning, int(piece)])
+            extended = _Hypothesis(total, [*beginning, int(piece)])
             if piece == EOS:
                 if rank < self.size and total > -math.inf:
                     self.closed.append(extended)
@@ -91,12 +91,12 @@ class _Beam:
         self.open = []
         return []
 
-    def score(self, hypothesis: Hypothesis) -> float:
+    def score(self, hypothesis: _Hypothesis) -> float:
         pieces = len(hypothesis.ids) - 1  # bos is none
         divisor = length_divisor(pieces, self.alpha)
         return hypothesis.log_probability / divisor
 
-    def best(self) -> list[Hypothesis]:
+    def best(self) -> list[_Hypothesis]:
         """Up to `size`, the best score first; those cut off last."""
         ranked = sorted(
             self.closed,

@@ -35,9 +35,10 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.corpora import data_folder, load_corpus
-from transformer_lib.experiment import Experiment, run_experiment, score
+from transformer_lib.evaluation import evaluate
+from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.export import export
-from transformer_lib.model import STARTS, TransformerConfig
+from transformer_lib.model import TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import pick_device
 from transformer_lib.translator import Translator, bundled_models
@@ -143,8 +144,13 @@ def _evaluate(
         corpus = load_config(folder).info.get("corpus", "")
     languages = translator.languages
     texts = Experiment(corpus, languages, limit=limit).load(split)
-    search = {"beam_size": beam_size, "length_penalty": length_penalty}
-    scores = score(translator, texts, **search)
+    scores = evaluate(
+        translator.model,
+        translator.tokenizer,
+        texts,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+    )
     lines = "\n".join(scores.pop("translations")) + "\n"
     _print(scores, as_json)
     if stream:
@@ -213,12 +219,8 @@ def _data(
     _print(values | {"licence": texts.licence}, as_json)
 
 
-_CHOICES = {
+_CHOICES = TransformerConfig.CHOICES | {
     "preset": ("tiny", "base", "big"),
-    "norm": ("post", "pre"),
-    "positions": ("sinusoid", "learned", "none"),
-    "tie": ("three-way", "decoder", "none"),
-    "start": tuple(STARTS),
     "smoothing": ("uniform", "others"),
     "precision": ("auto", "fp32", "bf16"),
     "to": ("ctranslate2", "onnx"),
@@ -351,8 +353,6 @@ def _explain(error: Exception) -> str | None:
     full = isinstance(error, RuntimeError) and _FULL.search(text)
     if full or isinstance(error, MemoryError):
         return "memory is full: lower --tokens-per-batch or the sizes"
-    if isinstance(error, RuntimeError) and "home directory" in text:
-        return "there is no home folder: set TRANSFORMER_LIB_DATA to one"
     return text if isinstance(error, _EXPECTED) else None
 
 

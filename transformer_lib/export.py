@@ -43,10 +43,10 @@ def _check(translator: Translator) -> None:
 
     Chapter: export-copy
     """
-    for part, known in {
-        translator.model: Transformer,
-        translator.tokenizer: BPETokenizer,
-    }.items():
+    for part, known in (
+        (translator.model, Transformer),
+        (translator.tokenizer, BPETokenizer),
+    ):
         if type(part) is not known:
             raise ValueError(
                 f"a {type(part).__name__} cannot be exported: the engines "
@@ -128,8 +128,7 @@ def ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     table = torch.zeros(1, config.max_length, config.d_model)
     if model.positions is not None:
         table = model.positions(table)
-    stacks = {encoder: model.encoder, decoder: model.decoder}
-    for spec, stack in stacks.items():
+    for spec, stack in (encoder, model.encoder), (decoder, model.decoder):
         spec.scale_embeddings = config.scale_embeddings
         spec.position_encodings.encodings = table[0]
         if pre_norm:

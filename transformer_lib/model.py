@@ -8,7 +8,7 @@ Chapter: book/architecture/model
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +24,6 @@ from transformer_lib.layers import (
 )
 from transformer_lib.masks import causal_mask, decoder_mask, padding_mask
 from transformer_lib.positions import LearnedPositions, SinusoidalPositions
-
-_CHOICES = {
-    "norm": ("post", "pre"),
-    "positions": ("sinusoid", "learned", "none"),
-    "tie": ("three-way", "decoder", "none"),
-    "bias": (False, True),
-    "scale_embeddings": (False, True),
-    "start": ("xavier", "packed", "small"),
-}
 
 
 @dataclass(frozen=True)
@@ -85,11 +76,20 @@ class TransformerConfig:
     max_length: int = 512
     start: str = "small"
 
+    CHOICES: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "norm": ("post", "pre"),
+        "positions": ("sinusoid", "learned", "none"),
+        "tie": ("three-way", "decoder", "none"),
+        "bias": (False, True),
+        "scale_embeddings": (False, True),
+        "start": ("xavier", "packed", "small"),
+    }
+
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name in _CHOICES:
-                good = value in _CHOICES[name]
-                wanted = f"one of {_CHOICES[name]}"
+            if name in self.CHOICES:
+                good = value in self.CHOICES[name]
+                wanted = f"one of {self.CHOICES[name]}"
             elif name.endswith("dropout"):
                 good, wanted = 0 <= value < 1, "0 <= p < 1"
             else:
@@ -125,10 +125,8 @@ class TransformerConfig:
         # A layer of both stacks: three attentions and two networks.
         attentions = 6 * self.h * ((self.d_k or own) + (self.d_v or own))
         networks = 4 * self.d_ff
-        rows = self.vocab_size + self.N * (attentions + networks)
-        if self.positions == "learned":
-            rows += self.max_length
-        return self.d_model * rows
+        layers = self.N * (attentions + networks)
+        return self.d_model * (self.vocab_size + layers)
 
 
 _PACKED = {
@@ -226,8 +224,10 @@ class Transformer(nn.Module):
                 config.d_model, config.max_length
             )
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = self.build_encoder()
-        self.decoder = self.build_decoder()
+        layers = [self.build_encoder_layer() for _ in range(config.N)]
+        self.encoder = Encoder(layers, config.d_model, config.norm)
+        layers = [self.build_decoder_layer() for _ in range(config.N)]
+        self.decoder = Decoder(layers, config.d_model, config.norm)
         self.pre_softmax = nn.Linear(
             config.d_model, config.vocab_size, bias=False
         )
@@ -290,16 +290,6 @@ class Transformer(nn.Module):
             dropout=self.config.dropout,
             norm=self.config.norm,
         )
-
-    def build_encoder(self) -> Encoder:
-        """N layers, one on the other; with pre-norm a last norm."""
-        layers = [self.build_encoder_layer() for _ in range(self.config.N)]
-        return Encoder(layers, self.config.d_model, self.config.norm)
-
-    def build_decoder(self) -> Decoder:
-        """As `build_encoder`, for the right half."""
-        layers = [self.build_decoder_layer() for _ in range(self.config.N)]
-        return Decoder(layers, self.config.d_model, self.config.norm)
 
     @property
     def output_weight(self) -> Tensor:

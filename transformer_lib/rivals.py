@@ -112,13 +112,14 @@ class _RecurrentEncoderLayer(nn.Module):
     Chapter: rivals-recurrent
     """
 
-    def __init__(self, d_model: int, d_state: int, dropout: float):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
+        d_model, d_state = config.d_model, config.d_ff
         self.gru = nn.GRU(
             d_model, d_state, batch_first=True, bidirectional=True
         )
         self.join = nn.Linear(2 * d_state, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         states = read_both_ways(self.gru, x, mask)
@@ -131,12 +132,13 @@ class _RecurrentDecoderLayer(nn.Module):
     Chapter: rivals-recurrent
     """
 
-    def __init__(self, d_model: int, d_state: int, dropout: float):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
+        d_model, d_state = config.d_model, config.d_ff
         self.gru = nn.GRU(d_model, d_state, batch_first=True)
         self.cross_attention = AdditiveAttention(d_state, d_model)
         self.join = nn.Linear(d_state + d_model, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def new_cache(self, memory: Tensor, longest: int) -> StateCache:
         state = memory.new_zeros(len(memory), self.gru.hidden_size)
@@ -176,18 +178,10 @@ class RecurrentTranslator(Transformer):
         super().__init__(replace(config, positions="none", norm="post"))
 
     def build_encoder_layer(self) -> nn.Module:
-        return _RecurrentEncoderLayer(
-            d_model=self.config.d_model,
-            d_state=self.config.d_ff,
-            dropout=self.config.dropout,
-        )
+        return _RecurrentEncoderLayer(self.config)
 
     def build_decoder_layer(self) -> nn.Module:
-        return _RecurrentDecoderLayer(
-            d_model=self.config.d_model,
-            d_state=self.config.d_ff,
-            dropout=self.config.dropout,
-        )
+        return _RecurrentDecoderLayer(self.config)
 
 
 _ROOT_HALF = math.sqrt(0.5)
@@ -214,10 +208,10 @@ class _ConvolutionalEncoderLayer(nn.Module):
     Chapter: rivals-convolutional
     """
 
-    def __init__(self, d: int, k: int, dropout: float):
+    def __init__(self, config: TransformerConfig, k: int):
         super().__init__()
         self.sides = 0, 0, (k - 1) // 2, k // 2
-        self.gated = _GatedConvolution(d, k, dropout)
+        self.gated = _GatedConvolution(config.d_model, k, config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         real = x * mask[:, 0, 0, :, None]  # zero beyond the end
@@ -231,11 +225,11 @@ class _ConvolutionalDecoderLayer(nn.Module):
     Chapter: rivals-convolutional
     """
 
-    def __init__(self, d: int, k: int, dropout: float):
+    def __init__(self, config: TransformerConfig, k: int):
         super().__init__()
         self.before = k - 1
-        self.gated = _GatedConvolution(d, k, dropout)
-        self.cross_attention = MultiHeadAttention(d, 1)
+        self.gated = _GatedConvolution(config.d_model, k, config.dropout)
+        self.cross_attention = MultiHeadAttention(config.d_model, 1)
 
     def new_cache(self, memory: Tensor, longest: int) -> StateCache:
         state = memory.new_zeros(len(memory), self.before, memory.size(2))
@@ -278,14 +272,10 @@ class ConvolutionalTranslator(Transformer):
         super().__init__(replace(config, norm="post"))
 
     def build_encoder_layer(self) -> nn.Module:
-        return _ConvolutionalEncoderLayer(
-            d=self.config.d_model, k=self.k, dropout=self.config.dropout
-        )
+        return _ConvolutionalEncoderLayer(self.config, self.k)
 
     def build_decoder_layer(self) -> nn.Module:
-        return _ConvolutionalDecoderLayer(
-            d=self.config.d_model, k=self.k, dropout=self.config.dropout
-        )
+        return _ConvolutionalDecoderLayer(self.config, self.k)
 
     def encode(self, source_ids: Tensor) -> Tensor:
         """Stack plus input: (batch, source_len, d_model)."""

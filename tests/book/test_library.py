@@ -155,10 +155,11 @@ def test_importing_is_light():
         heavy = "matplotlib altair spacy IPython pandas pooch sacrebleu"
         assert not set(heavy.split()) & set(sys.modules)
         assert "transformer_lib.training" not in sys.modules
-        import transformer_lib.attention
-        from transformer_lib import attention
-        assert callable(attention)
-        assert attention is transformer_lib.attention
+        from transformer_lib import attention, export
+        import transformer_lib.attention as module
+        assert attention is module is transformer_lib.attention
+        assert attention is sys.modules["transformer_lib.attention"]
+        assert callable(attention.attention) and callable(export.export)
     """
     subprocess.run([sys.executable, "-c", code], check=True)
 

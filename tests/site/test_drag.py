@@ -7,7 +7,7 @@ import pytest
 import tangle
 import torch
 
-from transformer_lib import attention
+from transformer_lib.attention import attention
 
 CHAPTER = "book/architecture/attention.html"
 SITE = tangle.ROOT / "_build" / "html"
