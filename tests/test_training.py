@@ -225,6 +225,23 @@ def test_settings_that_matter_may_not_change(tmp_path):
         train(small(), other, QUICK, folder=tmp_path)
     with pytest.raises(ValueError, match="no batches"):
         train(small(), [], QUICK)
+    for given in ([batches(), [5]], [["a batch"], None]):
+        with pytest.raises(TypeError, match="a list has no epochs"):
+            train(small(), given[0], QUICK, given[1])
+
+
+def test_a_whole_number_is_the_same_setting_with_a_point(tmp_path):
+    config = replace(QUICK, learning_rate_scale=1)
+    train(small(), batches(), config, folder=tmp_path)
+    train(small(), batches(), QUICK, folder=tmp_path)
+
+
+def test_gradients_that_a_reader_left_are_not_followed():
+    fresh, used = small(dropout=0.0), small(dropout=0.0)
+    used(torch.tensor([[5, 3]]), torch.tensor([[2, 6]])).sum().backward()
+    for model in (fresh, used):
+        train(model, batches(), replace(QUICK, max_steps=2))
+    assert equal(fresh, used)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +281,8 @@ FAILED = {
     "field": (lambda: {"step": 5.0}, ValueError, "'step': rename"),
     "kind": (lambda: {"folder": Path("x")}, TypeError, "serializable"),
     "error": (lambda: {"score": 1 / 0}, ZeroDivisionError, "zero"),
+    "number": (lambda: 5, TypeError, "evaluate returns 5: give a dict"),
+    "list": (lambda: ["score"], TypeError, "give a dict"),
 }
 
 

@@ -110,6 +110,8 @@ def save_checkpoint(
     Chapter: checkpoints-resume
     """
     weights, step = model.state_dict(), state["step"]
+    if type(step) is not int or step < 0:
+        raise ValueError(f"{step=}: give a whole number from 0")
     if not all(w.isfinite().all() for w in weights.values()):
         raise FloatingPointError(
             f"after step {step} some weight is NaN or infinite: not "
@@ -337,6 +339,21 @@ def _check_finite(weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} holds no finite floats")
 
 
+def _plan(model: nn.Module) -> dict[str, Any]:
+    """What decides a model's results besides its weights, by module.
+
+    Chapter: checkpoints-models
+    """
+    plan = {}
+    for path, part in model.named_modules():
+        plan[path] = {"class": type(part).__name__}
+        for name, value in vars(part).items():
+            plain = isinstance(value, int | float) and name[0] != "_"
+            if plain and name not in ("training", "dropout", "p"):
+                plan[path][name] = value
+    return plan
+
+
 def save_model(
     folder: str | Path,
     model: nn.Module,
@@ -352,9 +369,10 @@ def save_model(
 
     Raises:
         ValueError: for what could not be read back: weights that are
-            NaN, infinite or too large for `half`, layers that the
-            class does not build, another model's tokenizer, `info`
-            that JSON cannot hold. Nothing is written.
+            NaN, infinite or too large for `half`, layers or sizes
+            that its class and config do not build, another model's
+            tokenizer, `info` that JSON cannot hold. Nothing is
+            written.
 
     Chapter: checkpoints-models
     """
@@ -366,7 +384,10 @@ def save_model(
     with _moved_to(folder) as place:
         write_safetensors(model, str(place / "model.safetensors"))
         _write_config(place, model, tokenizer, info)
-        load_model(place)
+        built, own = _plan(load_model(place)[0]), _plan(model)
+        for path in built | own:
+            if own.get(path) != built.get(path):
+                raise ValueError(f"{path} was changed: {own.get(path)}")
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,9 @@ class Experiment:
         changes: of the preset: fields of `TransformerConfig` and of
             `TrainingConfig` by their names
 
+    Raises:
+        ValueError: if `limit` or `average` is below 1.
+
     Chapter: experiment-settings
     """
 
@@ -95,6 +98,12 @@ class Experiment:
     half: bool = False
     skip_bad_lines: bool = False
     changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "average"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}={value}: give 1 or more")
 
     def load(self, part: str) -> ParallelCorpus:
         """A part of the corpus.
@@ -139,7 +148,7 @@ def pick_precision(name: str, device: torch.device) -> str:
     return name
 
 
-_AVERAGE = {"tiny": 5, "base": 5, "big": 20}  # checkpoints, section 6.1
+_AVERAGE = {"big": 20}  # checkpoints, section 6.1; 5 of the others
 _PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {
         "tokens_per_batch": 4096,
@@ -179,10 +188,7 @@ def recipe(
     torch.empty(config.weights)  # too many are refused at once
     device = pick_device(settings.get("device"))
     settings["precision"] = pick_precision(settings["precision"], device)
-    training = TrainingConfig(**settings)
-    if training.accumulate > 10**6:  # no step would ever end
-        raise ValueError(f"{training.accumulate=}: give up to a million")
-    return config, training
+    return config, TrainingConfig(**settings)
 
 
 class _Begun(NamedTuple):
@@ -295,7 +301,7 @@ def run_experiment(
     tokenizer = begun.tokenizer or BPETokenizer.train(
         texts.sources + texts.targets, experiment.vocab_size
     )
-    average = experiment.average or _AVERAGE[experiment.preset]
+    average = experiment.average or _AVERAGE.get(experiment.preset, 5)
     changes = {"precision": "auto"} | experiment.changes
     if begun.settings and changes["precision"] == "auto":
         changes["precision"] = begun.settings.get("precision", "fp32")
