@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers.normalizers import Lowercase
 
+from transformer_lib import checkpoints
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -384,6 +385,26 @@ def test_a_tokenizer_is_written_if_it_can_be_read_back(saved):
     tokenizer.tokenizer.normalizer = None
     save_model(saved, model, tokenizer=tokenizer)  # by its name, too
     assert load_model(saved)[1].encode("a dog") == tokenizer.encode("a dog")
+
+
+def test_a_disk_that_fills_leaves_the_model_that_was_there(saved, monkeypatch):
+    """Whichever of the new files no longer fits."""
+    model, tokenizer, _ = load_model(saved)
+    before = contents(saved)
+    copyfile = checkpoints.shutil.copyfile
+    for room in range(3):  # files
+        left = iter([True] * room + [False])
+
+        def copy(source, target, left=left):
+            if not next(left):
+                raise OSError("No space left on device")
+            return copyfile(source, target)
+
+        monkeypatch.setattr(checkpoints.shutil, "copyfile", copy)
+        other = Transformer(replace(model.config, N=2))
+        with pytest.raises(OSError, match="was not written.*No space"):
+            save_model(saved, other, tokenizer)
+        assert contents(saved) == before
 
 
 def test_of_a_compiled_model_the_plain_one_is_saved(tmp_path):

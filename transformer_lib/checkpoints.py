@@ -299,11 +299,16 @@ def _moved_to(folder: str | Path) -> Iterator[Path]:
             raise ValueError(
                 f"nothing was saved: it could not be read back ({why})"
             ) from None
-        if not (place / "tokenizer.json").exists():  # an earlier model's
-            (folder / "tokenizer.json").unlink(missing_ok=True)
-        for path in sorted(place.iterdir(), reverse=True):
-            copy_file = partial(shutil.copyfile, path)
-            write_atomically(folder / path.name, copy_file)
+        # All are on the disk before the first takes an old one's place.
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as name:
+            for path in place.iterdir():
+                copy_file = partial(shutil.copyfile, path)
+                write_atomically(Path(name, path.name), copy_file)
+            if not (place / "tokenizer.json").exists():  # an earlier model's
+                (folder / "tokenizer.json").unlink(missing_ok=True)
+            for path in sorted(Path(name).iterdir(), reverse=True):
+                os.replace(path, folder / path.name)
 
 
 def save_config(
