@@ -94,7 +94,7 @@ class Translator:
             raise ValueError(f"{languages=}: give two")
         self.model = model
         self.tokenizer = tokenizer
-        self.languages = tuple(languages)
+        self.languages: tuple[str, ...] = tuple(languages)
 
     @classmethod
     def from_pretrained(
