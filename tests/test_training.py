@@ -226,7 +226,7 @@ def test_settings_that_matter_may_not_change(tmp_path):
     with pytest.raises(ValueError, match="no batches"):
         train(small(), [], QUICK)
     for given in ([batches(), [5]], [["a batch"], None]):
-        with pytest.raises(TypeError, match="a list has no epochs"):
+        with pytest.raises(TypeError, match="a list is no TokenBatches"):
             train(small(), given[0], QUICK, given[1])
 
 

@@ -148,7 +148,6 @@ def pick_precision(name: str, device: torch.device) -> str:
     return name
 
 
-_AVERAGE = {"big": 20}  # checkpoints, section 6.1; 5 of the others
 _PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {
         "tokens_per_batch": 4096,
@@ -301,7 +300,8 @@ def run_experiment(
     tokenizer = begun.tokenizer or BPETokenizer.train(
         texts.sources + texts.targets, experiment.vocab_size
     )
-    average = experiment.average or _AVERAGE.get(experiment.preset, 5)
+    usual = 20 if experiment.preset == "big" else 5  # section 6.1
+    average = experiment.average or usual
     changes = {"precision": "auto"} | experiment.changes
     if begun.settings and changes["precision"] == "auto":
         changes["precision"] = begun.settings.get("precision", "fp32")

@@ -237,11 +237,8 @@ class LayerCache:
         target: tuple[Tensor, Tensor],
         longest: int,
     ):
-        key, value = source
-        self.source: tuple[Tensor, Tensor] = (
-            key.contiguous(),
-            value.contiguous(),
-        )
+        key, value = [part.contiguous() for part in source]
+        self.source: tuple[Tensor, Tensor] = key, value
         self.length: int = 0
         self.longest = longest
         self.rooms: list[Tensor] = [self._room(part) for part in target]

@@ -95,9 +95,8 @@ class _Training:
         self.rank, self.workers = worker()
         self.writes = self.folder is not None and self.rank == 0
         self.device = pick_device(config.device)
-        self.model.to(self.device).train()
+        self.model.to(self.device).train().zero_grad()
         self.optimizer = adam(self.model, config.betas, config.epsilon)
-        self.optimizer.zero_grad()  # what a reader may have left
         self.progress = _begin(self)
         losses = _Losses(self.model, config)
         self.losses = _together(losses, self.progress.step)
@@ -551,8 +550,7 @@ def _check_lengths(model: nn.Module, batches: TokenBatches) -> None:
     Chapter: training-train
     """
     if not hasattr(batches, "epoch"):
-        kind = type(batches).__name__
-        raise TypeError(f"a {kind} has no epochs: give TokenBatches")
+        raise TypeError(f"a {type(batches).__name__} is no TokenBatches")
     if model.config.positions != "learned":
         return
     most = model.config.max_length
