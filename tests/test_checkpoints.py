@@ -540,7 +540,7 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
     model, optimizer = trained()
     path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
     for changes in ({"d_model": 32}, {"N": 2}, {"norm": "pre"}):
-        with pytest.raises(ValueError, match="00000001.*another model"):
+        with pytest.raises(ValueError, match="(?s)0001.pt.*model.*options"):
             load_checkpoint(path, small(**changes))
     path.write_bytes(path.read_bytes()[:2000])
     for read in (lambda: load_checkpoint(path, model),

@@ -135,6 +135,9 @@ def test_log_lines(tmp_path):
     lines = [json.loads(x) for x in (tmp_path / "log.jsonl").open()]
     assert lines == history.lines and not model.training
     assert [x["step"] for x in lines] == [3, 5, 6, 9, 10, 12]
+    assert len(data) < 12  # so that there is a second epoch
+    epochs = [(x["step"] - 1) // len(data) for x in lines]
+    assert [x["epoch"] for x in lines] == epochs
     assert history.series("bleu") == ([5, 10, 12], [5.0, 10.0, 12.0])
     first = [b for b, _ in zip(data.epoch(0), range(3), strict=False)]
     assert lines[0]["tokens"] == sum(b.tokens for b in first)
