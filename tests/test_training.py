@@ -306,6 +306,21 @@ def test_a_validation_that_fails_loses_no_step(tmp_path, way):
     assert equal(whole, model) and untimed(broken) == untimed(history)
 
 
+def test_a_last_validation_that_failed_is_made_up_for(tmp_path):
+    config = replace(QUICK, validate_every=5, log_every=0)
+    full = iter([False, False, True])
+
+    def scores(model, step):
+        if next(full, False):
+            raise OSError("the disk is full")
+        return {"score": step}
+
+    with pytest.raises(OSError, match="full"):
+        train(small(), batches(), config, scores, tmp_path)
+    history = train(small(), batches(), config, scores, tmp_path)
+    assert history.series("score") == ([5, 10, 12], [5, 10, 12])
+
+
 def test_scores_may_be_tensors(tmp_path):
     def evaluate(model, step):
         return {"one": torch.tensor(0.5), "two": torch.arange(2)}
