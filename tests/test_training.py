@@ -22,7 +22,7 @@ from transformer_lib.checkpoints import (
     checkpoint_files,
 )
 from transformer_lib.decoding import greedy_decode
-from transformer_lib.loss import smoothed_loss
+from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import pick_device, train, worker
@@ -304,6 +304,14 @@ def test_a_validation_that_fails_loses_no_step(tmp_path, way):
     assert checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000006"
     broken = train(model, batches(), config, scores, tmp_path)
     assert equal(whole, model) and untimed(broken) == untimed(history)
+
+
+def test_batches_to_validate_on_give_their_loss():
+    model, held_out = small(), batches(shuffle=False)
+    config = replace(QUICK, validate_every=0)
+    history = train(model, batches(), config, held_out)
+    loss = pytest.approx(validation_loss(model, held_out))
+    assert history.series("validation_loss") == ([12], [loss])
 
 
 def test_a_last_validation_that_failed_is_made_up_for(tmp_path):
