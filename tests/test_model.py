@@ -420,13 +420,6 @@ def test_what_torch_derives_to_trace_a_model_is_not_its_class():
     assert traced in Transformer.__subclasses__()
 
 
-def test_hidden_is_what_the_logits_are_projected_from():
-    model = small().eval()
-    hidden = model.hidden(SOURCE, TARGET)
-    assert hidden.shape == (2, 4, 16)
-    assert torch.equal(model.project(hidden), model(SOURCE, TARGET))
-
-
 def test_a_stack_has_at_most_a_thousand_layers():
     assert TransformerConfig(13, N=1000).N == 1000
     with pytest.raises(ValueError, match="N=1001: .* from 1 to 1000"):
