@@ -145,7 +145,8 @@ def test_attention_of_the_models_own_translation(translator):
 def test_a_folder_that_names_no_languages(translator, tmp_path):
     save_model(tmp_path, translator.model, translator.tokenizer)
     loaded = Translator.from_pretrained(tmp_path, device="cpu")
-    assert loaded.languages == ("", "")
+    unnamed = Translator(translator.model, translator.tokenizer)
+    assert loaded.languages == unnamed.languages == ("", "")
     expected = translator.translate(TEXTS, max_extra=5)
     assert loaded.translate(TEXTS, max_extra=5) == expected
 
