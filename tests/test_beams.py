@@ -194,6 +194,12 @@ def test_hypotheses_of_no_probability_do_not_come_out():
     found = beam_search(a_model(0), sources(1), 9, max_extra=0)
     totals = found.log_probabilities[0]
     assert 0 < len(totals) < 9 and min(totals) > -1e9
+    beam = _Beam(size=2, alpha=0.6, limit=2)
+    never = -float("inf")
+    beam.extend([(-1.0, 0, 5), (never, 0, EOS), (never, 0, 6)])
+    assert not beam.closed and len(beam.open) == 2
+    beam.extend([(-2.0, 0, 5), (never, 1, 6)])
+    assert beam.best() == [(-2.0, [BOS, 5, 5])], "cut off at the limit"
 
 
 def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
@@ -206,8 +212,11 @@ def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
 
     monkeypatch.setattr(module, "greedy_decode", spy)
     lists = [[4] * n + [EOS] for n in range(1, 8)]
-    decode_all(a_model(), lists, beam_size=1, batch_size=3)
+    together = decode_all(a_model(), lists, beam_size=1, batch_size=3)
     assert sizes == [3, 3, 1]
+    again = (ids for ids in lists)  # they may come one by one
+    assert decode_all(a_model(), again, 1, batch_size=1) == together
+    assert sizes[3:] == [1] * 7
 
 
 def test_no_sentence_is_no_work():
@@ -221,6 +230,7 @@ def test_no_sentence_is_no_work():
     "arguments, named",
     [
         ({"beam_size": 0}, "beam_size=0"),
+        ({"beam_size": 1001}, "beam_size=1001.* 1 to 1000"),
         ({"length_penalty": -1.0}, "length_penalty=-1.0"),
         ({"length_penalty": float("nan")}, "length_penalty=nan"),
         ({"length_penalty": 1e6}, "length_penalty=1000000.0.* 100"),
@@ -230,6 +240,8 @@ def test_no_sentence_is_no_work():
 def test_impossible_searches_are_refused(arguments, named):
     with pytest.raises(ValueError, match=named):
         decode_all(a_model(), [[4, EOS]], **arguments | {"max_extra": 3})
+    widest = beam_search(a_model(), sources(1), 1000, 100, max_extra=0)
+    assert widest.ids[0]
 
 
 def test_the_stubs_reference_is_the_library():
@@ -272,3 +284,8 @@ def test_texts_become_sources_and_outputs_lines():
     with pytest.raises(TypeError, match="sentence 1 is no string"):
         encode_sentences(model, Letters(), [7])
     assert decode_line(Letters(), [4, 7, 5, EOS]) == "a b"
+    short = replace(SMALL, positions="learned", max_length=12)
+    model = a_model(config=short)
+    assert len(encode_sentences(model, Letters(), ["a" * 11])[0]) == 12
+    with pytest.raises(ValueError, match="sentence 2 has 12 pieces.* 11: s"):
+        encode_sentences(model, Letters(), ["a", "a" * 12])

@@ -540,12 +540,6 @@ def test_data_without_a_home(here, capsys, monkeypatch):
     assert code == 2 and "TRANSFORMER_LIB_DATA" in said.err
 
 
-def test_a_huge_alpha_is_named(here, capsys):
-    words = [*model_words("translate"), "--length-penalty", "1e9"]
-    code, said = tried(here, capsys, *words)
-    assert code == 2 and "length_penalty=" in said.err
-
-
 @pytest.mark.parametrize("command", ["export", "train"])
 def test_only_a_training_goes_on(command, here, capsys, monkeypatch):
     def stop(*all, **more):

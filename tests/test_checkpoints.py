@@ -2,12 +2,14 @@
 
 import json
 import pathlib
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers.normalizers import Lowercase
 
+from transformer_lib import checkpoints
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -19,6 +21,7 @@ from transformer_lib.checkpoints import (
     save_model,
     write_atomically,
 )
+from transformer_lib.layers import FeedForward
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.rivals import (
     ConvolutionalTranslator,
@@ -54,6 +57,8 @@ def equal(one, other):
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "new" / "file.txt"
+    write_atomically(path, "é\n")
+    assert path.read_bytes() == "é\n".encode()
     write_atomically(path, lambda part: part.write_text("one"))
 
     def fails(part):
@@ -315,9 +320,43 @@ def exchanged():
     return model
 
 
+class Gelu(FeedForward):
+    """The weights of a feed-forward network, and another function."""
+
+    def forward(self, x):
+        return self.w_2(torch.nn.functional.gelu(self.w_1(x)))
+
+
+def otherwise(change):
+    """A model of which no weight shows that it computes other things."""
+    model = small()
+    change(model)
+    return model
+
+
+def with_gelu(model):
+    model.encoder.layers[0].feed_forward = Gelu(16, 32)
+
+
+def of_other_heads(model):
+    model.config = replace(model.config, h=2)
+
+
+def unscaled(model):
+    model.source_embedding.factor = 1.0
+
+
+def without_positions(model):
+    model.positions = None
+
+
 @pytest.mark.parametrize(
     "model, how, said",
     [
+        (lambda: otherwise(with_gelu), {}, "feed_forward was changed.*Gelu"),
+        (lambda: otherwise(of_other_heads), {}, "self_attention was chan"),
+        (lambda: otherwise(unscaled), {}, "source_embedding was changed"),
+        (lambda: otherwise(without_positions), {}, "positions"),
         (lambda: spoilt(float("nan")), {}, "w_k.*no finite"),
         (lambda: spoilt(float("-inf")), {}, "w_k.*no finite"),
         (lambda: spoilt(1e5), {"half": True}, "w_k.*no finite"),
@@ -346,6 +385,26 @@ def test_a_tokenizer_is_written_if_it_can_be_read_back(saved):
     tokenizer.tokenizer.normalizer = None
     save_model(saved, model, tokenizer=tokenizer)  # by its name, too
     assert load_model(saved)[1].encode("a dog") == tokenizer.encode("a dog")
+
+
+def test_a_disk_that_fills_leaves_the_model_that_was_there(saved, monkeypatch):
+    """Whichever of the new files no longer fits."""
+    model, tokenizer, _ = load_model(saved)
+    before = contents(saved)
+    copyfile = checkpoints.shutil.copyfile
+    for room in range(3):  # files
+        left = iter([True] * room + [False])
+
+        def copy(source, target, left=left):
+            if not next(left):
+                raise OSError("No space left on device")
+            return copyfile(source, target)
+
+        monkeypatch.setattr(checkpoints.shutil, "copyfile", copy)
+        other = Transformer(replace(model.config, N=2))
+        with pytest.raises(OSError, match="was not written.*No space"):
+            save_model(saved, other, tokenizer)
+        assert contents(saved) == before
 
 
 def test_of_a_compiled_model_the_plain_one_is_saved(tmp_path):
@@ -405,6 +464,14 @@ def test_checkpoint_round_trip(tmp_path):
     path.unlink()  # what was read does not live in the file
     moments.param_groups[0]["lr"] = 0.01
     moments.step()
+
+
+@pytest.mark.parametrize("step", [-1, 1.0, "1", None])
+def test_a_step_that_no_file_name_can_hold_is_refused(tmp_path, step):
+    model, optimizer = trained()
+    with pytest.raises(ValueError, match="step=.* a whole number from 0"):
+        save_checkpoint(tmp_path, model, optimizer, {"step": step})
+    assert not list(tmp_path.iterdir())
 
 
 def test_only_the_last_checkpoints_are_kept(tmp_path):
@@ -473,7 +540,7 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
     model, optimizer = trained()
     path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
     for changes in ({"d_model": 32}, {"N": 2}, {"norm": "pre"}):
-        with pytest.raises(ValueError, match="00000001.*another model"):
+        with pytest.raises(ValueError, match="(?s)0001.pt.*model.*options"):
             load_checkpoint(path, small(**changes))
     path.write_bytes(path.read_bytes()[:2000])
     for read in (lambda: load_checkpoint(path, model),

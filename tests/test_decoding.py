@@ -1,6 +1,5 @@
 """The cache, one step, greedy decoding and the limits."""
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -206,35 +205,6 @@ def test_dropout_is_off_and_the_mode_restored():
     assert first == beam_search(model.eval(), batch)
     assert not model.training
     model(batch, batch).sum().backward()  # nothing stands in the way
-
-
-def test_what_is_frozen_stays_frozen():
-    """Each module gets its own mode back, not the model's."""
-    model, batch = a_model(1).train(), sources(5, 9)
-    model.encoder.eval()
-    before = [part.training for part in model.modules()]
-    for search in (greedy_decode, beam_search):
-        search(model, batch)
-        assert [part.training for part in model.modules()] == before
-
-
-def test_two_threads_search_with_one_model_and_its_mode_returns():
-    model, batch = a_model(1).train(), sources(3, 9)
-    model.decoder.layers[0].eval()
-    before = [part.training for part in model.modules()]
-    wanted, found = greedy_decode(model, batch).ids, []
-
-    def run():
-        for _ in range(15):
-            found.append(greedy_decode(model, batch).ids)
-
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [wanted] * 45
-    assert [part.training for part in model.modules()] == before
 
 
 def test_no_gradients_are_kept_while_searching():

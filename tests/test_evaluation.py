@@ -124,6 +124,8 @@ def test_report(monkeypatch):
     said = [REFERENCES[0], SYSTEM[1], REFERENCES[2], SYSTEM[3]]
     ids = [[*tokenizer.encode(sentence), EOS] for sentence in said]
     monkeypatch.setattr(evaluation, "decode_all", lambda *_: ids)
+    clock = iter([5.0, 8.0])
+    monkeypatch.setattr(evaluation.time, "perf_counter", lambda: next(clock))
     report = evaluate(model, tokenizer, corpus)
     assert model.training, "the mode is as before"
     assert report["translations"] == said and report["exact"] == 0.5
@@ -132,8 +134,9 @@ def test_report(monkeypatch):
     assert report["interval"] == list(score.interval)
     assert report["signature"] == score.signature
     characters = chrf(said, REFERENCES)
+    named = {"corpus": "cats", "languages": ["en", "en"], "split": "test"}
     search = {"sentences": 4, "beam_size": 4, "length_penalty": 0.6}
-    assert search.items() <= report.items()
+    assert (named | search | {"seconds": 3.0}).items() <= report.items()
     assert report["chrf"] == characters.value
     assert report["chrf_signature"] == characters.signature
     assert json.loads(json.dumps(report)) == report

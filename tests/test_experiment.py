@@ -58,14 +58,19 @@ def test_presets_take_the_papers_steps():
         assert recipe("base", 300, average, {})[1].keep_checkpoints == kept
 
 
-def test_an_unknown_preset_is_named(tmp_path):
-    with pytest.raises(ValueError, match="preset='huge'"):
-        run_experiment(replace(QUICK, preset="huge"), tmp_path / "run")
-
-
-def test_a_step_of_too_many_batches_is_refused():
-    with pytest.raises(ValueError, match="accumulate"):
-        recipe("tiny", 300, 5, {"accumulate": 2**62})
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"limit": 0}, "limit=0: give 1"),
+        ({"limit": -3}, "limit=-3"),  # not all but three
+        ({"average": 0}, "average=0"),
+        ({"preset": "huge"}, "preset='huge': .*tiny"),
+    ],
+)
+def test_what_no_experiment_can_mean_is_named(wrong, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        run_experiment(replace(QUICK, **wrong), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("native", [True, False])

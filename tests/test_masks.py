@@ -31,6 +31,7 @@ def test_decoder_mask_is_both():
     assert torch.equal(mask[:1], causal_mask(4))
     rows = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
     assert mask[1, 0].int().tolist() == rows
+    assert decoder_mask(IDS.to("meta")).is_meta, "on the ids' device"
 
 
 def test_an_encoder_sees_every_word_and_no_padding():

@@ -70,27 +70,38 @@ def test_defaults_are_the_papers():
 
 
 @pytest.mark.parametrize(
-    "name, value",
+    "name, value, wanted",
     [
-        ("accumulate", 0),
-        ("warmup_steps", 10.5),
-        ("tokens_per_batch", -1),
-        ("max_steps", 0),
-        ("keep_checkpoints", 0),
-        ("log_every", -1),
-        ("label_smoothing", 2.0),
-        ("smoothing", "odd"),
-        ("precision", "auto"),
-        ("learning_rate_scale", math.nan),
-        ("learning_rate_scale", math.inf),
-        ("learning_rate_scale", -1),
-        ("epsilon", 0),
-        ("clip_norm", 0.0),
-        ("clip_norm", math.nan),
-        ("betas", (0.9, 1.0)),
-        ("betas", (0.9,)),
+        ("accumulate", 0, "number from 1 to 1000000$"),
+        ("accumulate", 10**6 + 1, "number from 1 to 1000000$"),
+        ("warmup_steps", 10.5, f"from 1 to {2**63 - 1}$"),
+        ("tokens_per_batch", -1, "number from 1"),
+        ("max_steps", 0, "number from 1"),
+        ("max_steps", 2**63, "number from 1"),
+        ("keep_checkpoints", 0, "number from 1"),
+        ("log_every", -1, "number from 0"),
+        ("label_smoothing", 2.0, "0 <= share < 1"),
+        ("smoothing", "odd", "uniform or others"),
+        ("precision", "auto", "fp32 or bf16"),
+        ("learning_rate_scale", math.nan, "above 0"),
+        ("learning_rate_scale", math.inf, "a finite number"),
+        ("learning_rate_scale", -1, "above 0"),
+        ("epsilon", 0, "above 0"),
+        ("clip_norm", 0.0, "above 0"),
+        ("clip_norm", math.nan, "above 0"),
+        ("betas", (0.9, 1.0), "from 0 to below 1"),
+        ("betas", (0.9,), "two numbers"),
     ],
 )
-def test_settings_are_checked(name, value):
-    with pytest.raises(ValueError, match=f"{name}=.*give"):
+def test_settings_are_checked(name, value, wanted):
+    with pytest.raises(ValueError, match=f"{name}=.*give.*{wanted}"):
         TrainingConfig(**{name: value})
+
+
+def test_the_least_and_the_most_are_taken():
+    least = dict(log_every=0, validate_every=0, checkpoint_every=0, seed=0)
+    least |= dict(accumulate=1, max_steps=1, warmup_steps=1)
+    least |= dict(betas=(0, 0), keep_checkpoints=1, tokens_per_batch=1)
+    assert TrainingConfig(**least).seed == 0
+    most = TrainingConfig(accumulate=10**6, max_steps=2**63 - 1)
+    assert most.accumulate == 10**6

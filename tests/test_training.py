@@ -22,7 +22,7 @@ from transformer_lib.checkpoints import (
     checkpoint_files,
 )
 from transformer_lib.decoding import greedy_decode
-from transformer_lib.loss import smoothed_loss
+from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import pick_device, train, worker
@@ -135,6 +135,9 @@ def test_log_lines(tmp_path):
     lines = [json.loads(x) for x in (tmp_path / "log.jsonl").open()]
     assert lines == history.lines and not model.training
     assert [x["step"] for x in lines] == [3, 5, 6, 9, 10, 12]
+    assert len(data) < 12  # so that there is a second epoch
+    epochs = [(x["step"] - 1) // len(data) for x in lines]
+    assert [x["epoch"] for x in lines] == epochs
     assert history.series("bleu") == ([5, 10, 12], [5.0, 10.0, 12.0])
     first = [b for b, _ in zip(data.epoch(0), range(3), strict=False)]
     assert lines[0]["tokens"] == sum(b.tokens for b in first)
@@ -225,6 +228,23 @@ def test_settings_that_matter_may_not_change(tmp_path):
         train(small(), other, QUICK, folder=tmp_path)
     with pytest.raises(ValueError, match="no batches"):
         train(small(), [], QUICK)
+    for given in ([batches(), [5]], [["a batch"], None]):
+        with pytest.raises(TypeError, match="a list is no TokenBatches"):
+            train(small(), given[0], QUICK, given[1])
+
+
+def test_a_whole_number_is_the_same_setting_with_a_point(tmp_path):
+    config = replace(QUICK, learning_rate_scale=1)
+    train(small(), batches(), config, folder=tmp_path)
+    train(small(), batches(), QUICK, folder=tmp_path)
+
+
+def test_gradients_that_a_reader_left_are_not_followed():
+    fresh, used = small(dropout=0.0), small(dropout=0.0)
+    used(torch.tensor([[5, 3]]), torch.tensor([[2, 6]])).sum().backward()
+    for model in (fresh, used):
+        train(model, batches(), replace(QUICK, max_steps=2))
+    assert equal(fresh, used)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +284,8 @@ FAILED = {
     "field": (lambda: {"step": 5.0}, ValueError, "'step': rename"),
     "kind": (lambda: {"folder": Path("x")}, TypeError, "serializable"),
     "error": (lambda: {"score": 1 / 0}, ZeroDivisionError, "zero"),
+    "number": (lambda: 5, TypeError, "evaluate returns 5: give a dict"),
+    "list": (lambda: ["score"], TypeError, "give a dict"),
 }
 
 
@@ -282,6 +304,29 @@ def test_a_validation_that_fails_loses_no_step(tmp_path, way):
     assert checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000006"
     broken = train(model, batches(), config, scores, tmp_path)
     assert equal(whole, model) and untimed(broken) == untimed(history)
+
+
+def test_batches_to_validate_on_give_their_loss():
+    model, held_out = small(), batches(shuffle=False)
+    config = replace(QUICK, validate_every=0)
+    history = train(model, batches(), config, held_out)
+    loss = pytest.approx(validation_loss(model, held_out))
+    assert history.series("validation_loss") == ([12], [loss])
+
+
+def test_a_last_validation_that_failed_is_made_up_for(tmp_path):
+    config = replace(QUICK, validate_every=5, log_every=0)
+    full = iter([False, False, True])
+
+    def scores(model, step):
+        if next(full, False):
+            raise OSError("the disk is full")
+        return {"score": step}
+
+    with pytest.raises(OSError, match="full"):
+        train(small(), batches(), config, scores, tmp_path)
+    history = train(small(), batches(), config, scores, tmp_path)
+    assert history.series("score") == ([5, 10, 12], [5, 10, 12])
 
 
 def test_scores_may_be_tensors(tmp_path):

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 import torch
@@ -46,16 +45,10 @@ def test_odd_sentences_are_named(translator):
         translator.translate([TEXTS[0], 7])
 
 
-def test_a_sentence_beyond_the_learned_positions_is_named(translator):
-    """Before anything is decoded, so that no other one is lost."""
-    config = replace(
-        translator.model.config, positions="learned", max_length=12
-    )
-    short = Translator(Transformer(config), translator.tokenizer)
-    ids = short.encode(["a" * 11])  # and eos
-    assert len(ids[0]) == 12 and short.translate("a" * 11) is not None
-    with pytest.raises(ValueError, match="sentence 2 has 12 pieces.* 11: s"):
-        short.translate(["a", "a" * 12])
+@pytest.mark.parametrize("wrong", ["en", ["en"], ["en", "es", "de"]])
+def test_languages_are_two(translator, wrong):
+    with pytest.raises(ValueError, match="languages=.*give two"):
+        Translator(translator.model, translator.tokenizer, wrong)
 
 
 def test_a_translation_is_one_line(translator, monkeypatch):
@@ -149,15 +142,11 @@ def test_attention_of_the_models_own_translation(translator):
     assert seen.target[0] == translator.tokenizer.pieces([BOS])[0]
 
 
-def test_from_a_folder(translator, tmp_path):
-    save_model(
-        tmp_path,
-        translator.model,
-        translator.tokenizer,
-        languages=("en", "es"),
-    )
+def test_a_folder_that_names_no_languages(translator, tmp_path):
+    save_model(tmp_path, translator.model, translator.tokenizer)
     loaded = Translator.from_pretrained(tmp_path, device="cpu")
-    assert loaded.languages == ("en", "es")
+    unnamed = Translator(translator.model, translator.tokenizer)
+    assert loaded.languages == unnamed.languages == ("", "")
     expected = translator.translate(TEXTS, max_extra=5)
     assert loaded.translate(TEXTS, max_extra=5) == expected
 

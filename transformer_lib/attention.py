@@ -8,7 +8,7 @@ Chapter: book/architecture/attention
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -109,11 +109,12 @@ class MultiHeadAttention(nn.Module):
         d_v = d_v or d_model // h
         self.h = h
         self.dropout = dropout
-        self.w_q = nn.Linear(d_model, h * d_k, bias=bias)
-        self.w_k = nn.Linear(d_model, h * d_k, bias=bias)
-        self.w_v = nn.Linear(d_model, h * d_v, bias=bias)
-        self.w_o = nn.Linear(h * d_v, d_model, bias=bias)
-        self.record = None  # a function that is given the weights
+        self.w_q: nn.Linear = nn.Linear(d_model, h * d_k, bias=bias)
+        self.w_k: nn.Linear = nn.Linear(d_model, h * d_k, bias=bias)
+        self.w_v: nn.Linear = nn.Linear(d_model, h * d_v, bias=bias)
+        self.w_o: nn.Linear = nn.Linear(h * d_v, d_model, bias=bias)
+        # What takes the weights: see `record_attention`.
+        self.record: Callable[[Tensor], None] | None = None
 
     def split(self, x: Tensor) -> Tensor:
         """(batch, len, h * d) to (batch, h, len, d)."""

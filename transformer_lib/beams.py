@@ -194,7 +194,7 @@ def beam_search(
 
 def decode_all(
     model: Transformer,
-    sources: Sequence[list[int]],
+    sources: Iterable[list[int]],
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_extra: int = 50,
@@ -213,6 +213,7 @@ def decode_all(
     """
     if batch_size < 1:
         raise ValueError(f"{batch_size=} must be at least 1")
+    sources = list(sources)  # it may be a generator
     best = [[EOS] for _ in sources]
     full = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
     order = sorted(full, key=lambda i: -len(sources[i]))

@@ -110,6 +110,8 @@ def save_checkpoint(
     Chapter: checkpoints-resume
     """
     weights, step = model.state_dict(), state["step"]
+    if type(step) is not int or step < 0:
+        raise ValueError(f"{step=}: give a whole number from 0")
     if not all(w.isfinite().all() for w in weights.values()):
         raise FloatingPointError(
             f"after step {step} some weight is NaN or infinite: not "
@@ -297,11 +299,16 @@ def _moved_to(folder: str | Path) -> Iterator[Path]:
             raise ValueError(
                 f"nothing was saved: it could not be read back ({why})"
             ) from None
-        if not (place / "tokenizer.json").exists():  # an earlier model's
-            (folder / "tokenizer.json").unlink(missing_ok=True)
-        for path in sorted(place.iterdir(), reverse=True):
-            copy_file = partial(shutil.copyfile, path)
-            write_atomically(folder / path.name, copy_file)
+        # All are on the disk before the first takes an old one's place.
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as name:
+            for path in place.iterdir():
+                copy_file = partial(shutil.copyfile, path)
+                write_atomically(Path(name, path.name), copy_file)
+            if not (place / "tokenizer.json").exists():  # an earlier model's
+                (folder / "tokenizer.json").unlink(missing_ok=True)
+            for path in sorted(Path(name).iterdir(), reverse=True):
+                os.replace(path, folder / path.name)
 
 
 def save_config(
@@ -337,6 +344,21 @@ def _check_finite(weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} holds no finite floats")
 
 
+def _plan(model: nn.Module) -> dict[str, Any]:
+    """What decides a model's results besides its weights, by module.
+
+    Chapter: checkpoints-models
+    """
+    plan = {}
+    for path, part in model.named_modules():
+        plan[path] = {"class": type(part).__name__}
+        for name, value in vars(part).items():
+            plain = isinstance(value, int | float) and name[0] != "_"
+            if plain and name not in ("training", "dropout", "p"):
+                plan[path][name] = value
+    return plan
+
+
 def save_model(
     folder: str | Path,
     model: nn.Module,
@@ -352,9 +374,10 @@ def save_model(
 
     Raises:
         ValueError: for what could not be read back: weights that are
-            NaN, infinite or too large for `half`, layers that the
-            class does not build, another model's tokenizer, `info`
-            that JSON cannot hold. Nothing is written.
+            NaN, infinite or too large for `half`, layers or sizes
+            that its class and config do not build, another model's
+            tokenizer, `info` that JSON cannot hold. Nothing is
+            written.
 
     Chapter: checkpoints-models
     """
@@ -366,7 +389,10 @@ def save_model(
     with _moved_to(folder) as place:
         write_safetensors(model, str(place / "model.safetensors"))
         _write_config(place, model, tokenizer, info)
-        load_model(place)
+        built, own = _plan(load_model(place)[0]), _plan(model)
+        for path in built | own:
+            if own.get(path) != built.get(path):
+                raise ValueError(f"{path} was changed: {own.get(path)}")
 
 
 @dataclass(frozen=True)

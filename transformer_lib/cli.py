@@ -248,7 +248,9 @@ def _name(text: str) -> str:
     return text
 
 
-def add_options(parser: Any, of: Callable, leave_out: Sequence = ()) -> None:
+def add_options(
+    parser: Any, of: Callable[..., Any], leave_out: Sequence[str] = ()
+) -> None:
     """An option for each parameter of a function or field of a class.
 
     One that is not given leaves no trace: the default stays.

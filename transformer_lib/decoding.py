@@ -8,6 +8,7 @@ Chapter: book/translating/decoding
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ class DecoderCache:
     """
 
     def __init__(self, model: Transformer, memory: Tensor, longest: int):
-        self.layers = [
+        self.layers: list[Any] = [
             layer.new_cache(memory, longest) for layer in model.decoder.layers
         ]
 

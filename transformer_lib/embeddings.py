@@ -29,9 +29,9 @@ class Embeddings(nn.Module):
 
     def __init__(self, vocab_size: int, d_model: int, scale: bool = True):
         super().__init__()
-        self.factor = d_model**0.5 if scale else 1.0
+        self.factor: float = d_model**0.5 if scale else 1.0
         table = torch.randn(vocab_size, d_model) * d_model**-0.5
-        self.weight = nn.Parameter(table)
+        self.weight: nn.Parameter = nn.Parameter(table)
 
     def forward(self, ids: Tensor) -> Tensor:
         try:

@@ -80,6 +80,9 @@ class Experiment:
         changes: of the preset: fields of `TransformerConfig` and of
             `TrainingConfig` by their names
 
+    Raises:
+        ValueError: if `limit` or `average` is below 1.
+
     Chapter: experiment-settings
     """
 
@@ -94,6 +97,12 @@ class Experiment:
     half: bool = False
     skip_bad_lines: bool = False
     changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "average"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}={value}: give 1 or more")
 
     def load(self, part: str) -> ParallelCorpus:
         """A part of the corpus.
@@ -177,10 +186,7 @@ def recipe(
     torch.empty(config.weights)  # too many are refused at once
     device = pick_device(settings.get("device"))
     settings["precision"] = pick_precision(settings["precision"], device)
-    training = TrainingConfig(**settings)
-    if training.accumulate > 10**6:  # no step would ever end
-        raise ValueError(f"{training.accumulate=}: give up to a million")
-    return config, training
+    return config, TrainingConfig(**settings)
 
 
 class _Begun(NamedTuple):

@@ -29,9 +29,9 @@ class Residual(nn.Module):
         super().__init__()
         if norm not in ("post", "pre"):
             raise ValueError(f"{norm=}: choose 'post' or 'pre'")
-        self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
-        self.pre_norm = norm == "pre"
+        self.norm: nn.LayerNorm = nn.LayerNorm(d_model)
+        self.dropout: nn.Dropout = nn.Dropout(dropout)
+        self.pre_norm: bool = norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable) -> Tensor:
         """(batch, len, d_model) to the same shape.
@@ -56,9 +56,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.w_1 = nn.Linear(d_model, d_ff)
-        self.w_2 = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.w_1: nn.Linear = nn.Linear(d_model, d_ff)
+        self.w_2: nn.Linear = nn.Linear(d_ff, d_model)
+        self.dropout: nn.Dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) to (..., d_model), each position alone."""
@@ -85,7 +85,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
-        self.residuals = nn.ModuleList(
+        self.residuals: nn.ModuleList = nn.ModuleList(
             Residual(d_model, dropout, norm) for _ in range(2)
         )
 
@@ -117,7 +117,7 @@ class DecoderLayer(nn.Module):
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
-        self.residuals = nn.ModuleList(
+        self.residuals: nn.ModuleList = nn.ModuleList(
             Residual(d_model, dropout, norm) for _ in range(3)
         )
 
@@ -172,9 +172,9 @@ class _Stack(nn.Module):
         self, layers: Iterable[nn.Module], d_model: int, norm: str = "post"
     ):
         super().__init__()
-        self.layers = nn.ModuleList(layers)
+        self.layers: nn.ModuleList = nn.ModuleList(layers)
         if norm == "pre":
-            self.norm = nn.LayerNorm(d_model)
+            self.norm: nn.LayerNorm = nn.LayerNorm(d_model)
 
     def last_norm(self, x: Tensor) -> Tensor:
         return self.norm(x) if hasattr(self, "norm") else x
@@ -237,11 +237,11 @@ class LayerCache:
         target: tuple[Tensor, Tensor],
         longest: int,
     ):
-        key, value = source
-        self.source = key.contiguous(), value.contiguous()
-        self.length = 0
+        key, value = [part.contiguous() for part in source]
+        self.source: tuple[Tensor, Tensor] = key, value
+        self.length: int = 0
         self.longest = longest
-        self.rooms = [self._room(part) for part in target]
+        self.rooms: list[Tensor] = [self._room(part) for part in target]
 
     def _room(self, like: Tensor) -> Tensor:
         rows, heads, _, width = like.shape

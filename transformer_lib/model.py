@@ -212,23 +212,23 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = config
-        self.source_embedding = self.build_embedding()
-        self.target_embedding = self.source_embedding
+        self.source_embedding: Embeddings = self.build_embedding()
+        self.target_embedding: Embeddings = self.source_embedding
         if config.tie != "three-way":
             self.target_embedding = self.build_embedding()
-        self.positions = None
+        self.positions: SinusoidalPositions | LearnedPositions | None = None
         if config.positions == "sinusoid":
             self.positions = SinusoidalPositions(config.d_model)
         elif config.positions == "learned":
             self.positions = LearnedPositions(
                 config.d_model, config.max_length
             )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout: nn.Dropout = nn.Dropout(config.dropout)
         layers = [self.build_encoder_layer() for _ in range(config.N)]
-        self.encoder = Encoder(layers, config.d_model, config.norm)
+        self.encoder: Encoder = Encoder(layers, config.d_model, config.norm)
         layers = [self.build_decoder_layer() for _ in range(config.N)]
-        self.decoder = Decoder(layers, config.d_model, config.norm)
-        self.pre_softmax = nn.Linear(
+        self.decoder: Decoder = Decoder(layers, config.d_model, config.norm)
+        self.pre_softmax: nn.Linear = nn.Linear(
             config.d_model, config.vocab_size, bias=False
         )
         draw_weights(self, config.start)

@@ -72,7 +72,7 @@ class LearnedPositions(nn.Module):
     def __init__(self, d_model: int, max_length: int = 512):
         super().__init__()
         table = torch.randn(max_length, d_model) * d_model**-0.5
-        self.weight = nn.Parameter(table)
+        self.weight: nn.Parameter = nn.Parameter(table)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         end = offset + x.size(1)

@@ -31,9 +31,9 @@ class StateCache:
     """
 
     def __init__(self, source: tuple[Tensor, Tensor], state: Tensor):
-        self.source = source
-        self.state = state
-        self.length = 0
+        self.source: tuple[Tensor, Tensor] = source
+        self.state: Tensor = state
+        self.length: int = 0
 
     def advance(self, state: Tensor, positions: int) -> None:
         """Keep the state after so many further positions."""
@@ -58,9 +58,9 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, d_query: int, d_model: int):
         super().__init__()
-        self.from_query = nn.Linear(d_query, d_model)
-        self.from_key = nn.Linear(d_model, d_model, bias=False)
-        self.v = nn.Linear(d_model, 1, bias=False)
+        self.from_query: nn.Linear = nn.Linear(d_query, d_model)
+        self.from_key: nn.Linear = nn.Linear(d_model, d_model, bias=False)
+        self.v: nn.Linear = nn.Linear(d_model, 1, bias=False)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values, each (batch, key_len, d_model)."""

@@ -124,10 +124,11 @@ class TrainingConfig:
         whole = [field.name for field in fields(self) if field.type is int]
         for name in whole:
             least = 0 if name.endswith(("seed", "_every")) else 1
+            # More batches than these a step, and none would ever end.
+            most = 10**6 if name == "accumulate" else 2**63 - 1
             value = getattr(self, name)
-            if type(value) is not int or not least <= value < 2**63:
-                wanted = f"a whole number from {least} to 2**63 - 1"
-                self._refuse(name, wanted)
+            if type(value) is not int or not least <= value <= most:
+                self._refuse(name, f"a whole number from {least} to {most}")
 
     def _refuse(self, name: str, wanted: str) -> None:
         value = getattr(self, name)

@@ -95,7 +95,7 @@ class _Training:
         self.rank, self.workers = worker()
         self.writes = self.folder is not None and self.rank == 0
         self.device = pick_device(config.device)
-        self.model.to(self.device).train()
+        self.model.to(self.device).train().zero_grad()
         self.optimizer = adam(self.model, config.betas, config.epsilon)
         self.progress = _begin(self)
         losses = _Losses(self.model, config)
@@ -265,7 +265,7 @@ def _validate(training: _Training) -> dict[str, Any]:
 
     Raises:
         ValueError: if it returns a field that the log has already.
-        TypeError: if it returns what JSON cannot hold.
+        TypeError: if it returns no dict, or what JSON cannot hold.
 
     Chapter: training-record
     """
@@ -275,6 +275,8 @@ def _validate(training: _Training) -> dict[str, Any]:
     # A function may keep what it sees: no inference mode for it.
     with evaluating(model), torch.inference_mode(False), torch.no_grad():
         scores = evaluate(model, training.progress.step) or {}
+    if not isinstance(scores, dict):
+        raise TypeError(f"evaluate returns {scores!r}: give a dict")
     for name, score in scores.items():
         if name in _OWN.split():
             raise ValueError(f"evaluate returns {name!r}: rename it")
@@ -367,7 +369,8 @@ def check_settings(
     begun = asdict(TrainingConfig()) | begun
     for name, value in now.items():
         then = begun.get(name, value)
-        if json.dumps(then) != json.dumps(value):
+        # As JSON keeps them: a tuple is a list, and 1 is 1.0.
+        if json.loads(json.dumps(then)) != json.loads(json.dumps(value)):
             raise ValueError(
                 f"{where} is of a training with {name}={then}, not "
                 f"{value}: give that, or name another folder"
@@ -530,10 +533,12 @@ def _check_batches(batches: TokenBatches) -> None:
 
 
 def _check_lengths(model: nn.Module, batches: TokenBatches) -> None:
-    """Refuse sentences that are longer than a model's positions.
+    """Refuse what has no epochs, and sentences without positions.
 
     Chapter: training-train
     """
+    if not hasattr(batches, "epoch"):
+        raise TypeError(f"a {type(batches).__name__} is no TokenBatches")
     if model.config.positions != "learned":
         return
     most = model.config.max_length
@@ -573,6 +578,7 @@ def train(
     the first one validates and writes. Section 5.
 
     Raises:
+        TypeError: for batches that have no epochs.
         ValueError: without batches, with those of another worker, or
             in the folder of a training of another model, with other
             settings or other data, or of more steps.

@@ -70,7 +70,8 @@ class Translator:
 
     Raises:
         TypeError: naming what the tokenizer lacks.
-        ValueError: if the tokenizer is another model's.
+        ValueError: if the tokenizer is another model's, or the
+            languages are not two.
 
     Chapter: translator-class
     """
@@ -89,9 +90,11 @@ class Translator:
                 f"the tokenizer has {len(tokenizer)} pieces, the "
                 f"model {model.config.vocab_size}: not a pair"
             )
+        if isinstance(languages, str) or len(languages) != 2:
+            raise ValueError(f"{languages=}: give two")
         self.model = model
         self.tokenizer = tokenizer
-        self.languages = tuple(languages)
+        self.languages: tuple[str, ...] = tuple(languages)
 
     @classmethod
     def from_pretrained(
