@@ -162,7 +162,7 @@ class TokenBatches:
             self.rank, self.world_size = worker() if self.shuffle else (0, 1)
         if self.rank not in range(self.world_size or 0):
             raise ValueError(f"{self.rank=} of {self.world_size=}")
-        self.lengths = _lengths(self.pairs)  # (pairs, 2)
+        self.lengths: np.ndarray = _lengths(self.pairs)  # (pairs, 2)
         if not len(self.pairs) or not self.lengths.all():
             raise ValueError("no pairs, or a side without ids, not even eos")
         longest = self.lengths.max()
@@ -170,7 +170,7 @@ class TokenBatches:
             budget = f"tokens_per_batch={self.tokens_per_batch}"
             raise ValueError(f"{longest} ids > {budget}: set max_length")
         in_order = np.arange(len(self.pairs), dtype=np.int32)
-        self.total = len(self._cut(in_order))
+        self.total: int = len(self._cut(in_order))
 
     def __len__(self) -> int:
         """Batches of an epoch on this worker, always as many."""
@@ -267,10 +267,10 @@ class StoredPairs(Sequence[_Pair]):
     def __init__(self, folder: str | Path):
         places = np.memmap(Path(folder, "places"), np.int64, "r")
         ids = np.memmap(Path(folder, "ids"), np.uint16, "r")
-        self.places, self.ids = np.asarray(places), np.asarray(ids)
         if len(places) % 3 or places[-1] != len(ids):
             raise ValueError(f"{folder} is cut short: prepare it again")
-        self.places = self.places.reshape(-1, 3)
+        self.ids: np.ndarray = np.asarray(ids)
+        self.places: np.ndarray = np.asarray(places).reshape(-1, 3)
 
     @property
     def lengths(self) -> np.ndarray:
