@@ -19,13 +19,13 @@ import sys
 from pathlib import Path
 
 import torch
+from smoothing import measure
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import write_atomically
 from transformer_lib.corpora import load_corpus
-from transformer_lib.embeddings import EOS, PAD
+from transformer_lib.embeddings import EOS
 from transformer_lib.experiment import describe_machine
-from transformer_lib.loss import smoothed_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
@@ -53,20 +53,10 @@ def joined(sentences: tuple[list[int], ...]) -> list[int]:
     return [*pieces, EOS]
 
 
-@torch.no_grad()
-def measure(model: Transformer, pairs: list) -> dict[str, float]:
-    model.eval()
-    nats, right, tokens = 0.0, 0, 0
-    for batch in TokenBatches(pairs, 4000, shuffle=False).epoch(0):
-        logits = model(batch.source_ids, batch.target_ids)
-        nats += smoothed_loss(logits, batch.labels, 0.0).item()
-        agree = logits.argmax(-1) == batch.labels
-        right += agree[batch.labels != PAD].sum().item()
-        tokens += batch.tokens
-    return {
-        "nats": round(nats / tokens, 4),
-        "right": round(right / tokens, 4),
-    }
+def scores(model: Transformer, pairs: list) -> dict[str, float]:
+    """Nats a piece, and the share of pieces that the model gets right."""
+    measured = measure(model, TokenBatches(pairs, 4000, shuffle=False))
+    return {name: measured[name] for name in ("nats", "right")}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -107,9 +97,9 @@ def main(words: list[str] | None = None) -> None:
                 )
                 batches = TokenBatches(rows(pairs, counts, seed), 1000, seed)
                 train(model, batches, settings)
-                scores = {str(n): measure(model, tests[n]) for n in TESTED_ON}
+                tested = {str(n): scores(model, tests[n]) for n in TESTED_ON}
                 one = {"positions": kind, "trained_on": what, "seed": seed}
-                found.append(one | {"tested_on": scores})
+                found.append(one | {"tested_on": tested})
                 print(found[-1], flush=True)
     report = {
         "command": shlex.join(["python", *sys.argv]),

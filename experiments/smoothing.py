@@ -20,6 +20,7 @@ import torch
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import write_atomically
 from transformer_lib.corpora import load_corpus
+from transformer_lib.embeddings import PAD
 from transformer_lib.loss import smoothed_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -37,7 +38,7 @@ def measure(model: Transformer, batches: TokenBatches) -> dict[str, float]:
         logits = model(batch.source_ids, batch.target_ids)
         nats += smoothed_loss(logits, batch.labels, 0.0).item()
         most, piece = logits.softmax(-1).max(-1)
-        real = batch.labels != 0
+        real = batch.labels != PAD
         right += (piece == batch.labels)[real].sum().item()
         sure += most[real].sum().item()
         tokens += batch.tokens
