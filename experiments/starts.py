@@ -334,11 +334,13 @@ def run(options, folder, words):
     look = judge(tokenizer, held_out, checks)
     # 100 steps first, for the sizes; the training then goes on.
     for last in (100, training.max_steps):
+        found = json.loads(sizes_path.read_text())
+        if last == 100 and "100" in found:
+            continue  # it was interrupted after them
         part = TrainingConfig(**(asdict(training) | {"max_steps": last}))
         history = train(
             model, batches, part, look if last > 100 else None, folder
         )
-        found = json.loads(sizes_path.read_text())
         if str(last) not in found:
             found[str(last)] = sizes(model, checks[:64])
             write_atomically(sizes_path, json.dumps(found) + "\n")

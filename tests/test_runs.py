@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -231,6 +232,40 @@ def test_a_race_keeps_the_rate_with_the_lowest_loss(tmp_path):
         log = (tmp_path / "log.jsonl").read_text()
         assert log == (tmp_path / "rate-1" / "log.jsonl").read_text()
         assert history.lines == [*map(json.loads, log.splitlines())]
+
+
+def test_a_start_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+    """Also after its first 100 steps, after which it measures."""
+    rows = rivals.rows_to_copy(4, 8, 0)
+    small = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}
+    told = {"max_steps": 104, "warmup_steps": 9, "tokens_per_batch": 64}
+    told |= {"checkpoint_every": 51, "log_every": 52}
+    task = (None, None, rows, rows), small, told
+    monkeypatch.setattr(starts, "TASKS", {"copying": lambda options: task})
+    words = ["packed", "--task", "copying", "--out"]
+    starts.main([*words, str(tmp_path / "whole")])
+
+    def stops_later(model, batches, config, *rest):
+        train(model, batches, replace(config, max_steps=102), *rest)
+        raise KeyboardInterrupt
+
+    train = starts.train
+    broken = tmp_path / "broken"
+    with monkeypatch.context() as patch:
+        calls = iter([train, stops_later])
+        patch.setattr(starts, "train", lambda *all: next(calls)(*all))
+        with pytest.raises(KeyboardInterrupt):
+            starts.main([*words, str(broken)])
+    assert [*broken.glob("*102.pt")] and not (broken / "report.json").exists()
+    starts.main([*words, str(broken)])
+    whole, again = (
+        json.loads((tmp_path / name / "report.json").read_text())
+        for name in ("whole", "broken")
+    )
+    assert again["sizes"] == whole["sizes"]
+    assert [*whole["sizes"]] == ["0", "100", "104"]
+    key = "validation_loss"
+    assert again["result"][key] == whole["result"][key]
 
 
 @pytest.mark.parametrize("name", rivals.SWAPS)
