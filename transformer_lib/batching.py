@@ -33,8 +33,7 @@ def encode_pairs(
     """The pairs of a corpus as ids, with an eos at every end.
 
     A pair with a side of more than `max_length` ids, eos included, is
-    left out. It is never cut: a sentence without its end would teach
-    the model to stop anywhere.
+    left out.
 
     Raises:
         ValueError: if no pair is left.
