@@ -130,9 +130,7 @@ def test_a_residual_and_a_norm_around_each_sublayer():
         if others:
             sublayers.insert(1, layer.cross_attention)
         expected = x
-        for sublayer, residual in zip(
-            sublayers, layer.residuals, strict=True
-        ):
+        for sublayer, residual in zip(sublayers, layer.residuals, strict=True):
             norm = residual.norm
             nn.init.normal_(norm.weight)  # no two norms alike
             nn.init.normal_(norm.bias)
