@@ -130,14 +130,17 @@ def test_a_residual_and_a_norm_around_each_sublayer():
         if others:
             sublayers.insert(1, layer.cross_attention)
         expected = x
-        for sublayer in sublayers:
+        for sublayer, residual in zip(sublayers, layer.residuals, strict=True):
+            norm = residual.norm
+            nn.init.normal_(norm.weight)  # no two norms alike
+            nn.init.normal_(norm.bias)
             inputs = [expected]
             if sublayer is layer.self_attention:
                 inputs = [expected, expected]
             elif sublayer is not layer.feed_forward:
                 inputs = [expected, memory]
             both = expected + sublayer(*inputs)
-            expected = F.layer_norm(both, (D_MODEL,))
+            expected = F.layer_norm(both, (D_MODEL,), norm.weight, norm.bias)
         masks = [None] * (1 + len(others))
         found = layer(x, *others, *masks)
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)

@@ -2,6 +2,7 @@
 
 import torch
 
+from transformer_lib.attention import record_attention
 from transformer_lib.masks import (
     causal_mask,
     decoder_mask,
@@ -47,6 +48,12 @@ def test_an_encoder_sees_every_word_and_no_padding():
         other[0, at] = 9
         moved = (model.encode(other) - plain)[0].abs().sum(-1)
         assert (moved > 1e-4).all(), "every position saw the change"
+    # The path around a sub-layer would hide who does not see itself.
+    with record_attention(model) as maps:
+        model.encode(IDS)
+    may_attend = padding_mask(IDS).expand(-1, 2, IDS.size(1), -1)
+    for weights in maps.values():
+        assert torch.equal(weights > 0, may_attend)
 
 
 def test_a_decoder_sees_nothing_to_the_right():

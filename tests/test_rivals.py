@@ -15,6 +15,7 @@ from translators import (
     ignores_padding,
 )
 
+from transformer_book.records import load_counts
 from transformer_lib.attention import MultiHeadAttention, attention
 from transformer_lib.batching import TokenBatches
 from transformer_lib.beams import beam_search
@@ -277,7 +278,10 @@ def test_additive_attention_is_its_equation():
 
 
 def test_additive_attention_multiplies_as_much_and_keeps_more():
-    """Section 3.2.1: alike on paper, but a vector for every pair."""
+    """Section 3.2.1: alike on paper, but a vector for every pair.
+
+    How long both take was measured by `benchmarks/additive.py`.
+    """
     n, d = 50, 32
     attend, x = AdditiveAttention(d, d), torch.randn(1, n, d)
 
@@ -301,6 +305,10 @@ def test_additive_attention_multiplies_as_much_and_keeps_more():
         multiplied.append(counter.get_total_flops())
     assert multiplied[0] == multiplied[1]
     assert kept[0] > n * n * d and kept[0] > 5 * kept[1]
+    measured = load_counts("additive")["rows"]
+    assert {row["n"] for row in measured} == {16, 64, 256}
+    for row in measured:
+        assert row["time"] >= row["least"] > 1 and row["kept"] > 1
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,9 @@ def entry(row: dict, repository: str) -> list[str]:
         places.append(f"code: {{py:obj}}`{short} <{symbol}>`")
     if test := row.get("test"):
         file, _, name = test.partition("::")
-        held = f"`{name}`"
+        held = f"{{download}}`{name} </{file}>`"  # unpublished
         if repository:
-            held = f"[{held}]({repository}/blob/main/{file})"
+            held = f"[`{name}`]({repository}/blob/main/{file})"
         held += f" in `{file.removeprefix('tests/')}`"
         if name.startswith("test_chapter_ran"):
             tested = name.rpartition("/")[2][:-1]
@@ -135,7 +135,10 @@ class Ledger(SphinxDirective):
         }
         made = nodes.container(classes=["ledger-row", *names.values()])
         made["ids"].append(nodes.make_id(f"row-{row['id']}"))
-        repository = self.config.html_theme_options.get("repository_url", "")
+        options = self.config.html_theme_options
+        # Without a repository, Jupyter Book names its own.
+        known = options.get("use_repository_button")
+        repository = options["repository_url"] if known else ""
         self.render(entry(row, repository), made)
         return made
 

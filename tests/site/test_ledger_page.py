@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import tangle
@@ -35,6 +36,17 @@ def test_every_row_is_there_with_its_state_and_places():
         assert shown.select("a"), name  # where it is explained
         assert bool(row.get("symbol")) == ("code: " in shown.get_text())
         assert bool(row.get("test")) == ("held by: " in shown.get_text())
+
+
+def test_a_test_leads_to_its_file():
+    """To the book's own, not to that of Jupyter Book's repository."""
+    for link in soup(PAGE).select(".ledger-row a"):
+        address = link["href"]
+        assert "executablebooks" not in address
+        if link.get_text().startswith("test_"):
+            assert Path(address).name.startswith("test_")
+            local = (SITE / PAGE).parent / address
+            assert local.is_file() or address.startswith("https://")
 
 
 def test_formulas_are_formulas_and_pages_have_titles():
