@@ -2,8 +2,9 @@
 //
 // It is told "open" with the address of its files, then "reset" with a
 // seed, "run", "pause" or "step". It answers with moments: what there
-// is to see after a few steps.
+// is to see after a few steps. Told "look", it shows all that is inside.
 
+import { lookInside } from "./inside.js";
 import { Learner, STEPS, TELLING } from "./learner.js";
 
 let learner;
@@ -57,6 +58,10 @@ const orders = {
   },
   pause() {
     if (losses.length) tell();
+  },
+  look() {
+    const { steps } = learner.model;
+    postMessage({ kind: "inside", steps, ...lookInside(learner) });
   },
   run() {
     const mine = turn;
