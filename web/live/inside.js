@@ -5,6 +5,7 @@
 
 import { batch, TOGETHER } from "./learner.js";
 
+const SHOWN = 8; // words of its translation: at first it repeats one
 const SUBS = { encoder: ["self"], decoder: ["self", "cross"] };
 
 /** Run "I like trees" through the model: what `open` in zoom_paths.js
@@ -17,6 +18,7 @@ export function lookInside(learner) {
   const { N, h, d_model, d_ff } = model.sizes;
   const d_k = d_model / h;
   const said = learner.translate(learner.asked[0]);
+  const rest = said.length > SHOWN ? " …" : "";
   const { source, target } = batch(Array(TOGETHER).fill(learner.asked));
   const [seen, scores] = watched(model, source, target);
   const { length } = target;
@@ -73,7 +75,7 @@ export function lookInside(learner) {
     files,
     about: {
       text: "I like trees",
-      said: named(said).join(" "),
+      said: named(said.slice(0, SHOWN)).join(" ") + rest,
       languages: ["English", "Spanish"],
       source: named(source.ids.subarray(0, source.length)),
       target: named(target.ids.subarray(0, length)),

@@ -338,7 +338,7 @@ export const PICTURES = {
         .slice(0, MOST);
       return el(
         "div",
-        { class: "zoom-tiles" },
+        { class: "zoom-tiles zoom-largest" },
         places.map((i) => {
           const step = `${name}${i + 1}`;
           return box(
@@ -356,9 +356,9 @@ export const PICTURES = {
     };
     return {
       words:
-        `The vector of ${word} is widened, its negative numbers become ` +
-        "zero, and it is narrowed again. The tiles are the largest numbers: " +
-        "open one to see where it comes from; ‹ and › lead to all others.",
+        `The vector of ${word} is widened, loses its negative numbers, and ` +
+        "is narrowed again. The tiles are the largest numbers. Open one; " +
+        "then ‹ and › lead to all others.",
       picture: el(
         "div",
         { class: "zoom-product-chart" },
