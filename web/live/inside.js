@@ -75,7 +75,7 @@ export function lookInside(learner) {
     files,
     about: {
       text: "I like trees",
-      said: named(said.slice(0, SHOWN)).join(" ") + rest,
+      said: (named(said.slice(0, SHOWN)).join(" ") || "nothing") + rest,
       languages: ["English", "Spanish"],
       source: named(source.ids.subarray(0, source.length)),
       target: named(target.ids.subarray(0, length)),

@@ -270,7 +270,7 @@ export function start(place) {
   }
 
   /** Open the zoom of the page "One sentence" on these weights. */
-  async function inside({ steps, about, files }) {
+  async function inside({ seed: from, steps, about, files }) {
     try {
       const [{ show }, { open }, { lines }] = await Promise.all([
         import("./zoom.js"),
@@ -280,7 +280,7 @@ export function start(place) {
       ]);
       const model = open({ ...about, lines }, (name) => files[name]);
       whose.textContent =
-        `Your model, seed ${seed.value}, after ${steps} steps. Its decoder ` +
+        `Your model, seed ${from}, after ${steps} steps. Its decoder ` +
         "reads the right words, as in training.";
       if (change) await change(model);
       else {

@@ -8,6 +8,7 @@ import { lookInside } from "./inside.js";
 import { Learner, STEPS, TELLING } from "./learner.js";
 
 let learner;
+let seed;
 let losses = [];
 let spent = 0; // milliseconds on so many steps
 let turn = 0; // changes with every order, and ends a run
@@ -46,9 +47,10 @@ function step() {
 
 const orders = {
   open: ({ files }) => open(files),
-  reset({ seed }) {
+  reset(order) {
     losses = [];
     spent = 0;
+    seed = order.seed;
     learner.start(seed);
     tell();
   },
@@ -61,7 +63,7 @@ const orders = {
   },
   look() {
     const { steps } = learner.model;
-    postMessage({ kind: "inside", steps, ...lookInside(learner) });
+    postMessage({ kind: "inside", seed, steps, ...lookInside(learner) });
   },
   run() {
     const mine = turn;

@@ -259,8 +259,8 @@ export const PICTURES = {
     return {
       words:
         "Every head is a map: the word at the left looks at the words below, " +
-        "and the darker a cell, the more of its attention goes there. A " +
-        "hatched cell is masked.",
+        "and the stronger a cell's colour, the more of its attention goes " +
+        "there. A hatched cell is masked.",
       picture: el("div", { class: "zoom-heads", style: `--heads: ${h}` }, heads),
       said:
         `${h} heads look in ${h} ways. The largest weight of all, ` +
