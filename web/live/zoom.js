@@ -11,6 +11,7 @@ import {
   table,
   writeState,
 } from "./common.js";
+import { farthest, signed } from "./zoom_parts.js";
 import {
   find,
   level,
@@ -20,7 +21,7 @@ import {
   title,
   upTo,
 } from "./zoom_paths.js";
-import { farthest, PICTURES, signed } from "./zoom_pictures.js";
+import { PICTURES } from "./zoom_pictures.js";
 
 const GROW = 250; // milliseconds
 
