@@ -12,7 +12,8 @@ For every model in `runs/models` that has weights FOLDER/NAME gets
 piece, with the likeliest rivals of each and what they would have led to.
 `zoom/` is what the page "One sentence" opens, from the model down to one
 number: its vectors, queries, keys, values, scores and weights for one
-sentence, and a file for each head's three matrices.
+sentence, and a file for each head's three matrices and for each
+feed-forward network's two.
 `index.json` names them all. What is replayed here is computed again with
 the library's own `beam_search`, and has to be the same.
 """
@@ -133,6 +134,12 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
         (FeedForward.forward, "inner = self.w_1(x).relu()"),
         (FeedForward.forward, "return self.w_2(self.dropout(inner))"),
     ],
+    "position": [
+        (FeedForward.forward, "inner = self.w_1(x).relu()"),
+        (FeedForward.forward, "return self.w_2(self.dropout(inner))"),
+    ],
+    "i": [(FeedForward.forward, "inner = self.w_1(x).relu()")],
+    "y": [(FeedForward.forward, "return self.w_2(self.dropout(inner))")],
     "head": [
         (attention, "scores = query @ key.mT / math.sqrt(d_k)"),
         (attention, "scores = scores.masked_fill(~mask, lowest)"),
@@ -659,7 +666,8 @@ def write_zoom(folder: Path) -> None:
 
     `numbers.bin` holds arrays of float32, one behind the other, as the
     `arrays` of `index.json` say: [name, shape], in their order. A file
-    of a head is W_Q, W_K, then W_V, each (d_k, d_model).
+    of a head is W_Q, W_K, then W_V, each (d_k, d_model); one of a
+    network is W_1, b_1, W_2 and b_2.
     """
     name, text = ZOOMED
     run = ROOT / "runs" / "models" / name
@@ -676,6 +684,11 @@ def write_zoom(folder: Path) -> None:
         arrays: dict[str, Tensor] = {}
         for path, arguments in given.items():
             arrays[path] = arguments[0][0]
+            if path.endswith("feed_forward"):
+                network = model.get_submodule(path)
+                first = network.w_1.weight, network.w_1.bias
+                second = network.w_2.weight, network.w_2.bias
+                write_weights([*first, *second], folder / f"{path}.bin")
             if path not in maps:
                 continue
             part = model.get_submodule(path)
@@ -714,11 +727,15 @@ def write_zoom(folder: Path) -> None:
 
 def write_head(part: MultiHeadAttention, head: int, path: Path) -> None:
     """The rows of W_Q, W_K and W_V that make one head's vectors."""
-    rows = [
-        layer.weight.detach().chunk(part.h)[head].numpy()
-        for layer in (part.w_q, part.w_k, part.w_v)
-    ]
-    path.write_bytes(b"".join(one.astype("<f4").tobytes() for one in rows))
+    layers = part.w_q, part.w_k, part.w_v
+    rows = [layer.weight.chunk(part.h)[head] for layer in layers]
+    write_weights(rows, path)
+
+
+def write_weights(weights: list[Tensor], path: Path) -> None:
+    """Matrices and biases, one behind the other."""
+    arrays = [one.detach().numpy().astype("<f4") for one in weights]
+    path.write_bytes(b"".join(one.tobytes() for one in arrays))
 
 
 # All of it

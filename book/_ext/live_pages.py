@@ -10,8 +10,8 @@ book is built all the same.
 The part `play` asks for nothing: its data is written into the page, with
 a table that says the same where no script runs. Of `zoom` the page has the
 outermost level; what is inside is fetched when it is opened. `train` has a
-recorded run in its page, and fetches its sentences when a training is asked
-for.
+recorded run in its page, fetches its sentences when a training is asked
+for, and shows what was trained as `zoom` does.
 """
 
 import gzip

@@ -46,6 +46,11 @@ MATHJAX = re.compile(
     r'<script [^>]*src="([^"]*mathjax[^"]*)"></script>'
 )
 
+# Nothing runs here through Thebe; and this sheet asks for basic.css alone,
+# which the browser would learn only when it has come.
+THEBE = re.compile(r"\s*<link [^>]*sphinx-thebe\.css[^>]*>")
+ASKS_FOR_BASIC = re.compile(r'styles/theme\.css(?:\?digest=\w+)?"')
+
 
 def lighten(page: str) -> str:
     """Load the search's index on the search page alone, and MathJax
@@ -53,6 +58,8 @@ def lighten(page: str) -> str:
     No page needs the theme's script of icons, and outside the search
     most scripts can wait until the page is there."""
     page = icons.SCRIPT.sub("", page)
+    page = THEBE.sub("", page)
+    page = ASKS_FOR_BASIC.sub('basic.css"', page)
     if 'id="search-results"' not in page:
         page = SEARCH.sub("", page)
         page = LATER.sub(r"<script defer\1>", page)

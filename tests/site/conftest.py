@@ -127,7 +127,8 @@ def violations():
             """async part => {
               const found = await axe.run(part, { preload: false });
               return found.violations.map(
-                v => v.id + v.nodes.map(n => n.failureSummary));
+                v => v.id + v.nodes.map(
+                  n => `${n.target} ${n.failureSummary}`));
             }""",
             part,
         )

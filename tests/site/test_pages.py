@@ -176,6 +176,17 @@ def test_a_page_waits_for_few_scripts():
         assert names <= few or name == "search.html", name
 
 
+def test_a_style_sheet_asks_for_no_other():
+    """One that does makes the first paint wait for two in turn."""
+    for page in CHAPTERS:
+        sheets = soup(f"{page}.html").select("link[rel=stylesheet]")
+        names = [urlsplit(sheet["href"]).path for sheet in sheets]
+        assert not [name for name in names if "thebe" in name]
+        for name in names:
+            path = (SITE / page).parent / name
+            assert "@import" not in path.read_text("utf-8"), name
+
+
 def test_neighbours_say_what_is_there():
     for name, after in zip(CHAPTERS[1:-1], CHAPTERS[2:], strict=True):
         link = soup(f"{name}.html").select_one("a.right-next")

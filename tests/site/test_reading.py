@@ -193,6 +193,25 @@ def test_a_still_picture_gives_way(page, address):
     page.locator(".tag_still").wait_for(state="detached")
 
 
+LETTERS = """() => [...document.querySelectorAll(".vega-embed text")].map(
+  text => parseFloat(getComputedStyle(text).fontSize)
+    * Math.abs(text.getScreenCTM().a || text.getScreenCTM().b))"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [CHAPTER, "book/training/schedule.html", "book/translating/beams.html"],
+)
+def test_a_chart_that_moves_keeps_its_letters_on_a_phone(page, address, name):
+    page.set_viewport_size({"width": 360, "height": 740})
+    open_page(page, f"{address}/{name}")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_selector("[id^=altair-viz] svg")
+    letters = page.evaluate(LETTERS)
+    assert letters and min(letters) >= 11
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_a_link_shows_what_is_hidden(page, address):
     open_page(page, f"{address}/{CHAPTER}")
     page.locator(".shows input[value=paper]").check()

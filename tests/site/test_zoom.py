@@ -1,4 +1,9 @@
-"""From the model to one number, in a real browser, beside the library."""
+"""From the model to one number, in a real browser, beside the library.
+
+The part shows the shipped model in the page "One sentence", and the model
+that the reader has trained in "One sitting". What is said of numbers is
+asked of both.
+"""
 
 import functools
 import importlib
@@ -11,12 +16,34 @@ import sys
 import pytest
 import tangle
 import torch
+from torch import Tensor, nn
 
-from transformer_lib import Translator, record_attention
+from transformer_lib import (
+    Transformer,
+    TransformerConfig,
+    Translator,
+    record_attention,
+)
 from transformer_lib.decoding import evaluating, greedy_decode
 from transformer_lib.embeddings import BOS
 
 CHAPTER = "book/start/sentence.html"
+OWN_CHAPTER = "book/start/one_sitting.html"
+OWN_STEPS = 5  # of training, before the reader's model is looked into
+TRAIN_IT = """async steps => {
+  const read = async (name, kind) =>
+    (await fetch(`/_static/live/${name}`))[kind]();
+  const { Learner } = await import("/_static/live/learner.js");
+  const names = ["data/little_spanish.tsv", "data/little_people.tsv"];
+  const texts = await Promise.all(names.map(name => read(name, "text")));
+  const learner = new Learner(await read("mm.wasm", "arrayBuffer"), texts);
+  learner.start(0);
+  for (let step = 0; step < steps; step++) learner.step();
+  const { vocabulary, asked, model } = learner;
+  const weights = Object.entries(model.weights).map(
+    ([name, { data }]) => [name, Array.from(data)]);
+  return { vocabulary, asked, weights: Object.fromEntries(weights) };
+}"""
 SITE = tangle.ROOT / "_build" / "html"
 PART = ".live[data-live=zoom]"
 SUBS = {
@@ -28,6 +55,9 @@ OF_EACH_KIND = [
     "encoder",
     "decoder.1",
     "encoder.1.feed_forward",
+    "decoder.1.feed_forward.3",
+    "encoder.2.feed_forward.2.i7",
+    "decoder.2.feed_forward.1.y64",
     "decoder.2.cross_attention",
     "decoder.1.self_attention.2",
     "decoder.1.self_attention.2.2",
@@ -54,16 +84,12 @@ def make_data():
 
 
 class Computed:
-    """The sentence's run through the shipped model, kept in pieces."""
+    """A sentence's run through a model of the library, kept in pieces."""
 
-    def __init__(self, name: str, text: str):
-        run = tangle.ROOT / "runs" / "models" / name
-        translator = Translator.from_pretrained(run, "cpu")
-        self.model = translator.model.double()
-        pieces = translator.tokenizer.pieces
-        source = torch.tensor(translator.encode([text]))
-        ids = greedy_decode(self.model, source).ids[0][0]
-        target = torch.tensor([[BOS, *ids[:-1]]])
+    def __init__(
+        self, model: nn.Module, source: Tensor, target: Tensor, pieces
+    ):
+        self.model = model.double()
         self.pieces = {
             "encoder": pieces(source[0].tolist()),
             "decoder": pieces(target[0].tolist()),
@@ -101,22 +127,78 @@ class Computed:
 
 @functools.cache
 def computed() -> Computed:
+    """The shipped model."""
     found = re.search(
         r'^ZOOMED = "([^"]+)", "([^"]+)"$',
         (tangle.ROOT / "web" / "make_data.py").read_text("utf-8"),
         re.M,
     )
-    return Computed(*found.groups())
+    name, text = found.groups()
+    run = tangle.ROOT / "runs" / "models" / name
+    translator = Translator.from_pretrained(run, "cpu")
+    model = translator.model.double()
+    source = torch.tensor(translator.encode([text]))
+    ids = greedy_decode(model, source).ids[0][0]
+    target = torch.tensor([[BOS, *ids[:-1]]])
+    return Computed(model, source, target, translator.tokenizer.pieces)
 
 
-def chosen(chance: random.Random) -> tuple[str, str, int, int, int]:
+@pytest.fixture(scope="module")
+def trained(browser, address) -> Computed:
+    """What some steps in this browser make of the page's model."""
+    page = browser.new_page()
+    page.goto(f"{address}/404.html")
+    found = page.evaluate(TRAIN_IT, OWN_STEPS)
+    page.close()
+    vocabulary = found["vocabulary"]
+    config = TransformerConfig(
+        len(vocabulary), N=2, d_model=64, d_ff=256, h=4, dropout=0.0
+    )
+    model = Transformer(config)
+    named = dict(model.named_parameters())
+    for name, numbers in found["weights"].items():
+        if name == "table":
+            name, numbers = (
+                "source_embedding.weight",
+                numbers[: len(vocabulary) * config.d_model],
+            )
+        name = re.sub(r"^(\w+)\.(\d)", r"\1.layers.\2", name)
+        name = re.sub(
+            r"norm_(\d)",
+            lambda place: f"residuals.{int(place[1]) - 1}.norm",
+            name,
+        )
+        weight = named.pop(name)
+        with torch.no_grad():
+            weight.copy_(torch.tensor(numbers).view_as(weight))
+    assert not named  # the other two tables are the same one
+    source, right = found["asked"]
+    return Computed(
+        model,
+        torch.tensor([source]),
+        torch.tensor([[BOS, *right[:-1]]]),
+        lambda ids: [vocabulary[i] for i in ids],
+    )
+
+
+@pytest.fixture(params=["shipped", "own"])
+def zoomed(request, visit):
+    """The part, open on a model, and the same model in the library."""
+    if request.param == "shipped":
+        return opened(visit, "model"), computed()
+    return opened_on_own(visit), request.getfixturevalue("trained")
+
+
+def chosen(
+    chance: random.Random, library: Computed
+) -> tuple[str, str, int, int, int]:
     """An address of a cell, and where it is: path, head, row, column."""
     stack = chance.choice(["encoder", "decoder"])
-    config = computed().model.config
+    config = library.model.config
     layer = chance.randrange(config.N)
     sub = chance.choice([s for s in SUBS[stack] if s.endswith("attention")])
     path = f"{stack}.layers.{layer}.{sub}"
-    _, rows, columns = computed().maps[path].shape
+    _, rows, columns = library.maps[path].shape
     head = chance.randrange(config.h)
     row, column = chance.randrange(rows), chance.randrange(columns)
     steps = [stack, layer + 1, sub, head + 1, row + 1, column + 1]
@@ -144,6 +226,31 @@ def opened(visit, state="", **settings):
         if state:
             is_open(page, state)
     return page
+
+
+def opened_on_own(visit, **settings):
+    """The chapter that trains, with its model open after some steps."""
+    page = visit(OWN_CHAPTER, wait_until="commit", **settings)
+    page.set_default_timeout(60_000)
+    page.wait_for_selector(".train-facts")
+    for step in range(OWN_STEPS):
+        one_step(page, step + 1)
+    look_inside(page)
+    page.wait_for_selector(f"{PART} .zoom-stage")
+    return page
+
+
+def one_step(page, number: int) -> None:
+    page.get_by_role("button", name="One step").click()
+    page.wait_for_function(
+        "number => document.querySelector('.train-facts dd')"
+        ".textContent.startsWith(`${number} of`)",
+        arg=number,
+    )
+
+
+def look_inside(page) -> None:
+    page.get_by_role("button", name="Look inside your model").click()
 
 
 def depth(address: str) -> int:
@@ -209,15 +316,12 @@ def products_agree(page, x, y, total) -> None:
     assert abs(shown[:, 2].sum() - total) < 1e-3
 
 
-def test_fifty_random_numbers_are_the_librarys(visit):
+def test_fifty_random_numbers_are_the_librarys(zoomed):
     """Cells: q, k, products, score, weight; and what they come from."""
-    page, chance, library = (
-        opened(visit, "model"),
-        random.Random(5),
-        computed(),
-    )
+    page, library = zoomed
+    chance = random.Random(5)
     for turn in range(50):
-        address, path, head, row, column = chosen(chance)
+        address, path, head, row, column = chosen(chance, library)
         query = library.vectors(path, "q", head)[row]
         key = library.vectors(path, "k", head)[column]
         if turn % 2:
@@ -241,12 +345,12 @@ def test_fifty_random_numbers_are_the_librarys(visit):
             assert abs(x @ w - vector[number]) < 1e-6
 
 
-def test_outputs_are_the_values_mixed_by_the_weights(visit):
+def test_outputs_are_the_values_mixed_by_the_weights(zoomed):
     """Down to the product of a vector with a row of W_V."""
-    page, chance = opened(visit, "model"), random.Random(7)
-    library = computed()
+    page, library = zoomed
+    chance = random.Random(7)
     for _ in range(12):
-        address, path, head, row, column = chosen(chance)
+        address, path, head, row, column = chosen(chance, library)
         values = library.vectors(path, "v", head)
         weights = library.maps[path][head, row]
         output = weights @ values
@@ -267,10 +371,61 @@ def test_outputs_are_the_values_mixed_by_the_weights(visit):
         products_agree(page, x, w, values[column, i])
 
 
-def test_the_picture_shows_the_tables_numbers(visit):
-    page, chance = opened(visit, "model"), random.Random(6)
+def test_a_network_is_shown_to_its_products(zoomed):
+    """x, x W_1 + b_1, the ReLU, W_2 and b_2, as the library has them."""
+    page, library = zoomed
+    chance = random.Random(8)
+    for _ in range(6):
+        stack = chance.choice(["encoder", "decoder"])
+        layer = chance.randrange(library.model.config.N)
+        path = f"{stack}.layers.{layer}.feed_forward"
+        network = library.model.get_submodule(path)
+        place = chance.randrange(len(library.pieces[stack]))
+        x = library.given[path][0][0, place]
+        with torch.no_grad():
+            before = network.w_1(x)
+            inner, out = before.relu(), network(x)
+        address = f"{stack}.{layer + 1}.feed_forward.{place + 1}"
+        go(page, address)
+        shown = [[parsed(one) for one in row[1:]] for row in table(page)]
+        both = torch.stack([before, inner], 1)
+        assert (torch.tensor(shown) - both).abs().max() < 1e-3
+        zero = re.search(r"(\d+) of the (\d+) inner", said(page)).groups()
+        assert abs(int(zero[0]) - int((inner == 0).sum())) <= 1
+        assert int(zero[1]) == len(inner)
+        for kind, numbers in ("i", inner), ("y", out):
+            tiles = page.locator(f"{PART} [data-part^={kind}]")
+            names = tiles.evaluate_all("all => all.map(o => o.dataset.part)")
+            texts = tiles.evaluate_all(
+                "all => all.map(one => one.lastChild.textContent)"
+            )
+            assert len(texts) == 12
+            for name, text in zip(names, texts, strict=True):
+                exact = numbers[int(name[1:]) - 1]
+                assert abs(parsed(text) - exact) < 0.006
+            least = min(abs(parsed(text)) for text in texts)
+            others = numbers.abs().sort().values[:-12]
+            assert others.max() < least + 0.006
+        row = chance.randrange(len(inner))
+        go(page, f"{address}.i{row + 1}")
+        weight = network.w_1.weight.detach()[row]
+        products_agree(page, x, weight, x @ weight)
+        ends = [parsed(line[-1]) for line in table(page)[len(x) :]]
+        bias = network.w_1.bias.detach()[row]
+        wanted = [x @ weight, bias, before[row], inner[row]]
+        assert (torch.tensor(ends) - torch.stack(wanted)).abs().max() < 1e-3
+        row = chance.randrange(len(out))
+        go(page, f"{address}.y{row + 1}")
+        weight = network.w_2.weight.detach()[row]
+        products_agree(page, inner, weight, inner @ weight)
+        assert abs(parsed(table(page)[-1][-1]) - out[row]) < 1e-3
+
+
+def test_the_picture_shows_the_tables_numbers(zoomed):
+    page, library = zoomed
+    chance = random.Random(6)
     for _ in range(4):
-        go(page, chosen(chance)[0])
+        go(page, chosen(chance, library)[0])
         rows = table(page)
         operands = page.locator(f"{PART} .zoom-operand").all_text_contents()
         count = len(operands) // 2
@@ -289,8 +444,8 @@ def test_the_picture_shows_the_tables_numbers(visit):
         assert 0 <= weight <= 1
 
 
-def test_rows_sum_to_one_and_masked_cells_say_so(visit):
-    page, library = opened(visit, "model"), computed()
+def test_rows_sum_to_one_and_masked_cells_say_so(zoomed):
+    page, library = zoomed
     for path, maps in library.maps.items():
         stack, _, layer, sub = path.split(".")
         head = len(path) % len(maps)
@@ -339,7 +494,7 @@ def test_every_line_is_the_librarys(visit, make_data, monkeypatch):
         for link in links:
             file, _, label = link.lstrip("/").partition("#")
             assert f'id="{label}"' in (SITE / file).read_text("utf-8")
-    assert len(shown) == 15
+    assert len(shown) == 18
     function, line = make_data.LINES["cell"][0]
     monkeypatch.setitem(
         make_data.LINES, "cell", [(function, line.replace("@", "*"))]
@@ -440,7 +595,10 @@ def shows(page, address: str) -> None:
     steps = [] if address == "model" else address.split(".")
     names = crumbs(page)
     assert len(names) == len(steps) + 1
-    if len(steps) > 5 and steps[5] == "values":
+    if "feed_forward" in steps:
+        rows = [plain(piece) for piece in computed().pieces[steps[0]]]
+        assert names[4:5] == [rows[int(i) - 1] for i in steps[3:4]]
+    elif len(steps) > 5 and steps[5] == "values":
         rows = computed().pieces[steps[0]]
         assert names[5:7] == [plain(rows[int(steps[4]) - 1]), "values"]
     elif len(steps) > 5:
@@ -474,7 +632,11 @@ def test_nonsense_opens_the_model(visit):
         "encoder.0",
         f"decoder.{config.N + 1}",
         "encoder.1.cross_attention",
-        "encoder.1.feed_forward.1",
+        "encoder.1.feed_forward.99",
+        "encoder.1.feed_forward.1.q1",
+        f"encoder.1.feed_forward.1.i{config.d_ff + 1}",
+        f"encoder.1.feed_forward.1.y{config.d_model + 1}",
+        "encoder.1.feed_forward.1.i1.1",
         f"decoder.1.self_attention.{config.h + 1}",
         "decoder.1.self_attention.1.1.1.x1",
         "decoder.1.self_attention.1.1.1.q0",
@@ -517,8 +679,13 @@ def test_what_is_fetched_is_small():
     sizes = given_to_the_page()["sizes"]
     assert (folder / "numbers.bin").stat().st_size < 170_000
     head = 3 * sizes["d_k"] * sizes["d_model"] * 4
-    found = [path.stat().st_size for path in folder.glob("*layers*.bin")]
+    found = [path.stat().st_size for path in folder.glob("*attention*.bin")]
     assert found == [head] * (3 * sizes["N"] * sizes["h"])
+    d_model, d_ff = sizes["d_model"], sizes["d_ff"]
+    network = 4 * (2 * d_model * d_ff + d_model + d_ff)
+    found = [path.stat().st_size for path in folder.glob("*forward.bin")]
+    assert found == [network] * (2 * sizes["N"])
+    assert network < 300_000
 
 
 def test_a_file_that_is_missing_is_named(visit):
@@ -634,3 +801,43 @@ def test_without_a_script_a_picture_has_the_same_numbers(visit):
     picture = plainly.locator(".tag_still svg:visible")
     assert picture.count() == 1
     assert page.locator(".tag_still").count() == 0
+
+
+def test_the_readers_model_is_looked_into_again(visit):
+    """At the same place, with the numbers of more training."""
+    page = opened_on_own(visit)
+    told = "Your model, seed 0, after {} steps."
+    page.get_by_text(told.format(OWN_STEPS)).wait_for()
+    held = page.evaluate("document.activeElement.textContent")
+    assert held.startswith("Your model")
+    go(page, "decoder.2.feed_forward.3")
+    before = table(page)
+    one_step(page, OWN_STEPS + 1)
+    look_inside(page)
+    page.get_by_text(told.format(OWN_STEPS + 1)).wait_for()
+    assert crumbs(page)[-2:] == ["feed-forward network", "gustan"]
+    assert table(page) != before
+    assert page.locator(PART).count() == 1
+
+
+def test_nobodys_model_is_looked_into(visit):
+    """The recorded run has no weights, and nothing is fetched for it."""
+    page = visit(OWN_CHAPTER)
+    page.wait_for_selector(".train-facts")
+    look = page.get_by_role("button", name="Look inside your model")
+    assert look.is_disabled()
+    assert not [url for url in page.asked if "zoom" in url]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_readers_model_fits_a_phone(visit, violations, theme):
+    calm = "reduce" if theme == "dark" else "no-preference"
+    page = opened_on_own(
+        visit, viewport={"width": 360, "height": 740}, reduced_motion=calm
+    )
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    for address in ["model", "decoder.1.feed_forward.2", OF_EACH_KIND[-1]]:
+        go(page, address)
+        page.wait_for_timeout(300)  # transitions of the theme
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert not violations(page, PART), address

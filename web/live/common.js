@@ -272,6 +272,17 @@ export async function load(name, kind = "json") {
   return answer[kind]();
 }
 
+/** The style of a part that the page did not have from the start. */
+export function style(name) {
+  const href = new URL(`${name}.css`, import.meta.url);
+  return new Promise((done) => {
+    const link = el("link", { rel: "stylesheet", href });
+    link.onload = done;
+    link.onerror = done; // plain, but there
+    document.head.append(link);
+  });
+}
+
 /** What a reader chooses a model by: its direction and its corpus. */
 export const called = ({ title, corpus_title }) =>
   `${title} (${corpus_title})`;

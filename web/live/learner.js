@@ -16,7 +16,7 @@ export const TELLING = 10; // steps from one moment to the next
 export const COUNTING = 50; // steps until it is asked to translate
 export const COUNTED = 100; // so many of the test sentences
 const LONGEST = 20; // words of a translation
-const TOGETHER = 4; // rows: the product takes four at a time
+export const TOGETHER = 4; // rows: the product takes four at a time
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
 function chance(seed) {

@@ -1,6 +1,15 @@
 // The page "One sitting": its model, trained here, in a worker.
 
-import { address, choice, el, percent, slider, svg } from "./common.js";
+import {
+  address,
+  choice,
+  el,
+  load,
+  percent,
+  slider,
+  style,
+  svg,
+} from "./common.js";
 
 const STEPS = 800; // as in learner.js, which comes only when it is asked for
 const SEEDS = [0, 1, 2, 3];
@@ -39,6 +48,7 @@ export function start(place) {
   let follow = true; // the newest moment, unless the reader looks back
   let waiting = false; // in a hidden tab, to go on when it is seen again
   let speed = null;
+  let change = null; // of the model that is shown from the inside
 
   // Controls
 
@@ -52,6 +62,10 @@ export function start(place) {
     order("step");
   });
   const reset = button("Reset", () => restart());
+  const look = button("Look inside your model", () => {
+    halt();
+    order("look");
+  });
   const seed = choice(
     "seed",
     SEEDS.map((number) => [number, number]),
@@ -85,6 +99,7 @@ export function start(place) {
     exact: fact("of 100 exactly right"),
   };
   const said = el("b", { lang: "es" });
+  const whose = el("p", { tabindex: -1 }); // model the zoom below shows
   const rows = RIGHT.map((word) => {
     const likely = el("td", { class: "train-likely" });
     const line = svg("polyline");
@@ -180,6 +195,7 @@ export function start(place) {
     ),
     status,
     table,
+    el("div", { class: "live-buttons" }, look),
   );
 
   // What the reader does
@@ -188,8 +204,11 @@ export function start(place) {
     worker = new Worker(new URL("train_worker.js", import.meta.url), {
       type: "module",
     });
-    worker.onmessage = ({ data }) =>
-      data.kind === "moment" ? arrived(data) : failed(data.text);
+    worker.onmessage = ({ data }) => {
+      if (data.kind === "moment") arrived(data);
+      else if (data.kind === "inside") inside(data);
+      else failed(data.text);
+    };
     worker.onerror = () =>
       failed("The training could not start in this browser.");
     const files = [
@@ -250,9 +269,34 @@ export function start(place) {
     status.textContent = text;
   }
 
+  /** Open the zoom of the page "One sentence" on these weights. */
+  async function inside({ seed: from, steps, about, files }) {
+    try {
+      const [{ show }, { open }, { lines }] = await Promise.all([
+        import("./zoom.js"),
+        import("./zoom_paths.js"),
+        load("zoom/index.json"),
+        change ? null : style("zoom"),
+      ]);
+      const model = open({ ...about, lines }, (name) => files[name]);
+      whose.textContent =
+        `Your model, seed ${from}, after ${steps} steps. Its decoder ` +
+        "reads the right words, as in training.";
+      if (change) await change(model);
+      else {
+        const zoom = el("div", { class: "live", "data-live": "zoom" });
+        place.after(whose, zoom);
+        change = show(zoom, model);
+      }
+      whose.focus();
+    } catch (error) {
+      status.textContent = error.message;
+    }
+  }
   // What is shown
 
   function label() {
+    look.disabled = !own || !moments.length;
     const done = own && moments.at(-1)?.step >= STEPS;
     train.textContent = running
       ? "Pause"

@@ -2,11 +2,13 @@
 //
 // It is told "open" with the address of its files, then "reset" with a
 // seed, "run", "pause" or "step". It answers with moments: what there
-// is to see after a few steps.
+// is to see after a few steps. Told "look", it shows all that is inside.
 
+import { lookInside } from "./inside.js";
 import { Learner, STEPS, TELLING } from "./learner.js";
 
 let learner;
+let seed;
 let losses = [];
 let spent = 0; // milliseconds on so many steps
 let turn = 0; // changes with every order, and ends a run
@@ -45,9 +47,10 @@ function step() {
 
 const orders = {
   open: ({ files }) => open(files),
-  reset({ seed }) {
+  reset(order) {
     losses = [];
     spent = 0;
+    seed = order.seed;
     learner.start(seed);
     tell();
   },
@@ -57,6 +60,10 @@ const orders = {
   },
   pause() {
     if (losses.length) tell();
+  },
+  look() {
+    const { steps } = learner.model;
+    postMessage({ kind: "inside", seed, steps, ...lookInside(learner) });
   },
   run() {
     const mine = turn;

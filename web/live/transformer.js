@@ -5,6 +5,8 @@
 // A part of the model computes its output and leaves, on a tape, what
 // brings the gradient of the output back to its inputs.
 
+import { sinusoid } from "./encodings.js";
+
 export const [PAD, UNK, BOS, EOS] = [0, 1, 2, 3];
 const MEMORY = 1600; // pages of 64 KiB: a hundred sentences at once
 const SMOOTHING = 0.1;
@@ -108,6 +110,7 @@ export class Transformer {
       for (let j = 0; j < from; j++)
         turned[j * to + i] = weight.data[i * from + j];
     this.product(x.data, turned, y.data, [rows, to, from]);
+    this.watch?.(name, x, y); // of inside.js
     this.tape.push(() => {
       this.product(y.grad, weight.data, x.grad, [rows, from, to]);
       this.product(y.grad, x.data, weight.grad, [to, from, rows], true);
@@ -230,9 +233,7 @@ export class Transformer {
     const scale = Math.sqrt(d);
     for (let i = 0; i < x.data.length; i++) {
       const [row, column] = [Math.floor(i / d), i % d];
-      const even = column - (column % 2);
-      const angle = (row % length) / 10_000 ** (even / d);
-      const wave = column % 2 ? Math.cos(angle) : Math.sin(angle);
+      const wave = sinusoid(row % length, column, d);
       x.data[i] = scale * table.data[ids[row] * d + column] + wave;
     }
     this.tape.push(() => {

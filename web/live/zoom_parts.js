@@ -1,0 +1,122 @@
+// What several pictures of the zoom are made of.
+
+import { el, INK, ink, scroller, svg } from "./common.js";
+import { largest, number, plain, upTo } from "./zoom_paths.js";
+
+const FEW = 8; // numbers of a vector that a table shows
+
+/** The colour of a number of either sign. */
+export const signed = (value, most) =>
+  ink(value < 0 ? INK.negative : INK.positive, Math.abs(value) / most);
+/** The largest size of a number, to be divided by. */
+export const farthest = (list) => Math.max(...list.map(Math.abs)) || 1;
+
+/** The first numbers of every vector, for a table. */
+export function firsts(model, names, pieces) {
+  const { d_model } = model.sizes;
+  const few = Math.min(FEW, d_model);
+  return {
+    caption: `the first ${few} of the ${d_model} numbers of each vector`,
+    head: ["where", "piece", ...upTo(few).map((i) => i + 1)],
+    rows: names.flatMap(([name, where]) =>
+      pieces.map((piece, i) => [
+        where,
+        plain(piece),
+        ...model.get(name, i).slice(0, few).map((one) => number(one, 3)),
+      ]),
+    ),
+  };
+}
+
+/** A table of products: of what, by what, and what they come to. */
+export function multiplied(caption, [name, left, right], { names, x, y, ends }) {
+  const product = (i) => number(x[i] * y[i], 5);
+  return {
+    caption,
+    head: [name, left, right, "product"],
+    rows: [
+      ...names.map((one, i) => [
+        one,
+        number(x[i], 5),
+        number(y[i], 5),
+        product(i),
+      ]),
+      ...ends.map(([end, value]) => [end, "", "", number(value, 5)]),
+    ],
+  };
+}
+export const counted = (list) => list.map((_, i) => i + 1);
+
+/** One number that a row of a matrix makes of a vector. */
+export function product(what) {
+  const { x, weights, symbol: own, of, from, axis, matrix } = what;
+  const size = x.length;
+  const products = x.map((one, j) => one * weights[j]);
+  const best = largest(products.map(Math.abs));
+  const readout = el("p", { class: "zoom-read" });
+  const tell = (j) =>
+    (readout.textContent =
+      `number ${j + 1} of ${size}: ${number(x[j], 3)} × ` +
+      `${number(weights[j], 3)} = ${number(products[j], 3)}`);
+  tell(best);
+  const chart = (values, title, kind) => {
+    const most = farthest(values);
+    return el(
+      "figure",
+      {},
+      el("figcaption", {}, title),
+      svg(
+        "svg",
+        {
+          viewBox: `0 0 ${size} 2`,
+          preserveAspectRatio: "none",
+          "aria-hidden": "true",
+          class: kind,
+        },
+        values.map((value, j) =>
+          svg("rect", {
+            x: j + 0.1,
+            y: value > 0 ? 1 - value / most : 1,
+            width: 0.8,
+            height: Math.abs(value) / most,
+            class: value < 0 ? "zoom-minus" : "zoom-plus",
+            "data-number": j,
+          }),
+        ),
+      ),
+    );
+  };
+  const region = scroller(`the products that make ${own}`);
+  region.classList.add("zoom-product-chart");
+  region.append(
+    chart(x, what.captions[0], "zoom-plain"),
+    chart(weights, what.captions[1], what.look),
+    chart(products, "their products", "zoom-signed"),
+    readout,
+    el("p", { class: "zoom-equation" }, what.equation),
+  );
+  region.addEventListener("pointermove", (event) => {
+    const picture = event.target.closest("svg");
+    if (!picture) return;
+    const box = picture.getBoundingClientRect();
+    const share = (event.clientX - box.left) / box.width;
+    const j = Math.floor(share * size);
+    const now = Math.min(size - 1, Math.max(0, j));
+    tell(now);
+    for (const one of region.querySelectorAll("rect"))
+      one.classList.toggle("zoom-lit", one.dataset.number === String(now));
+  });
+  return {
+    words: what.words,
+    picture: region,
+    said: `${what.said} The largest in size is ${number(products[best])}.`,
+    sizes:
+      `${size} products: ${from} and every row of ${matrix} are ` +
+      `${axis} = ${size} numbers long`,
+    numbers: multiplied(
+      `the ${size} products that make ${own} of ${of}`,
+      ["j", from, matrix],
+      { names: counted(x), x, y: weights, ends: what.ends },
+    ),
+  };
+}
