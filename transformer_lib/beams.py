@@ -167,11 +167,10 @@ def beam_search(
             rows = [each for beam in active for each in beam.open]
             width = len(rows) // len(active)  # rows of a sentence
             last = source_ids.new_tensor([each.ids[-1] for each in rows])
-            logs = next_logs(model, last, source_ids, cache)
-            totals = logs.new_tensor([each.log_probability for each in rows])
-            candidates = _likeliest(
-                logs + totals[:, None], len(active), 2 * beam_size
-            )
+            totals = next_logs(model, last, source_ids, cache)
+            so_far = [each.log_probability for each in rows]
+            totals += totals.new_tensor(so_far)[:, None]
+            candidates = _likeliest(totals, len(active), 2 * beam_size)
             survivors = []
             for number, beam in enumerate(active):
                 check_number(candidates[number][0][0])
