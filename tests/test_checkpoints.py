@@ -353,10 +353,10 @@ def without_positions(model):
 @pytest.mark.parametrize(
     "model, how, said",
     [
-        (lambda: otherwise(with_gelu), {}, "feed_forward was changed.*Gelu"),
-        (lambda: otherwise(of_other_heads), {}, "self_attention was chan"),
-        (lambda: otherwise(unscaled), {}, "source_embedding was changed"),
-        (lambda: otherwise(without_positions), {}, "positions"),
+        (lambda: otherwise(with_gelu), {}, "answers otherwise"),
+        (lambda: otherwise(of_other_heads), {}, "answers otherwise"),
+        (lambda: otherwise(unscaled), {}, "answers otherwise"),
+        (lambda: otherwise(without_positions), {}, "answers otherwise"),
         (lambda: spoilt(float("nan")), {}, "w_k.*no finite"),
         (lambda: spoilt(float("-inf")), {}, "w_k.*no finite"),
         (lambda: spoilt(1e5), {"half": True}, "w_k.*no finite"),
