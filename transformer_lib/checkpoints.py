@@ -58,8 +58,8 @@ def write_atomically(
         os.replace(part, path)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise OSError(
-            f"{path} was not written ({error}): see that there is "
-            "room and that you may write there, then start again"
+            f"{path} was not written ({error}): is there room, and may "
+            "you write there?"
         ) from error
     finally:
         part.unlink(missing_ok=True)
@@ -115,16 +115,14 @@ def save_checkpoint(
     weights = model.state_dict()
     if not all(weight.isfinite().all() for weight in weights.values()):
         raise FloatingPointError(
-            f"after step {step} some weight is NaN or infinite: not "
-            "saved; lower learning_rate_scale"
+            f"{step=}: a weight is not finite; lower learning_rate_scale"
         )
     content = {
         "model": weights,
         "optimizer": optimizer.state_dict(),
         "state": state,
     }
-    digests = {part: _digest(content[part]) for part in content}
-    content["sha256"] = digests
+    content["sha256"] = {part: _digest(content[part]) for part in content}
     path = Path(folder) / f"checkpoint-{step:08d}.pt"
     write_atomically(path, lambda part: torch.save(content, part))
     _delete_old(Path(folder), path, keep, every)
@@ -292,10 +290,7 @@ def _write_config(
 
 @contextmanager
 def _draft_of(folder: str | Path) -> Iterator[Path]:
-    """A temporary folder to write files and read them back; they move then.
-
-    Raises:
-        ValueError: if they could not be read back.
+    """A temporary folder; what can be read back from it moves to `folder`.
 
     Chapter: checkpoints-models
     """

@@ -32,7 +32,6 @@ from transformer_lib.checkpoints import (
     load_checkpoint,
     load_config,
     save_model,
-    write_atomically,
 )
 from transformer_lib.corpora import data_folder, load_corpus
 from transformer_lib.evaluation import evaluate
@@ -117,14 +116,6 @@ def _translate(
     return code
 
 
-def _is_stream(path: Path) -> bool:
-    """Whether it is there to be written to, such as /dev/stdout.
-
-    Chapter: cli-translate
-    """
-    return path.is_fifo() or path.is_char_device()
-
-
 def _evaluate(
     model: str,
     corpus: str | None = None,
@@ -147,7 +138,7 @@ def _evaluate(
 
     Chapter: cli-translate
     """
-    if to and os.path.lexists(to) and not _is_stream(Path(to)):
+    if to and (Path(to).is_file() or Path(to).is_dir()):
         raise ValueError(f"--to {to} is there already: name a new file")
     translator = Translator.from_pretrained(model, pick_device(device))
     if corpus is None:
@@ -164,10 +155,9 @@ def _evaluate(
     )
     lines = "\n".join(scores.pop("translations")) + "\n"
     _print(scores, as_json)
-    if to and _is_stream(Path(to)):
+    if to:
+        Path(to).parent.mkdir(parents=True, exist_ok=True)
         Path(to).write_text(lines, "utf-8")
-    elif to:
-        write_atomically(to, lines)
 
 
 def _average(

@@ -121,8 +121,7 @@ def check_number(log_probability: float) -> None:
     """
     if math.isnan(log_probability):
         raise FloatingPointError(
-            "the model's log-probabilities are NaN: some of its weights "
-            "are not finite; load or train it again"
+            "the model's weights are not finite: load or train it again"
         )
 
 

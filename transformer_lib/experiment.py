@@ -197,7 +197,6 @@ class _Begun:
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
-    steps: int = 0
     finished: bool = False
     tokenizer: BPETokenizer | None = field(default=None, compare=False)
 
@@ -212,10 +211,8 @@ def _look(folder: Path) -> _Begun:
     saved = load_config(folder)
     if "corpus" not in saved.info:
         raise ValueError(f"{folder} holds a model: name a new folder")
-    taken = [int(path.stem.split("-")[1]) for path in checkpoint_files(folder)]
     return _Begun(
         settings=saved.info | asdict(saved.config),
-        steps=max(taken, default=0),
         finished=(folder / "report.json").is_file(),
         tokenizer=saved.tokenizer,
     )
@@ -251,8 +248,7 @@ def _check_sentences(
         fit = encode_pairs(corpus, translator.tokenizer, config.max_length)
         if len(fit) < len(corpus):
             raise ValueError(
-                f"max_length={config.max_length}: pairs for {corpus.split} "
-                "are longer; raise it, or leave them out"
+                f"max_length={config.max_length}: {corpus.split} needs more"
             )
 
 
@@ -265,9 +261,8 @@ def _check_report(folder: Path) -> None:
     cut_short = not report.endswith("}\n")
     if cut_short or not (folder / "model.safetensors").is_file():
         raise ValueError(
-            f"{folder} is finished, but model.safetensors is lost or "
-            "report.json damaged: copy them back; or delete report.json, "
-            "and the command makes both again"
+            f"{folder} is finished, but its model.safetensors is lost or its "
+            "report.json damaged: delete report.json, then train again"
         )
 
 
@@ -314,11 +309,6 @@ def run_experiment(
     # See that this may be trained here.
     if begun.settings:
         check_settings(begun.settings, info | asdict(config), folder)
-    if begun.steps > training.max_steps:
-        raise ValueError(
-            f"max_steps={training.max_steps}: {folder} has taken "
-            f"{begun.steps} steps already; give at least so many"
-        )
     if begun.finished:
         _check_report(folder)
         _say(f"{folder} is finished: see its report.json")
@@ -345,8 +335,7 @@ def run_experiment(
         if rank == 0:
             if _look(folder) != begun:
                 raise ValueError(
-                    f"another training was at work in {folder} meanwhile: "
-                    "give the command again"
+                    f"another training used {folder} meanwhile: start again"
                 )
             if not begun.settings:
                 save_config(folder, model, tokenizer, **info)

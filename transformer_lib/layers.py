@@ -257,8 +257,7 @@ class LayerCache:
         end = self.length + key.size(2)
         if end > self.longest:
             raise ValueError(
-                f"position {end} does not fit into a cache made for "
-                f"longest={self.longest}"
+                f"position {end} is beyond the cache's longest={self.longest}"
             )
         for room, new in zip(self.rooms, (key, value), strict=True):
             room[self.length : end] = new.permute(2, 0, 1, 3)

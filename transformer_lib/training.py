@@ -70,12 +70,6 @@ class _Progress:
     since: _Sums = field(default_factory=_Sums)  # since the last line
     log: str = ""  # all lines so far
 
-    def count_step(self, tokens: int) -> None:
-        """One step more, on so many target tokens."""
-        self.step += 1
-        self.tokens += tokens
-        self.since.tokens += tokens
-
 
 @dataclass
 class _Training:
@@ -127,7 +121,9 @@ def _take_steps(training: _Training) -> None:
     while progress.step < config.max_steps:
         group = list(islice(batches, config.accumulate))
         tokens, stop = _agree(training, group)
-        progress.count_step(tokens)
+        progress.step += 1
+        progress.tokens += tokens
+        progress.since.tokens += tokens
         losses = _add_gradients(training, group, tokens)
         training.unread.append(losses)
         _update_weights(training)
@@ -234,10 +230,7 @@ class History:
 
 
 def _read_losses(training: _Training) -> None:
-    """Add the losses of the last steps up; here the host waits.
-
-    Raises:
-        FloatingPointError: if one is not finite; names its step.
+    """Add up the losses of the last steps; here the host waits.
 
     Chapter: training-record
     """
@@ -251,8 +244,7 @@ def _read_losses(training: _Training) -> None:
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"the loss of step {step} is {loss}: lower "
-                "learning_rate_scale, or give a clip_norm; earlier "
-                "checkpoints are whole"
+                "learning_rate_scale, or give a clip_norm"
             )
         since.loss += loss
         since.nll += nll
@@ -264,10 +256,6 @@ _LOGGED |= {"tokens", "tokens_per_second", "seconds"}
 
 def _validate(training: _Training) -> dict[str, Any]:
     """What `evaluate` says of the model, without dropout and gradients.
-
-    Raises:
-        ValueError: if it returns a field that the log has already.
-        TypeError: if it returns no dict, or what JSON cannot hold.
 
     Chapter: training-record
     """
@@ -395,10 +383,6 @@ def _settings(training: _Training) -> dict[str, Any]:
 def _starting_point(training: _Training) -> _Progress:
     """That of the folder's newest checkpoint, which is put back.
 
-    Raises:
-        ValueError: if it is of another model, has other settings, or
-            has taken more than `max_steps` already.
-
     Chapter: training-resume
     """
     if training.folder is None:
@@ -411,11 +395,9 @@ def _starting_point(training: _Training) -> _Progress:
     check_settings(state["settings"], settings, files[-1])
     progress = _Progress(**state)
     progress.since = _Sums(**state["since"])
-    if progress.step > training.config.max_steps:
-        raise ValueError(
-            f"{files[-1]} is beyond max_steps={training.config.max_steps}: "
-            "give more, or name another folder"
-        )
+    max_steps = training.config.max_steps
+    if progress.step > max_steps:
+        raise ValueError(f"{files[-1]} is beyond {max_steps=}: give more")
     return progress
 
 
@@ -515,8 +497,7 @@ def _share_gradients(module: nn.Module, step: int) -> nn.Module:
     distributed.all_reduce(most, distributed.ReduceOp.MAX)
     if least != most:
         raise ValueError(
-            f"workers would begin after steps {least} to {most}: "
-            "give a folder that all of them see"
+            f"workers at steps {least} and {most}: share a folder"
         )
     return DistributedDataParallel(module)
 
@@ -532,8 +513,7 @@ def _check_share(batches: TokenBatches) -> None:
         share = batches.rank, batches.world_size
         if share != worker():
             raise ValueError(
-                f"batches of rank and world_size {share} for worker "
-                f"{worker()}: give TokenBatches this one's"
+                f"batches with rank and world_size {share}, not {worker()}"
             )
 
 
