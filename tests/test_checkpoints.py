@@ -353,10 +353,10 @@ def without_positions(model):
 @pytest.mark.parametrize(
     "model, how, said",
     [
-        (lambda: otherwise(with_gelu), {}, "feed_forward was changed.*Gelu"),
-        (lambda: otherwise(of_other_heads), {}, "self_attention was chan"),
-        (lambda: otherwise(unscaled), {}, "source_embedding was changed"),
-        (lambda: otherwise(without_positions), {}, "positions"),
+        (lambda: otherwise(with_gelu), {}, "answers otherwise"),
+        (lambda: otherwise(of_other_heads), {}, "answers otherwise"),
+        (lambda: otherwise(unscaled), {}, "answers otherwise"),
+        (lambda: otherwise(without_positions), {}, "answers otherwise"),
         (lambda: spoilt(float("nan")), {}, "w_k.*no finite"),
         (lambda: spoilt(float("-inf")), {}, "w_k.*no finite"),
         (lambda: spoilt(1e5), {"half": True}, "w_k.*no finite"),
@@ -530,7 +530,7 @@ def test_nothing_is_lost_to_a_full_disk_or_to_nan(tmp_path, monkeypatch):
     monkeypatch.undo()
     with torch.no_grad():
         model.output_weight[0, 0] = float("nan")
-    with pytest.raises(FloatingPointError, match="after step 3"):
+    with pytest.raises(FloatingPointError, match="step=3: a weight"):
         save(3)
     after = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert after == before

@@ -231,7 +231,7 @@ def test_pad_and_bos_are_never_said(tokenizer, tmp_path):
 def test_bad_requests_are_named(tokenizer, tmp_path):
     translator, _ = drawn(tokenizer)
     for wrong in ({"to": "tflite"}, {"to": "onnx", "int8": True}):
-        with pytest.raises(ValueError, match="give ctranslate2, or"):
+        with pytest.raises(ValueError, match="ctranslate2, or"):
             export(translator, tmp_path / "x", **wrong)
     with pytest.raises(FileExistsError):
         export(translator, tmp_path)

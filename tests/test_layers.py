@@ -281,18 +281,16 @@ def test_one_position_at_a_time_with_a_cache(norm):
     torch.testing.assert_close(torch.cat(steps, 1), expected)
 
 
-def test_a_cache_is_tensors_in_room_that_was_made_once():
+def test_a_cache_is_tensors_in_room_for_the_longest():
     """And rows in it are reordered, repeated and dropped."""
     source = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
     first = torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 6)
     cache = LayerCache(source, [part[:, :, :0] for part in first], longest=3)
-    rooms = [room.data_ptr() for room in cache.rooms]
     key, value = cache.append(*first)
     assert torch.equal(key, first[0]) and torch.equal(value, first[1])
-    assert [room.shape[2] for room in cache.rooms] == [3, 3]
     cache.select(torch.tensor([1, 0]), source=False)
-    assert torch.equal(cache.source[0], source[0])
-    assert [room.data_ptr() for room in cache.rooms] == rooms
+    for part, given in zip(cache.source, source, strict=True):
+        assert part is given  # nothing is copied
     cache.select(torch.tensor([1, 0, 0]))
     assert torch.equal(cache.source[1], source[1][[1, 0, 0]])
     second = torch.randn(3, 3, 1, 5), torch.randn(3, 3, 1, 6)
@@ -304,6 +302,16 @@ def test_a_cache_is_tensors_in_room_that_was_made_once():
     assert key.shape == (1, 3, 3, 5)
     with pytest.raises(ValueError, match="position 4 .*longest=3"):
         cache.append(second[0][:1], second[1][:1])
+
+
+def test_appending_to_a_cache_copies_no_earlier_position():
+    new = torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 6)
+    nothing = [part[:, :, :0] for part in new]
+    cache = LayerCache(new, nothing, longest=3)
+    kept = [cache.append(*new) for _ in range(3)]
+    for keys, values in kept:
+        assert keys.data_ptr() == kept[0][0].data_ptr()
+        assert values.data_ptr() == kept[0][1].data_ptr()
 
 
 def test_no_recurrence_no_convolution():

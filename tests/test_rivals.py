@@ -117,6 +117,7 @@ def test_gradients_reach_all_parameters(kind):
 
 
 @every
+@torch.no_grad()
 def test_with_the_cache_step_by_step_equals_teacher_forcing(kind):
     """Rows change places and leave meanwhile, as in a search."""
     model = small(kind).double().eval()

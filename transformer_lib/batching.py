@@ -6,6 +6,7 @@
 Chapter: book/training/batching
 """
 
+import math
 import os
 import random
 from array import array
@@ -53,11 +54,13 @@ def stream_pairs(
 
     Chapter: batching-pairs
     """
-    sentences = iter(corpus)
-    while some := list(islice(sentences, 1000)):
-        languages = zip(*some, strict=True)
-        sides = [_encode_all(texts, tokenizer) for texts in languages]
-        for source_ids, target_ids in zip(*sides, strict=True):
+    pairs = iter(corpus)
+    while block := list(islice(pairs, 1000)):
+        sources, targets = zip(*block, strict=True)
+        source_rows = _encode_all(sources, tokenizer)
+        target_rows = _encode_all(targets, tokenizer)
+        rows = zip(source_rows, target_rows, strict=True)
+        for source_ids, target_ids in rows:
             longer = max(len(source_ids), len(target_ids))
             if max_length is None or longer <= max_length:
                 yield source_ids, target_ids
@@ -113,8 +116,12 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
         raise ValueError("a batch needs pairs, and a side at least its eos")
     sources, labels = zip(*pairs, strict=True)
     targets = [[BOS, *target[:-1]] for target in labels]
-    ids = [_padded(rows) for rows in (sources, targets, labels)]
-    return Batch(*ids, tokens=sum(map(len, labels)))
+    return Batch(
+        source_ids=_padded(sources),
+        target_ids=_padded(targets),
+        labels=_padded(labels),
+        tokens=sum(len(target) for target in labels),
+    )
 
 
 def _padded(rows: Sequence[list[int]]) -> Tensor:
@@ -122,9 +129,8 @@ def _padded(rows: Sequence[list[int]]) -> Tensor:
 
     Chapter: batching-batch
     """
-    width = max(map(len, rows))
-    rows = [row + [PAD] * (width - len(row)) for row in rows]
-    return torch.tensor(rows)
+    width = max(len(row) for row in rows)
+    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
 @dataclass(repr=False)
@@ -173,7 +179,7 @@ class TokenBatches:
 
     def __len__(self) -> int:
         """Batches of an epoch on this worker, always as many."""
-        return -(-self.total // self.world_size)  # rounded up
+        return math.ceil(self.total / self.world_size)
 
     def fingerprint(self) -> str:
         """SHA-256 of what the batches hold, the same on each worker."""
@@ -186,7 +192,7 @@ class TokenBatches:
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """This worker's batches of one epoch, from `start` on."""
         generator = random.Random(f"{self.seed} {number}")
-        order = array("i", range(len(self.lengths)))
+        order = array("i", range(len(self.lengths)))  # small in memory
         if self.shuffle:  # sorting keeps the order of equal lengths
             generator.shuffle(order)
         batches = self._cut(np.asarray(order))
@@ -195,13 +201,14 @@ class TokenBatches:
         for index in range(start, len(self)):
             place = index * self.world_size + self.rank
             batch = batches[place % len(batches)]
-            yield collate([self.pairs[pair] for pair in batch.tolist()])
+            yield collate([self.pairs[i] for i in batch.tolist()])
 
     def _cut(self, order: np.ndarray) -> list[np.ndarray]:
         """Sort numbers of pairs by length, cut where a batch is full."""
         order = order[_sorted_by_length(self.lengths[order])]
         longer = self.lengths[order].max(axis=1)
         begins = [0]
+        # A memoryview gives ints, without a list of them.
         for place, length in enumerate(memoryview(longer)):
             # Sorted, so the newest pair is the longest of its batch:
             # all rows are padded to its length.

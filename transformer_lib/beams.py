@@ -67,21 +67,25 @@ class _Beam:
         self.closed: list[_Hypothesis] = []
 
     def extend(self, candidates: Iterable[Sequence[float]]) -> list[int]:
-        """Keep the best; which places of `open` they extend.
+        """Keep the best; which hypotheses of `open` they extend.
 
-        A candidate is (log-probability, place in `open`, piece), the
-        best first. Nothing is returned when the sentence is over.
+        A candidate is (log-probability, parent's place in `open`,
+        piece), the best first. Nothing is returned when the sentence
+        is over.
         """
-        before, self.open, parents = self.open, [], []
-        for rank, (total, place, piece) in enumerate(candidates):
-            beginning = before[int(place)].ids
+        before = self.open
+        self.open = []
+        parents = []
+        for rank, (total, parent, piece) in enumerate(candidates):
+            check_number(total)
+            beginning = before[int(parent)].ids
             extended = _Hypothesis(total, [*beginning, int(piece)])
             if piece == EOS:
                 if rank < self.size and total > -math.inf:
                     self.closed.append(extended)
             elif len(parents) < self.size:
                 self.open.append(extended)
-                parents.append(int(place))
+                parents.append(int(parent))
         if len(before[0].ids) == self.limit:
             for cut_off in self.open:  # ranked behind those that ended
                 if cut_off.log_probability > -math.inf:
@@ -100,7 +104,7 @@ class _Beam:
         """Up to `size`, the best score first; those cut off last."""
         ranked = sorted(
             self.closed,
-            key=lambda each: (each.ids[-1] == EOS, self.score(each)),
+            key=lambda found: (found.ids[-1] == EOS, self.score(found)),
             reverse=True,
         )
         return ranked[: self.size]
@@ -109,19 +113,19 @@ class _Beam:
 def _likeliest(
     totals: Tensor, sentences: int, count: int
 ) -> list[list[list[float]]]:
-    """Each sentence's best: log-probability, place, piece.
+    """Each sentence's best: log-probability, parent, piece.
 
     `totals` (rows, vocab_size) has as many rows, one after the
-    other, for every sentence; a place counts from its first.
+    other, for every sentence; a parent counts from its first.
 
     Chapter: beams-search
     """
     vocab_size = totals.size(1)
-    each = totals.view(sentences, -1)
-    best, at = each.topk(min(count, each.size(1)))
-    # One transfer; float32 holds places and ids exactly.
-    parts = [best, at // vocab_size, at % vocab_size]
-    return torch.stack(parts, dim=-1).tolist()
+    of_sentence = totals.view(sentences, -1)
+    best, index = of_sentence.topk(min(count, of_sentence.size(1)))
+    parent, piece = index // vocab_size, index % vocab_size
+    # One transfer; float32 holds parents and ids exactly.
+    return torch.stack([best, parent, piece], dim=-1).tolist()
 
 
 def beam_search(
@@ -164,31 +168,31 @@ def beam_search(
         cache = DecoderCache(model, memory, max(limits, default=1))
         active = beams
         while active:
-            rows = [each for beam in active for each in beam.open]
+            rows = [row for beam in active for row in beam.open]
             width = len(rows) // len(active)  # rows of a sentence
-            last = source_ids.new_tensor([each.ids[-1] for each in rows])
-            logs = next_logs(model, last, source_ids, cache)
-            totals = logs.new_tensor([each.log_probability for each in rows])
-            candidates = _likeliest(
-                logs + totals[:, None], len(active), 2 * beam_size
-            )
-            survivors = []
+            last = source_ids.new_tensor([row.ids[-1] for row in rows])
+            totals = next_logs(model, last, source_ids, cache)
+            so_far = [row.log_probability for row in rows]
+            totals += totals.new_tensor(so_far)[:, None]
+            candidates = _likeliest(totals, len(active), 2 * beam_size)
+            parents = []  # rows that the next step's rows extend
             for number, beam in enumerate(active):
-                check_number(candidates[number][0][0])
                 for parent in beam.extend(candidates[number]):
-                    survivors.append(number * width + parent)
+                    parents.append(number * width + parent)
             active = [beam for beam in active if beam.open]
-            sentences = [row // width for row in survivors]
+            # Equal: each row keeps its source, whatever its parent.
             before = [row // width for row in range(len(rows))]
-            chosen = source_ids.new_tensor(survivors)
+            sentences = [row // width for row in parents]
+            chosen = source_ids.new_tensor(parents)
             cache.select(chosen, source=sentences != before)
             source_ids = source_ids[chosen]
     found = Hypotheses(ids=[], log_probabilities=[], scores=[])
     for beam in beams:
         best = beam.best()
-        found.ids.append([each.ids[1:] for each in best])
-        found.log_probabilities.append([each.log_probability for each in best])
-        found.scores.append([beam.score(each) for each in best])
+        found.ids.append([output.ids[1:] for output in best])
+        logs = [output.log_probability for output in best]
+        found.log_probabilities.append(logs)
+        found.scores.append([beam.score(output) for output in best])
     return found
 
 
@@ -215,8 +219,8 @@ def decode_all(
         raise ValueError(f"{batch_size=} must be at least 1")
     sources = list(sources)  # it may be a generator
     best = [[EOS] for _ in sources]
-    full = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
-    order = sorted(full, key=lambda i: -len(sources[i]))
+    not_empty = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
+    order = sorted(not_empty, key=lambda i: -len(sources[i]))
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         rows = [torch.tensor(sources[i]) for i in batch]

@@ -58,8 +58,8 @@ def write_atomically(
         os.replace(part, path)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise OSError(
-            f"{path} was not written ({error}): see that there is "
-            "room and that you may write there, then start again"
+            f"{path} was not written ({error}): is there room, and may "
+            "you write there?"
         ) from error
     finally:
         part.unlink(missing_ok=True)
@@ -75,9 +75,9 @@ def _fingerprint(content: Any) -> Any:
         digest = sha256(numbers.view(torch.uint8).numpy()).hexdigest()
         return f"{content.dtype} {tuple(content.shape)} {digest}"
     if isinstance(content, dict):
-        return {name: _fingerprint(x) for name, x in content.items()}
+        return {name: _fingerprint(part) for name, part in content.items()}
     if isinstance(content, list | tuple):
-        return [_fingerprint(x) for x in content]
+        return [_fingerprint(part) for part in content]
     return content
 
 
@@ -109,36 +109,38 @@ def save_checkpoint(
 
     Chapter: checkpoints-resume
     """
-    weights, step = model.state_dict(), state["step"]
+    step = state["step"]
     if type(step) is not int or step < 0:
         raise ValueError(f"{step=}: give a whole number from 0")
-    if not all(w.isfinite().all() for w in weights.values()):
+    weights = model.state_dict()
+    if not all(weight.isfinite().all() for weight in weights.values()):
         raise FloatingPointError(
-            f"after step {step} some weight is NaN or infinite: not "
-            "saved; lower learning_rate_scale"
+            f"{step=}: a weight is not finite; lower learning_rate_scale"
         )
     content = {
         "model": weights,
         "optimizer": optimizer.state_dict(),
         "state": state,
     }
-    content["sha256"] = {name: _digest(x) for name, x in content.items()}
+    content["sha256"] = {part: _digest(content[part]) for part in content}
     path = Path(folder) / f"checkpoint-{step:08d}.pt"
     write_atomically(path, lambda part: torch.save(content, part))
-    _forget(Path(folder), path, keep, every)
+    _delete_old(Path(folder), path, keep, every)
     return path
 
 
-def _forget(folder: Path, newest: Path, keep: int, every: int) -> None:
+def _delete_old(folder: Path, newest: Path, keep: int, every: int) -> None:
     """Delete all checkpoints but the newest and the last `keep`.
 
     Chapter: checkpoints-resume
     """
-    earlier = checkpoint_files(folder)
-    due = [path for path in earlier if every and _step_of(path) % every == 0]
-    unfinished = folder.glob(".checkpoint-*.part")  # of killed ones
-    for old in {*earlier, *unfinished} - {*due[-keep:], newest}:
-        old.unlink()
+    files = checkpoint_files(folder)
+    due = [path for path in files if every and _step_of(path) % every == 0]
+    kept = [*due[-keep:], newest]
+    unfinished = folder.glob(".checkpoint-*.part")  # of killed trainings
+    for path in [*files, *unfinished]:
+        if path not in kept:
+            path.unlink()
 
 
 def _step_of(path: Path) -> int:
@@ -146,8 +148,8 @@ def _step_of(path: Path) -> int:
 
     Chapter: checkpoints-resume
     """
-    named = re.fullmatch(r"checkpoint-(\d{8,})\.pt", path.name, re.ASCII)
-    return int(named[1]) if named else -1
+    match = re.fullmatch(r"checkpoint-(\d{8,})\.pt", path.name, re.ASCII)
+    return int(match[1]) if match else -1
 
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
@@ -155,8 +157,9 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-resume
     """
-    files = Path(folder).glob("checkpoint-*.pt")
-    return sorted((x for x in files if _step_of(x) >= 0), key=_step_of)
+    paths = Path(folder).glob("checkpoint-*.pt")
+    files = [path for path in paths if _step_of(path) >= 0]
+    return sorted(files, key=_step_of)
 
 
 def _read(
@@ -164,7 +167,7 @@ def _read(
 ) -> dict[str, Any]:
     """What `save_checkpoint` wrote, without running code in it.
 
-    Of `parts` the digests are compared.
+    `parts` names those whose digests are compared.
 
     Chapter: checkpoints-resume
     """
@@ -177,7 +180,7 @@ def _read(
             if _digest(content[part]) != content["sha256"][part]:
                 raise ValueError(f"its {part} is not what was saved")
         step = content["state"]["step"]
-        if _step_of(path) not in (-1, step):
+        if _step_of(path) not in (step, -1):  # -1: it has another name
             raise ValueError(f"it was written after step {step}")
     except (OSError, MemoryError):
         raise  # the file may be good
@@ -207,13 +210,14 @@ def load_checkpoint(
     try:
         model.load_state_dict(content["model"])
     except RuntimeError as error:
-        why = f"is of another model ({error!s:.200})"
-        remedy = "give its options, or another folder"
-        raise ValueError(f"{path} {why}: {remedy}") from None
+        raise ValueError(
+            f"{path} is of another model ({error!s:.200}): give its "
+            "options, or another folder"
+        ) from None
     if optimizer is not None:
-        own = optimizer.state_dict()
-        own["state"] = content["optimizer"]["state"]
-        optimizer.load_state_dict(own)
+        restored = optimizer.state_dict()
+        restored["state"] = content["optimizer"]["state"]
+        optimizer.load_state_dict(restored)
     return content["state"]
 
 
@@ -230,18 +234,20 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     Chapter: checkpoints-average
     """
     models = [_read(path, ["model"], mmap=True)["model"] for path in paths]
-    shapes = [{k: w.shape for k, w in one.items()} for one in models]
-    if not models or shapes != shapes[:1] * len(models):
+    shapes = []
+    for weights in models:
+        shapes.append({name: w.shape for name, w in weights.items()})
+    if not models or any(other != shapes[0] for other in shapes):
         raise ValueError("give at least one path, and of one model")
     mean = {}
     for name, weight in models[0].items():
-        of_each = torch.stack([one[name].double() for one in models])
-        mean[name] = of_each.mean(dim=0).to(weight.dtype)
+        stacked = torch.stack([weights[name].double() for weights in models])
+        mean[name] = stacked.mean(dim=0).to(weight.dtype)
     return mean
 
 
 def _check_info(info: dict[str, Any]) -> None:
-    """Refuse what nobody could use: two languages, and texts all.
+    """Refuse languages that are not two texts, and a corpus that is none.
 
     Chapter: checkpoints-models
     """
@@ -274,6 +280,7 @@ def _write_config(
         "model": asdict(model.config),
         "info": info,
     }
+    # As it will be read: a tuple, for example, comes back as a list.
     described = json.loads(json.dumps(described, allow_nan=False))
     digests = {path.name: _file_digest(path) for path in folder.iterdir()}
     digests["config.json"] = _digest(described)
@@ -282,33 +289,37 @@ def _write_config(
 
 
 @contextmanager
-def _moved_to(folder: str | Path) -> Iterator[Path]:
-    """A place to write files and read them back; then they move.
-
-    Raises:
-        ValueError: if they could not be read back.
+def _draft_of(folder: str | Path) -> Iterator[Path]:
+    """A temporary folder; what can be read back from it moves to `folder`.
 
     Chapter: checkpoints-models
     """
-    with tempfile.TemporaryDirectory() as name:
-        place, folder = Path(name), Path(folder)
+    with tempfile.TemporaryDirectory() as temporary:
         try:
-            yield place
+            yield Path(temporary)
         except ValueError as error:
-            why = str(error).replace(name, str(folder))
+            why = str(error).replace(temporary, str(folder))
             raise ValueError(
                 f"nothing was saved: it could not be read back ({why})"
             ) from None
-        # All are on the disk before the first takes an old one's place.
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as name:
-            for path in place.iterdir():
-                copy_file = partial(shutil.copyfile, path)
-                write_atomically(Path(name, path.name), copy_file)
-            if not (place / "tokenizer.json").exists():  # an earlier model's
-                (folder / "tokenizer.json").unlink(missing_ok=True)
-            for path in sorted(Path(name).iterdir(), reverse=True):
-                os.replace(path, folder / path.name)
+        _move_files(Path(temporary), Path(folder))
+
+
+def _move_files(draft: Path, folder: Path) -> None:
+    """All are on the disk before the first takes an old one's place.
+
+    Chapter: checkpoints-models
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as beside:
+        for path in draft.iterdir():
+            copy_file = partial(shutil.copyfile, path)
+            write_atomically(Path(beside, path.name), copy_file)
+        if not (draft / "tokenizer.json").exists():  # an earlier model's
+            (folder / "tokenizer.json").unlink(missing_ok=True)
+        # In reverse order config.json, by which a model is found, is last.
+        for path in sorted(Path(beside).iterdir(), reverse=True):
+            os.replace(path, folder / path.name)
 
 
 def save_config(
@@ -328,9 +339,9 @@ def save_config(
 
     Chapter: checkpoints-models
     """
-    with _moved_to(folder) as place:
-        _write_config(place, model, tokenizer, info)
-        load_config(place)
+    with _draft_of(folder) as draft:
+        _write_config(draft, model, tokenizer, info)
+        load_config(draft)
 
 
 def _check_finite(weights: dict[str, Tensor]) -> None:
@@ -344,19 +355,16 @@ def _check_finite(weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} holds no finite floats")
 
 
-def _plan(model: nn.Module) -> dict[str, Any]:
-    """What decides a model's results besides its weights, by module.
+def _answer(model: Transformer) -> Tensor:
+    """The logits for one short pair of sentences, in float32.
 
     Chapter: checkpoints-models
     """
-    plan = {}
-    for path, part in model.named_modules():
-        plan[path] = {"class": type(part).__name__}
-        for name, value in vars(part).items():
-            plain = isinstance(value, int | float) and name[0] != "_"
-            if plain and name not in ("training", "dropout", "p"):
-                plan[path][name] = value
-    return plan
+    model = copy.deepcopy(model).cpu().float().eval()
+    length = min(8, model.config.vocab_size, model.config.max_length)
+    ids = torch.arange(length)[None]
+    with torch.no_grad():
+        return model(ids, ids)
 
 
 def save_model(
@@ -374,10 +382,9 @@ def save_model(
 
     Raises:
         ValueError: for what could not be read back: weights that are
-            NaN, infinite or too large for `half`, layers or sizes
-            that its class and config do not build, another model's
-            tokenizer, `info` that JSON cannot hold. Nothing is
-            written.
+            NaN, infinite or too large for `half`, a model that its
+            class and config do not build, another model's tokenizer,
+            `info` that JSON cannot hold. Nothing is written.
 
     Chapter: checkpoints-models
     """
@@ -386,13 +393,13 @@ def save_model(
         raise TypeError(f"{type(model).__name__} is no Transformer")
     if half:
         model = copy.deepcopy(model).half()
-    with _moved_to(folder) as place:
-        write_safetensors(model, str(place / "model.safetensors"))
-        _write_config(place, model, tokenizer, info)
-        built, own = _plan(load_model(place)[0]), _plan(model)
-        for path in built | own:
-            if own.get(path) != built.get(path):
-                raise ValueError(f"{path} was changed: {own.get(path)}")
+    with _draft_of(folder) as draft:
+        write_safetensors(model, str(draft / "model.safetensors"))
+        _write_config(draft, model, tokenizer, info)
+        read, _, _ = load_model(draft)
+        difference = (_answer(read) - _answer(model)).abs().max()
+        if difference > 1e-3:
+            raise ValueError("the model that was read answers otherwise")
 
 
 @dataclass(frozen=True)
@@ -493,6 +500,8 @@ def load_model(
         model = saved.build()
         read_safetensors(model, path)
     except (SafetensorError, RuntimeError, ValueError) as error:
-        why = f"is damaged or another model's ({error!s:.200})"
-        raise ValueError(f"{path} {why}: copy it again") from None
+        raise ValueError(
+            f"{path} is damaged or another model's ({error!s:.200}): "
+            "copy it again"
+        ) from None
     return model.eval(), saved.tokenizer, saved.info

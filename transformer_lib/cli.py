@@ -32,7 +32,6 @@ from transformer_lib.checkpoints import (
     load_checkpoint,
     load_config,
     save_model,
-    write_atomically,
 )
 from transformer_lib.corpora import data_folder, load_corpus
 from transformer_lib.evaluation import evaluate
@@ -44,7 +43,7 @@ from transformer_lib.training import pick_device
 from transformer_lib.translator import Translator, bundled_models
 
 
-def _print(values: dict[str, Any], as_json: bool, of: str = "") -> None:
+def _print(values: dict[str, Any], as_json: bool, prefix: str = "") -> None:
     """Results, from one worker alone: lines, or one JSON document.
 
     Chapter: cli-train
@@ -55,13 +54,13 @@ def _print(values: dict[str, Any], as_json: bool, of: str = "") -> None:
         print(json.dumps(values, ensure_ascii=False))
         return
     for name, value in values.items():
-        name = of + name.replace("_", " ")
+        label = prefix + name.replace("_", " ")
         if isinstance(value, dict):
-            _print(value, False, f"{name} ")
+            _print(value, as_json=False, prefix=f"{label} ")
         elif isinstance(value, float):
-            print(f"{name}: {round(value, 4)}")
+            print(f"{label}: {round(value, 4)}")
         else:
-            print(f"{name}: {value}")
+            print(f"{label}: {value}")
 
 
 def _train(out: str, command: str, as_json: bool = False, **given) -> None:
@@ -71,10 +70,13 @@ def _train(out: str, command: str, as_json: bool = False, **given) -> None:
 
     Chapter: cli-train
     """
-    own = {setting.name for setting in fields(Experiment)} & given.keys()
-    settings = {name: given.pop(name) for name in own}
+    settings = {}
+    for setting in fields(Experiment):
+        if setting.name in given:
+            settings[setting.name] = given.pop(setting.name)
     experiment = Experiment(**settings, changes=given)
-    _print(run_experiment(experiment, out, command) or {}, as_json)
+    result = run_experiment(experiment, out, command)
+    _print(result or {}, as_json)
 
 
 def _translate(
@@ -94,20 +96,22 @@ def _translate(
     Chapter: cli-translate
     """
     translator = Translator.from_pretrained(model, pick_device(device))
-    lines = iter(sentences or sys.stdin or ())
+    lines = iter(sentences or sys.stdin or ())  # it may be closed
     typed = sys.stdin and sys.stdin.isatty()
-    number = code = 0
-    while part := [*islice(lines, 1 if typed else 64)]:
-        # An editor may have put a byte order mark before the text.
-        part = [line.removeprefix("\ufeff").strip() for line in part]
-        for place, line in enumerate(part):
+    number, code = 0, 0
+    while batch := list(islice(lines, 1 if typed else 64)):
+        sources = []
+        for line in batch:
             number += 1
+            # An editor may have put a byte order mark before the text.
+            source = line.removeprefix("\ufeff").strip()
             try:
-                translator.encode([line])
+                translator.encode([source])
             except ValueError as error:
-                part[place], code = "", 2
                 print(f"line {number}: {error}", file=sys.stderr)
-        texts = translator.translate(part, beam_size, length_penalty)
+                source, code = "", 2
+            sources.append(source)
+        texts = translator.translate(sources, beam_size, length_penalty)
         print(*texts, sep="\n", flush=True)
     return code
 
@@ -134,16 +138,14 @@ def _evaluate(
 
     Chapter: cli-translate
     """
-    path = Path(to or "")
-    stream = path.is_fifo() or path.is_char_device()
-    if to and os.path.lexists(path) and not stream:
+    if to and (Path(to).is_file() or Path(to).is_dir()):
         raise ValueError(f"--to {to} is there already: name a new file")
     translator = Translator.from_pretrained(model, pick_device(device))
     if corpus is None:
         folder = model if Path(model).is_dir() else bundled_models()[model]
         corpus = load_config(folder).info.get("corpus", "")
-    languages = translator.languages
-    texts = Experiment(corpus, languages, limit=limit).load(split)
+    experiment = Experiment(corpus, translator.languages, limit=limit)
+    texts = experiment.load(split)
     scores = evaluate(
         translator.model,
         translator.tokenizer,
@@ -153,10 +155,9 @@ def _evaluate(
     )
     lines = "\n".join(scores.pop("translations")) + "\n"
     _print(scores, as_json)
-    if stream:
-        path.write_text(lines, "utf-8")
-    elif to:
-        write_atomically(path, lines)
+    if to:
+        Path(to).parent.mkdir(parents=True, exist_ok=True)
+        Path(to).write_text(lines, "utf-8")
 
 
 def _average(
@@ -176,10 +177,10 @@ def _average(
     saved = load_config(model)
     paths = checkpoint_files(model)[-last:]
     weights = average_checkpoints(paths)
-    mean = saved.build()
-    load_checkpoint(paths[-1], mean)  # it says if this is another model
-    mean.load_state_dict(weights)
-    save_model(out, mean, saved.tokenizer, **saved.info)
+    mean_model = saved.build()
+    load_checkpoint(paths[-1], mean_model)  # refuses another model's
+    mean_model.load_state_dict(weights)
+    save_model(out, mean_model, saved.tokenizer, **saved.info)
     _print({"mean_of": [path.stem for path in paths]}, as_json)
 
 
@@ -213,10 +214,12 @@ def _data(
     Chapter: cli-translate
     """
     values: dict[str, Any] = {"folder": str(data_folder())}
+    source, target = languages
     for split in ("train", "validation", "test"):
-        texts = load_corpus(corpus, *languages, split)
-        values[split] = {"pairs": len(texts), "first": [*texts[:1]]}
-    _print(values | {"licence": texts.licence}, as_json)
+        texts = load_corpus(corpus, source, target, split)
+        values[split] = {"pairs": len(texts), "first": list(texts[:1])}
+    values["licence"] = texts.licence
+    _print(values, as_json)
 
 
 _CHOICES = TransformerConfig.CHOICES | {
@@ -248,8 +251,26 @@ def _name(text: str) -> str:
     return text
 
 
+def _values(parameter: inspect.Parameter) -> dict[str, Any]:
+    """What argparse has to know of the values of a parameter.
+
+    Chapter: cli-options
+    """
+    kind = parameter.annotation
+    types = [each for each in get_args(kind) if each is not NoneType]
+    if types:  # of int | None it is int, of a pair that of its first
+        kind = types[0]
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if parameter.default in _CHOICES.get(parameter.name, ()):
+        return {"choices": _CHOICES[parameter.name]}
+    if len(types) > 1:
+        return {"type": kind, "nargs": len(types)}
+    return {"type": _name if kind is str else kind}
+
+
 def add_options(
-    parser: Any, of: Callable[..., Any], leave_out: Sequence[str] = ()
+    parser: Any, function: Callable[..., Any], leave_out: Sequence[str] = ()
 ) -> None:
     """An option for each parameter of a function or field of a class.
 
@@ -257,31 +278,21 @@ def add_options(
 
     Chapter: cli-options
     """
-    for name, parameter in inspect.signature(of).parameters.items():
-        named = parameter.kind is not parameter.VAR_KEYWORD
-        if not named or name in leave_out:
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in leave_out or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        default, kind = parameter.default, parameter.annotation
-        required = default is parameter.empty
-        types = [x for x in get_args(kind) if x is not NoneType] or [kind]
-        option: dict[str, Any] = {"type": types[0]}
-        if types[0] is bool:
-            option = {"action": argparse.BooleanOptionalAction}
-        elif default in _CHOICES.get(name, ()):
-            option["choices"] = _CHOICES[name]
-        elif len(types) > 1:
-            option["nargs"] = len(types)
-        elif types[0] is str:
-            option["type"] = _name
-        elif types[0] is int and of not in (TransformerConfig, TrainingConfig):
-            option["type"] = _count  # those two check their fields
+        required = parameter.default is parameter.empty
+        values = _values(parameter)
+        checked = function in (TransformerConfig, TrainingConfig)
+        if values.get("type") is int and not checked:
+            values["type"] = _count
         parser.add_argument(
             "--" + name.replace("_", "-").removeprefix("as-"),
             dest=name,
             default=argparse.SUPPRESS,
             required=required,
-            help="(required)" if required else f"({default})",
-            **option,
+            help="(required)" if required else f"({parameter.default})",
+            **values,
         )
 
 
@@ -296,9 +307,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 import_module("transformer_lib.rivals")  # a saved model may be one
-_SETTINGS = {  # and what is no option, or one already
+_NO_OPTIONS = {
     Experiment: ["changes"],
-    TransformerConfig: ["vocab_size"],
+    TransformerConfig: ["vocab_size"],  # Experiment has it
     TrainingConfig: [],
 }
 _COMMANDS = _train, _translate, _evaluate, _average, _export, _data
@@ -311,8 +322,8 @@ def _parser() -> _Parser:
     """
     parser = _Parser("python -m transformer_lib", allow_abbrev=False)
     parser.epilog = "exit codes: 0 done, 1 our fault, 2 bad input, 130 stopped"
-    of = version("executable-transformer")
-    parser.add_argument("--version", action="version", version=of)
+    release = version("executable-transformer")
+    parser.add_argument("--version", action="version", version=release)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for run in _COMMANDS:
         text = inspect.getdoc(run) or ""  # python -OO has none
@@ -329,15 +340,17 @@ def _parser() -> _Parser:
         if run is _translate:
             new.add_argument("sentences", nargs="*", help="quoted")
         if run is _train:
-            for kind, leave_out in _SETTINGS.items():
-                title, text = kind.__name__, inspect.getdoc(kind)
-                group = new.add_argument_group(title, text)
+            for kind, leave_out in _NO_OPTIONS.items():
+                title = kind.__name__
+                if kind is not Experiment:
+                    title += " (here with the values of --preset base)"
+                group = new.add_argument_group(title, inspect.getdoc(kind))
                 add_options(group, kind, leave_out)
     return parser
 
 
 _EXPECTED = ValueError, OSError, ArithmeticError, ImportError
-_FULL = re.compile("alloc|out of memory|not enough memory|overflow", re.I)
+_NO_MEMORY = re.compile("alloc|out of memory|not enough memory|overflow", re.I)
 
 
 def _explain(error: Exception) -> str | None:
@@ -352,7 +365,7 @@ def _explain(error: Exception) -> str | None:
         return f"the output cannot hold this: PYTHONIOENCODING=utf-8 ({text})"
     if isinstance(error, UnicodeError):
         return f"this text is not UTF-8 ({text})"
-    full = isinstance(error, RuntimeError) and _FULL.search(text)
+    full = isinstance(error, RuntimeError) and _NO_MEMORY.search(text)
     if full or isinstance(error, MemoryError):
         return "memory is full: lower --tokens-per-batch or the sizes"
     return text if isinstance(error, _EXPECTED) else None
@@ -377,17 +390,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if run is _train:
             command = shlex.join(words)
             options["command"] = f"python -m transformer_lib {command}"
-        if threads or run is not _train:  # decoding steps are small
-            here = os.cpu_count() or 1
-            torch.set_num_threads(min(threads or 1, here))
+        if threads or run is not _train:  # decoding is quickest with one
+            cores = os.cpu_count() or 1
+            torch.set_num_threads(min(threads or 1, cores))
         torch.set_float32_matmul_precision("high")  # TF32
         return run(**options) or 0
     except BrokenPipeError:  # whoever read our lines has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except KeyboardInterrupt:
-        goes_on = "; the same command goes on" if "train" in words[:1] else ""
-        line, code = f"stopped{goes_on}", 130
+        line, code = "stopped", 130
+        if words[:1] == ["train"]:
+            line += "; the same command goes on"
     except Exception as error:
         line, code = _explain(error), 2
         if line is None:

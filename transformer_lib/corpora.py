@@ -74,17 +74,19 @@ def read_parallel(
 
     Chapter: corpora-own
     """
-    skipped, names = 0, " and ".join(map(str, paths))
-    rows = zip_longest(*map(_rows, paths), fillvalue=b"")
-    for number, row in enumerate(rows, 1):
-        if not any(map(bytes.strip, row)):
+    skipped = 0
+    names = " and ".join(str(path) for path in paths)
+    files = [_rows(path) for path in paths]
+    for number, rows in enumerate(zip_longest(*files, fillvalue=b""), 1):
+        if not any(row.strip() for row in rows):
             continue  # empty on both sides, as at the end of files
-        if b"" in row:  # no line: a line has its "\n" at least
-            short = paths[row.index(b"")]
+        if b"" in rows:  # a row that is there has its "\n" at least
+            short = paths[rows.index(b"")]
             raise ValueError(f"{names}: {short} has no line {number}")
-        cells = row if len(row) == 2 else [*row[0].split(b"\t"), b""]
+        # The last cell is for a row that has no tab.
+        cells = rows if len(rows) == 2 else [*rows[0].split(b"\t"), b""]
         try:
-            source, target = map(_sentence, cells[:2])
+            source, target = _sentence(cells[0]), _sentence(cells[1])
         except ValueError as error:
             skipped += 1
             if not skip_bad_lines:
@@ -120,9 +122,7 @@ def _rows(path: str | Path) -> Iterator[bytes]:
     """
     try:
         with _open(Path(path)) as file:
-            for row in file:  # \r: as on old Macs
-                whole = row.endswith(b"\n")
-                yield from [row] if whole else row.split(b"\r")
+            yield from file
     except _BROKEN as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -130,8 +130,8 @@ def _rows(path: str | Path) -> Iterator[bytes]:
 def _open(path: Path):
     if path.suffix == ".zip":
         archive = zipfile.ZipFile(path)
-        text = max(archive.infolist(), key=lambda f: f.file_size)
-        return archive.open(text)
+        largest = max(archive.infolist(), key=lambda info: info.file_size)
+        return archive.open(largest)
     opener = gzip.open if path.suffix == ".gz" else open
     return opener(path, "rb")
 
@@ -145,7 +145,9 @@ def _split_of(english: str) -> str:
     """
     letters = "".join(filter(str.isalnum, english.casefold()))
     lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
-    return {0: "test", 1: "validation"}.get(lot, "train")
+    if lot > 1:
+        return "train"
+    return "test" if lot == 0 else "validation"
 
 
 CORPORA = {  # pairs of languages, licence
@@ -218,13 +220,15 @@ def _files(name: str, split: str, source: str, target: str) -> list[Any]:
     if name == "multi30k":
         part = {"validation": "val", "test": "test_2016_flickr"}
         file = f"multi30k/{part.get(split, split)}"
-        return [fetch(f"{file}.{x}.gz") for x in (source, target)]
+        return [fetch(f"{file}.{source}.gz"), fetch(f"{file}.{target}.gz")]
     if name == "little_spanish":
         return [_DATA / "little_spanish.tsv"]
     pair = f"{'-'.join(sorted([source, target]))}.tsv"
-    for endings in [source, target], [pair]:
+    for endings in ([source, target], [pair]):
         plain = [Path(name, f"{split}.{ending}") for ending in endings]
-        files = [x if x.is_file() else Path(f"{x}.gz") for x in plain]
+        files = [
+            file if file.is_file() else Path(f"{file}.gz") for file in plain
+        ]
         if all(file.is_file() for file in files):
             return files
     raise FileNotFoundError(
@@ -260,15 +264,15 @@ def load_corpus(
     if languages and pair not in languages:
         raise ValueError(f"{name} has {languages}, no {pair}")
     files = _files(name, split, source, target)
-    pairs = read_parallel(*files, skip_bad_lines=skip_bad_lines)
     if name == "little_spanish":
         rows = files[0].read_text("utf-8").splitlines()
-        cells = (row.split("\t") for row in rows)
-        pairs = [(x, y) for part, x, y in cells if part == split]
+        cells = [row.split("\t") for row in rows]
+        pairs = [(en, es) for part, en, es in cells if part == split]
+    else:
+        pairs = list(read_parallel(*files, skip_bad_lines=skip_bad_lines))
     if name == "tatoeba":
-        pairs = [x for x in pairs if _split_of(x[0]) == split]
+        pairs = [pair for pair in pairs if _split_of(pair[0]) == split]
     first = "en" if languages else min(source, target)
-    if len(files) == 1 and source != first:
-        pairs = [(y, x) for x, y in pairs]
-    pairs = list(pairs)
+    if len(files) == 1 and source != first:  # one file serves both ways
+        pairs = [pair[::-1] for pair in pairs]
     return ParallelCorpus(pairs, name, source, target, split, licence)

@@ -87,10 +87,10 @@ def length_limits(
     limits = pieces.sum(1) + max_extra
     if model.config.positions == "learned":
         limits = limits.clamp(max=model.config.max_length)
-    each = limits.tolist()
-    if min(each, default=1) < 1:
+    limits = limits.tolist()
+    if min(limits, default=1) < 1:
         raise ValueError(f"{max_extra=} leaves no room for a piece")
-    return each
+    return limits
 
 
 def next_logs(
@@ -106,9 +106,11 @@ def next_logs(
     # No memory: the cache has its keys and values.
     hidden = model.decode(last[:, None], None, source_ids, cache)
     logits = model.project(hidden[:, -1])
-    at_least = torch.promote_types(logits.dtype, torch.float32)
-    logs = logits.to(at_least).log_softmax(-1)
-    logs[:, PAD] = logs[:, BOS] = -torch.inf
+    # In float32 at least: float16 would lose much of a small probability.
+    precision = torch.promote_types(logits.dtype, torch.float32)
+    logs = logits.to(precision).log_softmax(-1)
+    logs[:, PAD] = -torch.inf
+    logs[:, BOS] = -torch.inf
     return logs
 
 
@@ -119,8 +121,7 @@ def check_number(log_probability: float) -> None:
     """
     if math.isnan(log_probability):
         raise FloatingPointError(
-            "the model's log-probabilities are NaN: some of its weights "
-            "are not finite; load or train it again"
+            "the model's weights are not finite: load or train it again"
         )
 
 
@@ -156,17 +157,17 @@ def greedy_decode(
             gains, last = logs.max(-1)
             # One transfer; float32 holds an id exactly.
             choices = torch.stack([gains, last], dim=1).tolist()
-            going = []  # rows that go on
+            unfinished = []  # rows that go on
             for row, (gain, piece) in enumerate(choices):
                 sentence = active[row]
                 check_number(gain)
                 ids[sentence].append(int(piece))
                 totals[sentence] += gain
                 if piece != EOS and len(ids[sentence]) < limits[sentence]:
-                    going.append(row)
-            if len(going) < len(active):
-                active = [active[row] for row in going]
-                rows = torch.tensor(going, device=last.device).long()
+                    unfinished.append(row)
+            if len(unfinished) < len(active):
+                active = [active[row] for row in unfinished]
+                rows = last.new_tensor(unfinished)
                 last, source_ids = last[rows], source_ids[rows]
                 cache.select(rows)
     return Hypotheses(

@@ -47,13 +47,11 @@ def _score(
         raise TypeError("put a single sentence in a list to score it")
     if len(hypotheses) != len(references) or not hypotheses:
         raise ValueError(
-            f"{len(hypotheses)} hypotheses and {len(references)} "
-            "references: give one for each, and at least one"
+            f"{len(hypotheses)} hypotheses and {len(references)} references"
         )
-    draws = max(samples, 1)  # of its bootstrap
-    result = metric.corpus_score(hypotheses, [references], draws)
+    result = metric.corpus_score(hypotheses, [references], max(samples, 1))
     interval = None
-    if samples > 1:
+    if samples > 1:  # it drew test sets from the test set
         low, high = result._mean - result._ci, result._mean + result._ci
         interval = low, min(high, 100.0)
     return Score(result.score, str(metric.get_signature()), interval)
@@ -161,7 +159,8 @@ def evaluate(
     nats = validation_loss(model, batches)
     score = bleu(translations, corpus.targets, samples=1000)
     characters = chrf(translations, corpus.targets)
-    right = list(map(str.__eq__, translations, corpus.targets))
+    both = zip(translations, corpus.targets, strict=True)
+    exact = sum(translation == target for translation, target in both)
     report = {
         "corpus": corpus.name,
         "languages": [corpus.source, corpus.target],
@@ -176,7 +175,7 @@ def evaluate(
         "interval": list(score.interval),
         "chrf": characters.value,
         "chrf_signature": characters.signature,
-        "exact": sum(right) / len(right),
+        "exact": exact / len(corpus),
         "seconds": seconds,
         "translations": translations,
     }

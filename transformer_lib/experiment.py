@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from filelock import FileLock
@@ -130,13 +130,12 @@ def pick_precision(name: str, device: torch.device) -> str:
 
     Chapter: experiment-precision
     """
+    native = False
     if device.type == "cuda":
         native = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        # Of a processor: amx_bf16, avx512_bf16; before 2.13 nobody knows.
-        known = getattr(torch.cpu, "get_capabilities", dict)()
-        native = any(known[x] for x in known if x.endswith("bf16"))
-        native = native and device.type == "cpu"
+    elif device.type == "cpu" and hasattr(torch.cpu, "get_capabilities"):
+        able = torch.cpu.get_capabilities()  # since torch 2.13
+        native = any(able.get(x) for x in ("amx_bf16", "avx512_bf16"))
     if name == "auto":
         return "bf16" if native else "fp32"
     if name == "bf16" and not native:
@@ -177,28 +176,29 @@ def recipe(
     if preset not in _PRESETS:
         raise ValueError(f"{preset=}: give one of {[*_PRESETS]}")
     config = getattr(TransformerConfig, preset)(vocab_size)
-    own = changes.keys() & asdict(config).keys()
-    config = replace(config, **{name: changes[name] for name in own})
-    usual = {"precision": "auto", "keep_checkpoints": max(average, 5)}
-    settings = usual | _PRESETS[preset] | changes
-    for name in own:
-        del settings[name]
-    torch.empty(config.weights)  # too many are refused at once
+    settings = {"precision": "auto", "keep_checkpoints": max(average, 5)}
+    settings |= _PRESETS[preset]
+    for name, value in changes.items():
+        if name in asdict(config):
+            config = replace(config, **{name: value})
+        else:
+            settings[name] = value
+    torch.empty(config.weights)  # an error, if memory cannot hold them
     device = pick_device(settings.get("device"))
     settings["precision"] = pick_precision(settings["precision"], device)
     return config, TrainingConfig(**settings)
 
 
-class _Begun(NamedTuple):
+@dataclass(frozen=True)
+class _Begun:
     """What a folder holds when a training comes to it.
 
     Chapter: experiment-run
     """
 
-    settings: dict[str, Any] = {}
-    steps: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
     finished: bool = False
-    tokenizer: BPETokenizer | None = None
+    tokenizer: BPETokenizer | None = field(default=None, compare=False)
 
 
 def _look(folder: Path) -> _Begun:
@@ -211,10 +211,8 @@ def _look(folder: Path) -> _Begun:
     saved = load_config(folder)
     if "corpus" not in saved.info:
         raise ValueError(f"{folder} holds a model: name a new folder")
-    taken = [int(path.stem.split("-")[1]) for path in checkpoint_files(folder)]
     return _Begun(
         settings=saved.info | asdict(saved.config),
-        steps=max(taken, default=0),
         finished=(folder / "report.json").is_file(),
         tokenizer=saved.tokenizer,
     )
@@ -236,7 +234,7 @@ def _describe(corpus: ParallelCorpus, vocab_size: int) -> dict[str, Any]:
     }
 
 
-def _check_lengths(
+def _check_sentences(
     corpus: ParallelCorpus, translator: Translator, translated: bool
 ) -> None:
     """Refuse now what could not be scored or translated later.
@@ -250,8 +248,7 @@ def _check_lengths(
         fit = encode_pairs(corpus, translator.tokenizer, config.max_length)
         if len(fit) < len(corpus):
             raise ValueError(
-                f"max_length={config.max_length}: pairs for {corpus.split} "
-                "are longer; raise it, or leave them out"
+                f"max_length={config.max_length}: {corpus.split} needs more"
             )
 
 
@@ -260,13 +257,12 @@ def _check_report(folder: Path) -> None:
 
     Chapter: experiment-run
     """
-    text = (folder / "report.json").read_text("utf-8")
-    lost = not (folder / "model.safetensors").is_file()
-    if lost or not text.endswith("}\n"):
+    report = (folder / "report.json").read_text("utf-8")
+    cut_short = not report.endswith("}\n")
+    if cut_short or not (folder / "model.safetensors").is_file():
         raise ValueError(
-            f"{folder} is finished, but model.safetensors is lost or "
-            "report.json damaged: copy them back; or delete report.json, "
-            "and the command makes both again"
+            f"{folder} is finished, but its model.safetensors is lost or its "
+            "report.json damaged: delete report.json, then train again"
         )
 
 
@@ -299,10 +295,11 @@ def run_experiment(
     tokenizer = begun.tokenizer or BPETokenizer.train(
         texts.sources + texts.targets, experiment.vocab_size
     )
-    usual = 20 if experiment.preset == "big" else 5  # section 6.1
-    average = experiment.average or usual
+    papers = 20 if experiment.preset == "big" else 5  # section 6.1
+    average = experiment.average or papers
     changes = {"precision": "auto"} | experiment.changes
     if begun.settings and changes["precision"] == "auto":
+        # A training goes on as it began, whatever this machine can do.
         changes["precision"] = begun.settings.get("precision", "fp32")
     config, training = recipe(
         experiment.preset, len(tokenizer), average, changes
@@ -312,11 +309,6 @@ def run_experiment(
     # See that this may be trained here.
     if begun.settings:
         check_settings(begun.settings, info | asdict(config), folder)
-    if begun.steps > training.max_steps:
-        raise ValueError(
-            f"max_steps={training.max_steps}: {folder} has taken "
-            f"{begun.steps} steps already; give at least so many"
-        )
     if begun.finished:
         _check_report(folder)
         _say(f"{folder} is finished: see its report.json")
@@ -332,18 +324,18 @@ def run_experiment(
     model = Transformer(config).to(pick_device(training.device))
     translator = Translator(model, tokenizer, experiment.languages)
     with_bleu = experiment.validation_bleu
-    _check_lengths(held_out, translator, translated=with_bleu)
+    _check_sentences(held_out, translator, translated=with_bleu)
     if tests:
-        _check_lengths(tests, translator, translated=True)
+        _check_sentences(tests, translator, translated=True)
     judge = _judge(held_out, translator, with_bleu)
 
     # Claim the folder, train, average, test.
-    with nullcontext() if rank else FileLock(folder / ".lock", timeout=0):
+    lock = FileLock(folder / ".lock", timeout=0)
+    with lock if rank == 0 else nullcontext():
         if rank == 0:
-            if _look(folder)[:3] != begun[:3]:
+            if _look(folder) != begun:
                 raise ValueError(
-                    f"another training was at work in {folder} meanwhile: "
-                    "give the command again"
+                    f"another training used {folder} meanwhile: start again"
                 )
             if not begun.settings:
                 save_config(folder, model, tokenizer, **info)
@@ -352,14 +344,13 @@ def run_experiment(
         if rank == 0:
             last = checkpoint_files(folder)[-average:]
             model.load_state_dict(average_checkpoints(last))
-            half = experiment.half
-            save_model(folder, model, tokenizer, half=half, **info)
+            save_model(folder, model, tokenizer, half=experiment.half, **info)
             result = {"averaged_checkpoints": len(last)}
             result |= judge(model, history.lines[-1]["step"])
             report = make_report(
                 folder, command, training, model, history, result
             )
-            return _test(folder, report, tests)
+            return _finish(folder, report, tests)
     return None
 
 
@@ -380,8 +371,8 @@ def _judge(
         if with_bleu:
             texts = translator.translate(corpus.sources, beam_size=1)
             scores["validation_bleu"] = bleu(texts, corpus.targets).value
-        line = ", ".join(f"{name} {x:.2f}" for name, x in scores.items())
-        _say(f"step {step}: {line}")
+        shown = [f"{name} {score:.2f}" for name, score in scores.items()]
+        _say(f"step {step}: {', '.join(shown)}")
         if with_bleu:
             scores["samples"] = texts[:3]
         return scores
@@ -419,7 +410,7 @@ def make_report(
     }
 
 
-def _test(folder: Path, report: dict, corpus: ParallelCorpus | None) -> dict:
+def _finish(folder: Path, report: dict, corpus: ParallelCorpus | None) -> dict:
     """Score the saved model; write the report, which ends the training.
 
     Chapter: experiment-report
@@ -442,21 +433,30 @@ def describe_machine() -> dict[str, Any]:
 
     Chapter: experiment-report
     """
-    processor, commit = platform.machine(), "not recorded"
-    root = Path(str(files("transformer_lib"))).parent
-    git = "git describe --always --dirty --exclude=*".split()
-    with suppress(OSError, LookupError, subprocess.SubprocessError):
-        if (root / ".git").exists():  # not a reader's around us
-            commit = subprocess.check_output(git, cwd=root, text=True)
-        text = Path("/proc/cpuinfo").read_text()
-        processor = re.findall(r"model name\s*: (.+)", text)[0]
-    if torch.cuda.is_available():
-        processor = torch.cuda.get_device_name()
     return {
-        "processor": processor,
+        "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": commit.strip(),
+        "commit": _commit(),
     }
+
+
+def _processor() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    with suppress(OSError):  # Linux alone has this file
+        text = Path("/proc/cpuinfo").read_text()
+        if named := re.search(r"model name\s*: (.+)", text):
+            return named[1]
+    return platform.machine()
+
+
+def _commit() -> str:
+    root = Path(str(files("transformer_lib"))).parent
+    git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    if (root / ".git").exists():  # of the book, not of a reader's project
+        with suppress(OSError, subprocess.SubprocessError):
+            return subprocess.check_output(git, cwd=root, text=True).strip()
+    return "not recorded"

@@ -39,24 +39,19 @@ def _frozen(model: Transformer) -> Transformer:
 
 
 def _check(translator: Translator) -> None:
-    """That the engines know its parts, and its weights are sound.
+    """Refuse what the engines do not know, and damaged weights.
 
     Chapter: export-copy
     """
-    for part, known in (
-        (translator.model, Transformer),
-        (translator.tokenizer, BPETokenizer),
-    ):
-        if type(part) is not known:
+    for part in translator.model, translator.tokenizer:
+        if type(part) not in (Transformer, BPETokenizer):
             raise ValueError(
-                f"a {type(part).__name__} cannot be exported: the engines "
-                f"know the {known.__name__} alone"
+                f"a {type(part).__name__} cannot be exported to any engine"
             )
     for name, weight in translator.model.named_parameters():
         if not weight.isfinite().all():
             raise FloatingPointError(
-                f"{name} is NaN or infinite somewhere: not exported; load "
-                "or train the model again"
+                f"{name} is NaN or infinite: load or train the model again"
             )
 
 
@@ -128,13 +123,14 @@ def ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     table = torch.zeros(1, config.max_length, config.d_model)
     if model.positions is not None:
         table = model.positions(table)
-    for spec, stack in (encoder, model.encoder), (decoder, model.decoder):
-        spec.scale_embeddings = config.scale_embeddings
-        spec.position_encodings.encodings = table[0]
+    stacks = [(encoder, model.encoder), (decoder, model.decoder)]
+    for theirs, ours in stacks:
+        theirs.scale_embeddings = config.scale_embeddings
+        theirs.position_encodings.encodings = table[0]
         if pre_norm:
-            _norm(spec.layer_norm, stack.norm)
-        for part, layer in zip(spec.layer, stack.layers, strict=True):
-            _layer(part, layer)
+            _norm(theirs.layer_norm, ours.norm)
+        for their_layer, layer in zip(theirs.layer, ours.layers, strict=True):
+            _layer(their_layer, layer)
     spec = specs.TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
@@ -162,23 +158,27 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
         cross = [maps[path] for path in maps if "cross" in path]
         return logs, torch.stack(cross)
 
-    source = {"source_ids": torch.tensor([[4, 5, 6, EOS]])}
-    target = {"target_ids": torch.tensor([[BOS, 7, 8]] * 2)}
-    target |= {"memory": model.encode(**source)} | source
+    source_ids = torch.tensor([[4, 5, 6, EOS]])
+    encoder_inputs = {"source_ids": source_ids}
+    decoder_inputs = {
+        "target_ids": torch.tensor([[BOS, 7, 8], [BOS, 7, 8]]),
+        "memory": model.encode(source_ids),
+        "source_ids": source_ids,
+    }
     # It remarks on packages that no graph of ours needs.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     for name, forward, inputs, outputs in [
-        ("encoder", model.encode, source, ["memory"]),
-        ("decoder", step, target, ["log_probabilities", "cross"]),
+        ("encoder", model.encode, encoder_inputs, ["memory"]),
+        ("decoder", step, decoder_inputs, ["log_probabilities", "cross"]),
     ]:
-        model.forward = forward
-        free = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+        model.forward = forward  # what the graph shall compute
+        any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
         with warnings.catch_warnings(action="ignore"):
             graph = torch.onnx.export(
                 model,
                 kwargs=inputs,
                 output_names=outputs,
-                dynamic_shapes=dict.fromkeys(inputs, free),
+                dynamic_shapes=dict.fromkeys(inputs, any_size),
                 dynamo=True,
                 verbose=False,
             )
@@ -217,8 +217,7 @@ def export(
     Chapter: export-function
     """
     if to not in _NEEDS or (int8 and to == "onnx"):
-        choice = "ctranslate2, or onnx without int8"
-        raise ValueError(f"{to=}, {int8=}: give {choice}")
+        raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
     if not all(find_spec(name) for name in _NEEDS[to].split()):
         raise ImportError(f"{to} needs: pip install {_NEEDS[to]}")
     if to == "onnx" and torch.__version__ < "2.13":

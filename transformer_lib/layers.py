@@ -8,6 +8,7 @@ Chapter: book/architecture/layers
 
 from collections.abc import Callable, Iterable, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
@@ -224,9 +225,10 @@ class LayerCache:
     """What one layer of a decoder need not compute again.
 
     `source` is key and value of the source, each (batch, h,
-    source_len, d). Those of the target's first `length` positions
-    are in tensors (batch, h, longest, d); `target` gives the first
-    ones, without positions, from which h and d are taken.
+    source_len, d). Those of the target's first `length` positions are
+    in `rooms`, two tensors (longest, batch, h, d). `target` gives
+    keys and values without positions, from which h and d are taken.
+    It serves searches: no gradient passes through it.
 
     Chapter: layers-cache
     """
@@ -241,11 +243,10 @@ class LayerCache:
         self.source: tuple[Tensor, Tensor] = key, value
         self.length: int = 0
         self.longest = longest
-        self.rooms: list[Tensor] = [self._room(part) for part in target]
-
-    def _room(self, like: Tensor) -> Tensor:
-        rows, heads, _, width = like.shape
-        return like.new_empty(rows, heads, self.longest, width)
+        self.rooms: list[Tensor] = [
+            part.new_empty(longest, len(part), part.size(1), part.size(3))
+            for part in target
+        ]
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keep new positions (batch, h, new, d); returns all so far.
@@ -256,14 +257,13 @@ class LayerCache:
         end = self.length + key.size(2)
         if end > self.longest:
             raise ValueError(
-                f"position {end} does not fit into a cache made for "
-                f"longest={self.longest}"
+                f"position {end} is beyond the cache's longest={self.longest}"
             )
         for room, new in zip(self.rooms, (key, value), strict=True):
-            room[:, :, self.length : end] = new
+            room[self.length : end] = new.permute(2, 0, 1, 3)
         self.length = end
         keys, values = self.rooms
-        return keys[:, :, :end], values[:, :, :end]
+        return keys[:end].permute(1, 2, 0, 3), values[:end].permute(1, 2, 0, 3)
 
     def select(self, rows: Tensor, source: bool = True) -> None:
         """Make row i what row `rows[i]` was: reorder, repeat or drop.
@@ -271,11 +271,11 @@ class LayerCache:
         With `source=False` the source's part stays as it is.
         """
         for i, room in enumerate(self.rooms):
-            chosen = room[:, :, : self.length][rows]
-            if len(rows) > len(room):
-                room = self._room(chosen)
-            self.rooms[i] = room[: len(rows)]
-            self.rooms[i][:, :, : self.length] = chosen
+            size = self.longest, len(rows), room.size(2), room.size(3)
+            self.rooms[i] = room.new_empty(size)
+            torch.index_select(
+                room[: self.length], 1, rows, out=self.rooms[i][: self.length]
+            )
         if source:
             key, value = self.source
             self.source = key[rows], value[rows]

@@ -80,8 +80,8 @@ class AdditiveAttention(nn.Module):
         """
         key, value = keys_values or self.keys_values(memory)
         # (batch, query_len, key_len, d_model)
-        pairs = self.from_query(x)[:, :, None] + key[:, None]
-        scores = self.v(pairs.tanh())[..., 0]
+        sums = self.from_query(x)[:, :, None] + key[:, None]
+        scores = self.v(sums.tanh()).squeeze(-1)
         if mask is not None:
             lowest = torch.finfo(scores.dtype).min
             scores = scores.masked_fill(~mask[:, 0], lowest)
@@ -127,7 +127,7 @@ class _RecurrentEncoderLayer(nn.Module):
 
 
 class _RecurrentDecoderLayer(nn.Module):
-    """tanh(W [state; what it found]).
+    """tanh(W [state; what attention found]).
 
     Chapter: rivals-recurrent
     """
@@ -159,8 +159,8 @@ class _RecurrentDecoderLayer(nn.Module):
             known = cache.source
             states, last = self.gru(x, cache.state[None])
             cache.advance(last[0], positions=x.size(1))
-        answers = self.cross_attention(states, memory, source_mask, known)
-        joined = torch.cat([states, answers], dim=-1)
+        context = self.cross_attention(states, memory, source_mask, known)
+        joined = torch.cat([states, context], dim=-1)
         return self.dropout(self.join(joined).tanh())
 
 
@@ -188,7 +188,7 @@ _ROOT_HALF = math.sqrt(0.5)
 
 
 class _GatedConvolution(nn.Module):
-    """(batch, n + k - 1, d) to (batch, n, d).
+    """(batch, n + k - 1, d) to (batch, n, d): a window of k for each.
 
     Chapter: rivals-convolutional
     """
@@ -210,13 +210,13 @@ class _ConvolutionalEncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, k: int):
         super().__init__()
-        self.sides = 0, 0, (k - 1) // 2, k // 2
+        self.k = k
         self.gated = _GatedConvolution(config.d_model, k, config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        real = x * mask[:, 0, 0, :, None]  # zero beyond the end
-        new = self.gated(F.pad(real, self.sides))
-        return (x + new) * _ROOT_HALF
+        words = x * mask[:, 0, 0, :, None]  # zero where padding is
+        padded = F.pad(words, (0, 0, (self.k - 1) // 2, self.k // 2))
+        return (x + self.gated(padded)) * _ROOT_HALF
 
 
 class _ConvolutionalDecoderLayer(nn.Module):
@@ -249,10 +249,13 @@ class _ConvolutionalDecoderLayer(nn.Module):
         else:
             known = cache.source
             window = torch.cat([cache.state, x], dim=1)
+            # The last `before` positions are the next one's window.
             cache.advance(window[:, x.size(1) :], positions=x.size(1))
-        new = self.gated(window)
-        answers = self.cross_attention(new, memory, source_mask, known)
-        return (x + (new + answers) * _ROOT_HALF) * _ROOT_HALF
+        states = self.gated(window)
+        context = self.cross_attention(states, memory, source_mask, known)
+        # A sum of two vectors varies twice as much as one of them.
+        found = (states + context) * _ROOT_HALF
+        return (x + found) * _ROOT_HALF
 
 
 class ConvolutionalTranslator(Transformer):

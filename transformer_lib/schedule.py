@@ -51,8 +51,7 @@ def adam(
 def _refuse_rate_0(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     if all(group["lr"] == 0 for group in optimizer.param_groups):
         raise ValueError(
-            "the learning rate is 0, and nothing would be learnt: set "
-            'optimizer.param_groups[0]["lr"] before each step'
+            'the rate is 0: set optimizer.param_groups[0]["lr"] at each step'
         )
 
 

@@ -100,10 +100,11 @@ class BPETokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each token to be read; spaces are shown as ▁."""
-        return [
-            SPECIAL.get(i) or self.decode([i]).replace(" ", "▁")
-            for i in map(int, ids)
-        ]
+        pieces = []
+        for i in map(int, ids):
+            text = self.decode([i]).replace(" ", "▁")
+            pieces.append(SPECIAL.get(i, text))
+        return pieces
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer as JSON.
@@ -162,15 +163,15 @@ def _check_make(tokenizer: tokenizers.Tokenizer) -> None:
 
     Chapter: tokenization-bpe
     """
-    found = json.loads(tokenizer.to_str())
-    usual = json.loads(_untrained().to_str())
-    merges = found["model"].get("merges", [])
+    given = json.loads(tokenizer.to_str())
+    expected = json.loads(_untrained().to_str())
+    merges = given["model"].get("merges", [])
     tokens = [*SPECIAL.values(), *sorted(ByteLevel.alphabet())]
     tokens += ["".join(pair) for pair in merges]
     tokens = dict.fromkeys(tokens)  # two merges may make the same one
     vocab = {token: i for i, token in enumerate(tokens)}
-    usual["model"] |= {"vocab": vocab, "merges": merges}
-    differing = [part for part in found if found[part] != usual[part]]
+    expected["model"] |= {"vocab": vocab, "merges": merges}
+    differing = [part for part in given if given[part] != expected[part]]
     if differing:
         raise ValueError(
             f"of another make, in {differing}: use BPETokenizer.train"

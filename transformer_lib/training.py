@@ -63,18 +63,12 @@ class _Progress:
     settings: dict[str, Any]  # what may not change on the way
     step: int = 0  # updates of the weights so far
     epoch: int = 0
-    position: int = 0  # in the epoch, behind the last batch
+    position: int = 0  # batches taken from this epoch
     tokens: int = 0
     seconds: float = 0.0
     rate: float = 0.0  # of the last step
-    since: _Sums = field(default_factory=_Sums)  # the last line
-    log: str = ""  # its lines so far
-
-    def count_step(self, tokens: int) -> None:
-        """One step more, on so many target tokens."""
-        self.step += 1
-        self.tokens += tokens
-        self.since.tokens += tokens
+    since: _Sums = field(default_factory=_Sums)  # since the last line
+    log: str = ""  # all lines so far
 
 
 @dataclass
@@ -97,16 +91,22 @@ class _Training:
         self.device = pick_device(config.device)
         self.model.to(self.device).train().zero_grad()
         self.optimizer = adam(self.model, config.betas, config.epsilon)
-        self.progress = _begin(self)
+        self.progress = _starting_point(self)
         losses = _Losses(self.model, config)
-        self.losses = _together(losses, self.progress.step)
-        self.unread: list[Tensor] = []  # nobody has waited for them
-        self.signals: list[int] = []  # somebody has asked to stop
+        self.losses = _share_gradients(losses, self.progress.step)
+        self.unread: list[Tensor] = []  # losses that are not read yet
+        self.signals: list[int] = []  # not empty: somebody asks to stop
         self.began = time.perf_counter() - self.progress.seconds
-        # In a terminal alone, and not if stderr is closed.
-        silent = self.rank > 0 or sys.stderr is None or None
-        self.bar = tqdm(total=config.max_steps, disable=silent)
+        silent = self.rank > 0 or sys.stderr is None
+        # With None, tqdm shows its bar in a terminal alone.
+        self.bar = tqdm(total=config.max_steps, disable=silent or None)
         self.bar.update(self.progress.step)
+
+    def due(self, every: int) -> bool:
+        """Whether this step is the last, or one of every so many."""
+        step = self.progress.step
+        last = step == self.config.max_steps
+        return last or (every > 0 and step % every == 0)
 
 
 def _take_steps(training: _Training) -> None:
@@ -114,19 +114,23 @@ def _take_steps(training: _Training) -> None:
 
     Chapter: training-loop
     """
-    config, progress = training.config, training.progress
-    batches, last = _stream(training), config.max_steps
+    config = training.config
+    progress = training.progress
+    batches = _stream(training)
     mark = time.perf_counter()
-    while progress.step < last:
+    while progress.step < config.max_steps:
         group = list(islice(batches, config.accumulate))
-        tokens, stop = _count(training, group)
-        progress.count_step(tokens)
-        training.unread.append(_add_gradients(training, group, tokens))
+        tokens, stop = _agree(training, group)
+        progress.step += 1
+        progress.tokens += tokens
+        progress.since.tokens += tokens
+        losses = _add_gradients(training, group, tokens)
+        training.unread.append(losses)
         _update_weights(training)
 
-        validate = _due(progress.step, config.validate_every, last)
-        log = validate or _due(progress.step, config.log_every, last)
-        save = stop or _due(progress.step, config.checkpoint_every, last)
+        validate = training.due(config.validate_every)
+        log = validate or training.due(config.log_every)
+        save = stop or training.due(config.checkpoint_every)
         if not (log or save):
             continue
         _read_losses(training)
@@ -141,21 +145,22 @@ def _take_steps(training: _Training) -> None:
 
 
 def _stream(training: _Training) -> Iterator[Batch]:
-    """Batches without end; `progress` knows the place behind each.
+    """Batches without end; `progress` counts those that were taken.
 
     Chapter: training-step
     """
-    progress, epoch = training.progress, training.batches.epoch
+    progress = training.progress
     while True:
-        for batch in epoch(progress.epoch, progress.position):
+        rest = training.batches.epoch(progress.epoch, progress.position)
+        for batch in rest:
             progress.position += 1
             yield batch
         progress.epoch += 1
         progress.position = 0
 
 
-def _count(training: _Training, group: list[Batch]) -> tuple[int, bool]:
-    """Target tokens of a step, and whether to stop: of all workers.
+def _agree(training: _Training, group: list[Batch]) -> tuple[int, bool]:
+    """Of all workers: a step's target tokens, and whether to stop.
 
     Chapter: training-step
     """
@@ -175,20 +180,20 @@ def _add_gradients(
     Chapter: training-step
     """
     config, device = training.config, training.device
-    step, rank = training.progress.step, training.rank
-    seed = random.Random(f"{config.seed} {step} {rank}")
-    torch.manual_seed(seed.getrandbits(32))
+    step = training.progress.step
+    dice = random.Random(f"{config.seed} {step} {training.rank}")
+    torch.manual_seed(dice.getrandbits(32))
     bf16 = config.precision == "bf16"
-    sums = []
+    losses = []
     for number, batch in enumerate(group, 1):
         # Workers share their gradients once, at the last batch.
         training.losses.require_backward_grad_sync = number == len(group)
         with torch.autocast(device.type, torch.bfloat16, bf16):
             loss, nll = training.losses(batch.to(device))
-        # Times workers, since what they share is the mean.
+        # The workers' mean is taken: times workers, it is the sum.
         (loss * training.workers / tokens).backward()
-        sums.append(torch.stack([loss.detach(), nll]))
-    return reduce(torch.add, sums)
+        losses.append(torch.stack([loss.detach(), nll]))
+    return reduce(torch.add, losses)
 
 
 def _update_weights(training: _Training) -> None:
@@ -224,19 +229,8 @@ class History:
         return steps, [line[name] for line in lines]
 
 
-def _due(step: int, every: int, last: int) -> bool:
-    """Whether a step is the last, or one of every so many.
-
-    Chapter: training-record
-    """
-    return step == last or (every > 0 and step % every == 0)
-
-
 def _read_losses(training: _Training) -> None:
-    """Add the losses of the last steps up; here the host waits.
-
-    Raises:
-        FloatingPointError: if one is not finite; names its step.
+    """Add up the losses of the last steps; here the host waits.
 
     Chapter: training-record
     """
@@ -245,27 +239,23 @@ def _read_losses(training: _Training) -> None:
     if training.workers > 1:
         distributed.all_reduce(losses)
     since = training.progress.since
-    first = training.progress.step + 1 - len(losses)
-    for step, (loss, nll) in enumerate(losses.tolist(), first):
+    first_step = training.progress.step + 1 - len(losses)
+    for step, (loss, nll) in enumerate(losses.tolist(), first_step):
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"the loss of step {step} is {loss}: lower "
-                "learning_rate_scale, or give a clip_norm; earlier "
-                "checkpoints are whole"
+                "learning_rate_scale, or give a clip_norm"
             )
         since.loss += loss
         since.nll += nll
 
 
-_OWN = "step epoch loss nll learning_rate tokens tokens_per_second seconds"
+_LOGGED = {"step", "epoch", "loss", "nll", "learning_rate"}
+_LOGGED |= {"tokens", "tokens_per_second", "seconds"}
 
 
 def _validate(training: _Training) -> dict[str, Any]:
     """What `evaluate` says of the model, without dropout and gradients.
-
-    Raises:
-        ValueError: if it returns a field that the log has already.
-        TypeError: if it returns no dict, or what JSON cannot hold.
 
     Chapter: training-record
     """
@@ -278,7 +268,7 @@ def _validate(training: _Training) -> dict[str, Any]:
     if not isinstance(scores, dict):
         raise TypeError(f"evaluate returns {scores!r}: give a dict")
     for name, score in scores.items():
-        if name in _OWN.split():
+        if name in _LOGGED:
             raise ValueError(f"evaluate returns {name!r}: rename it")
         if hasattr(score, "tolist"):  # a tensor, or numpy's
             scores[name] = score.tolist()
@@ -337,10 +327,8 @@ def _save(training: _Training) -> None:
         )
 
 
-_FREE = (
-    "tokens_per_batch max_steps device log_every validate_every "
-    "checkpoint_every keep_checkpoints"
-).split()
+_MAY_CHANGE = {"tokens_per_batch", "max_steps", "device", "log_every"}
+_MAY_CHANGE |= {"validate_every", "checkpoint_every", "keep_checkpoints"}
 
 
 def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
@@ -349,7 +337,7 @@ def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
     Chapter: training-resume
     """
     settings = asdict(config)
-    for name in _FREE:
+    for name in _MAY_CHANGE:
         del settings[name]
     return settings
 
@@ -383,20 +371,17 @@ def _settings(training: _Training) -> dict[str, Any]:
     Chapter: training-resume
     """
     model, batches = training.model, training.batches
-    settings = {"workers": training.workers, "batches": len(batches)}
+    settings = asdict(model.config) | fixed_settings(training.config)
+    settings["class"] = type(model).__name__
+    settings["workers"] = training.workers
+    settings["batches"] = len(batches)
     if hasattr(batches, "fingerprint"):
         settings["data"] = batches.fingerprint()
-    settings |= fixed_settings(training.config)
-    settings["class"] = type(model).__name__
-    return settings | asdict(model.config)
+    return settings
 
 
-def _begin(training: _Training) -> _Progress:
-    """Go on from the folder's newest checkpoint, if there is one.
-
-    Raises:
-        ValueError: if it is of another model, has other settings, or
-            has taken more than `max_steps` already.
+def _starting_point(training: _Training) -> _Progress:
+    """That of the folder's newest checkpoint, which is put back.
 
     Chapter: training-resume
     """
@@ -410,11 +395,9 @@ def _begin(training: _Training) -> _Progress:
     check_settings(state["settings"], settings, files[-1])
     progress = _Progress(**state)
     progress.since = _Sums(**state["since"])
-    if progress.step > training.config.max_steps:
-        raise ValueError(
-            f"{files[-1]} is beyond max_steps={training.config.max_steps}: "
-            "give more, or name another folder"
-        )
+    max_steps = training.config.max_steps
+    if progress.step > max_steps:
+        raise ValueError(f"{files[-1]} is beyond {max_steps=}: give more")
     return progress
 
 
@@ -426,23 +409,23 @@ def _asked_to_stop() -> Iterator[list[int]]:
 
     Chapter: training-resume
     """
-    asked: list[int] = []
-    before: dict[int, Any] = {}
+    signals: list[int] = []
+    usual_handlers: dict[int, Any] = {}
 
-    def ask(number: int, frame: Any) -> None:
-        asked.append(number)
-        signal.signal(number, before[number])
+    def note(number: int, frame: Any) -> None:
+        signals.append(number)
+        signal.signal(number, usual_handlers[number])
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             # None: whoever handles it is not written in Python.
             if handler not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, ask)
+                usual_handlers[number] = signal.signal(number, note)
     try:
-        yield asked
+        yield signals
     finally:
-        for number, handler in before.items():
+        for number, handler in usual_handlers.items():
             signal.signal(number, handler)
 
 
@@ -459,14 +442,15 @@ def pick_device(name: str | None = None) -> torch.device:
     best = None
     if torch.accelerator.is_available():
         best = torch.accelerator.current_accelerator()
+    _, workers = worker()
     try:
         device = torch.device(name or best or "cpu")
-        if device.type == "cuda" and worker()[1] > 1:
+        if device.type == "cuda" and workers > 1:
             device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             torch.cuda.set_device(device)  # before any card is used
         probe = torch.zeros(1, device=device)
-        probe.item()  # "meta" has none
-    except (RuntimeError, AssertionError):  # no name, or no card
+        probe.item()  # fails on "meta", which holds no numbers
+    except (RuntimeError, AssertionError):  # no device, or no card
         raise ValueError(
             f"no device {name!r} here: give another, such as cpu"
         ) from None
@@ -481,7 +465,8 @@ class _Losses(nn.Module):
 
     def __init__(self, model: nn.Module, config: TrainingConfig):
         super().__init__()
-        self.model, self.config = model, config
+        self.model = model
+        self.config = config
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return projected_losses(
@@ -493,30 +478,31 @@ class _Losses(nn.Module):
         )
 
 
-def _together(module: nn.Module, step: int) -> nn.Module:
-    """The module that shares its gradients with all other workers.
+def _share_gradients(module: nn.Module, step: int) -> nn.Module:
+    """A module whose gradients are the mean over all workers.
 
     All take the weights of the first, and begin after the same step.
 
     Chapter: training-workers
     """
-    if worker()[1] == 1:
+    _, workers = worker()
+    if workers == 1:
         return module
     if not distributed.is_initialized():
         # A day, as the others wait while the first one validates.
         distributed.init_process_group(timeout=timedelta(days=1))
         atexit.register(distributed.destroy_process_group)
-    ends = torch.tensor([step, -step])
-    distributed.all_reduce(ends, distributed.ReduceOp.MAX)
-    if ends.sum():
+    least, most = torch.tensor(step), torch.tensor(step)
+    distributed.all_reduce(least, distributed.ReduceOp.MIN)
+    distributed.all_reduce(most, distributed.ReduceOp.MAX)
+    if least != most:
         raise ValueError(
-            f"workers would begin after steps {-ends[1]} to "
-            f"{ends[0]}: give a folder that all of them see"
+            f"workers at steps {least} and {most}: share a folder"
         )
     return DistributedDataParallel(module)
 
 
-def _check_batches(batches: TokenBatches) -> None:
+def _check_share(batches: TokenBatches) -> None:
     """Refuse no batches at all, and those of another worker.
 
     Chapter: training-train
@@ -527,23 +513,20 @@ def _check_batches(batches: TokenBatches) -> None:
         share = batches.rank, batches.world_size
         if share != worker():
             raise ValueError(
-                f"batches of rank and world_size {share} for worker "
-                f"{worker()}: give TokenBatches this one's"
+                f"batches with rank and world_size {share}, not {worker()}"
             )
 
 
-def _check_lengths(model: nn.Module, batches: TokenBatches) -> None:
+def _check_fit(batches: TokenBatches, model: nn.Module) -> None:
     """Refuse what has no epochs, and sentences without positions.
 
     Chapter: training-train
     """
     if not hasattr(batches, "epoch"):
         raise TypeError(f"a {type(batches).__name__} is no TokenBatches")
-    if model.config.positions != "learned":
-        return
-    most = model.config.max_length
-    for batch in batches.epoch(0):
-        longest = max(batch.source_ids.size(1), batch.target_ids.size(1))
+    limited = model.config.positions == "learned"
+    if limited and isinstance(batches, TokenBatches):
+        longest, most = batches.lengths.max(), model.config.max_length
         if longest > most:
             raise ValueError(
                 f"a sentence has {longest} ids, positions for {most}: "
@@ -588,10 +571,10 @@ def train(
 
     Chapter: training-train
     """
-    _check_batches(batches)
-    _check_lengths(model, batches)
+    _check_share(batches)
+    _check_fit(batches, model)
     if evaluate is not None and not callable(evaluate):
-        _check_lengths(model, evaluate)
+        _check_fit(evaluate, model)
         if getattr(evaluate, "world_size", 1) > 1:
             raise ValueError("batches to validate on: give shuffle=False")
     training = _Training(
@@ -606,13 +589,15 @@ def train(
         write_atomically(training.folder / "log.jsonl", progress.log)
     cards = [training.device] if training.device.type == "cuda" else []
     with training.bar, torch.random.fork_rng(cards):
-        with _asked_to_stop() as training.signals:
+        with _asked_to_stop() as signals:
+            training.signals = signals
             _catch_up(training)
             _take_steps(training)
     if training.workers > 1:
         distributed.barrier()  # until all that is due is written
     model.eval()
-    return History([json.loads(x) for x in progress.log.splitlines()])
+    lines = progress.log.splitlines()
+    return History([json.loads(line) for line in lines])
 
 
 def _catch_up(training: _Training) -> None:
@@ -620,9 +605,8 @@ def _catch_up(training: _Training) -> None:
 
     Chapter: training-train
     """
-    config, progress = training.config, training.progress
-    last = config.max_steps
-    validate = _due(progress.step, config.validate_every, last)
-    log = validate or _due(progress.step, config.log_every, last)
-    if log and progress.since.tokens:
+    validate = training.due(training.config.validate_every)
+    log = validate or training.due(training.config.log_every)
+    unlogged = training.progress.since.tokens > 0
+    if log and unlogged:
         _report(training, validate)

@@ -33,10 +33,10 @@ def bundled_models() -> dict[str, Path]:
     Chapter: translator-models
     """
     package = Path(str(files("transformer_lib")))
-    place = package / "pretrained"
-    if not place.is_dir():  # a checkout; what lies beside it is the book's
-        place = package.parent / "runs" / "models"
-    weights = sorted(place.glob("*/model.safetensors"))
+    models = package / "pretrained"
+    if not models.is_dir():  # in a checkout, the book's are beside it
+        models = package.parent / "runs" / "models"
+    weights = sorted(models.glob("*/model.safetensors"))
     return {path.parent.name: path.parent for path in weights}
 
 
@@ -87,8 +87,7 @@ class Translator:
                 raise TypeError(f"{tokenizer!r} is no tokenizer: no {name}")
         if len(tokenizer) != model.config.vocab_size:
             raise ValueError(
-                f"the tokenizer has {len(tokenizer)} pieces, the "
-                f"model {model.config.vocab_size}: not a pair"
+                f"{len(tokenizer)=}, {model.config.vocab_size=}: not a pair"
             )
         if isinstance(languages, str) or len(languages) != 2:
             raise ValueError(f"{languages=}: give two")
@@ -112,8 +111,7 @@ class Translator:
         if not folder.is_dir():
             if str(name) not in bundled:
                 raise FileNotFoundError(
-                    f"{str(name)!r} is neither a folder nor a bundled "
-                    f"model; bundled are: {', '.join(sorted(bundled))}"
+                    f"{str(name)!r} is no folder, and none of {[*bundled]}"
                 )
             folder = bundled[str(name)]
         model, tokenizer, info = load_model(folder)
@@ -193,21 +191,21 @@ class Translator:
             TypeError, ValueError: as `encode`.
         """
         model, pieces = self.model, self.tokenizer.pieces
-        source_ids = self.encode([source])
+        (source_ids,) = self.encode([source])
         if target is None:
-            target_ids = decode_all(model, source_ids, beam_size=1)
+            (labels,) = decode_all(model, [source_ids], beam_size=1)
         else:
-            target_ids = self.encode([target])
-        inputs = [[BOS, *target_ids[0][:-1]]]
+            (labels,) = self.encode([target])
+        inputs = [BOS, *labels[:-1]]
         device = model.output_weight.device
         with evaluating(model), record_attention(model) as maps:
             model(
-                torch.tensor(source_ids, device=device),
-                torch.tensor(inputs, device=device),
+                torch.tensor([source_ids], device=device),
+                torch.tensor([inputs], device=device),
             )
         return AttentionMaps(
-            source=pieces(source_ids[0]),
-            target=pieces(inputs[0]),
-            predicted=pieces(target_ids[0]),
+            source=pieces(source_ids),
+            target=pieces(inputs),
+            predicted=pieces(labels),
             maps={path: weights[0].cpu() for path, weights in maps.items()},
         )
