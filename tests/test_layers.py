@@ -304,6 +304,16 @@ def test_a_cache_is_tensors_in_room_for_the_longest():
         cache.append(second[0][:1], second[1][:1])
 
 
+def test_a_search_that_forgets_no_grad_can_reorder_a_cache():
+    new = [torch.randn(2, 3, 1, d, requires_grad=True) for d in (5, 6)]
+    cache = LayerCache(new, [part[:, :, :0] for part in new], longest=2)
+    cache.append(*new)
+    cache.select(torch.tensor([1, 0]))
+    keys, values = cache.append(*new)
+    assert torch.equal(keys[:, :, :1], new[0][[1, 0]])
+    assert torch.equal(values[:, :, 1:], new[1])
+
+
 def test_appending_to_a_cache_copies_no_earlier_position():
     new = torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 6)
     nothing = [part[:, :, :0] for part in new]

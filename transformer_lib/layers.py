@@ -228,7 +228,7 @@ class LayerCache:
     source_len, d). Those of the target's first `length` positions are
     in `rooms`, two tensors (longest, batch, h, d). `target` gives
     keys and values without positions, from which h and d are taken.
-    It serves searches: no gradient passes through it.
+    It serves searches: no gradient passes through `select`.
 
     Chapter: layers-cache
     """
@@ -265,6 +265,7 @@ class LayerCache:
         keys, values = self.rooms
         return keys[:end].permute(1, 2, 0, 3), values[:end].permute(1, 2, 0, 3)
 
+    @torch.no_grad()
     def select(self, rows: Tensor, source: bool = True) -> None:
         """Make row i what row `rows[i]` was: reorder, repeat or drop.
 
