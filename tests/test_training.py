@@ -571,7 +571,7 @@ def work(folder):
     train(part, mine, QUICK, folder=f"{folder}/part")
     assert equal(whole, part), "resumed differs"
     apart = f"{folder}/{'part' if rank else 'elsewhere'}"
-    with pytest.raises(ValueError, match="share a folder"):
+    with pytest.raises(ValueError, match="give one shared folder"):
         train(small(), mine, QUICK, folder=apart)
 
 

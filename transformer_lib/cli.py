@@ -32,6 +32,7 @@ from transformer_lib.checkpoints import (
     load_checkpoint,
     load_config,
     save_model,
+    write_atomically,
 )
 from transformer_lib.corpora import data_folder, load_corpus
 from transformer_lib.evaluation import evaluate
@@ -138,7 +139,9 @@ def _evaluate(
 
     Chapter: cli-translate
     """
-    if to and (Path(to).is_file() or Path(to).is_dir()):
+    path = Path(to or "")
+    stream = path.is_fifo() or path.is_char_device()
+    if to and os.path.lexists(path) and not stream:
         raise ValueError(f"--to {to} is there already: name a new file")
     translator = Translator.from_pretrained(model, pick_device(device))
     if corpus is None:
@@ -155,9 +158,10 @@ def _evaluate(
     )
     lines = "\n".join(scores.pop("translations")) + "\n"
     _print(scores, as_json)
-    if to:
-        Path(to).parent.mkdir(parents=True, exist_ok=True)
-        Path(to).write_text(lines, "utf-8")
+    if stream:
+        path.write_text(lines, "utf-8")
+    elif to:
+        write_atomically(path, lines)
 
 
 def _average(

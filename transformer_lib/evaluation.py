@@ -47,7 +47,8 @@ def _score(
         raise TypeError("put a single sentence in a list to score it")
     if len(hypotheses) != len(references) or not hypotheses:
         raise ValueError(
-            f"{len(hypotheses)} hypotheses and {len(references)} references"
+            f"{len(hypotheses)} hypotheses and {len(references)} "
+            "references: give one for each, and at least one"
         )
     result = metric.corpus_score(hypotheses, [references], max(samples, 1))
     interval = None

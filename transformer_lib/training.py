@@ -497,7 +497,7 @@ def _share_gradients(module: nn.Module, step: int) -> nn.Module:
     distributed.all_reduce(most, distributed.ReduceOp.MAX)
     if least != most:
         raise ValueError(
-            f"workers at steps {least} and {most}: share a folder"
+            f"workers at steps {least} and {most}: give one shared folder"
         )
     return DistributedDataParallel(module)
 
@@ -513,7 +513,8 @@ def _check_share(batches: TokenBatches) -> None:
         share = batches.rank, batches.world_size
         if share != worker():
             raise ValueError(
-                f"batches with rank and world_size {share}, not {worker()}"
+                f"batches with rank and world_size {share} for worker "
+                f"{worker()}: give TokenBatches this one's"
             )
 
 
