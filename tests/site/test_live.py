@@ -523,19 +523,18 @@ def test_tables_show_their_score_on_a_phone(visit):
     check_tables(page, 2)
 
 
-# Words and numbers of a table that stand on two lines.
+# Words and numbers that stand on two lines, without a hyphen for it.
 CUT = r"""place => {
   const range = document.createRange();
   const cells = place.querySelectorAll("th, td:not(.live-text)");
   return [...cells].flatMap(cell => {
     const text = cell.firstChild;
-    return [...(text?.data ?? "").matchAll(/[^\s\u00ad]+/g)]
+    return [...(text?.data ?? "").matchAll(/\S+/g)]
+      .filter(({ 0: part }) => !part.includes("\u00ad"))
       .flatMap(({ 0: part, index }) => {
-        const end = index + part.length;
-        const cut = part.startsWith("log-") ? index + 4 : index;
-        range.setStart(text, cut);
-        range.setEnd(text, end);
-        const boxes = [...range.getClientRects()].filter(box => box.width);
+        range.setStart(text, index);
+        range.setEnd(text, index + part.length);
+        const boxes = [...range.getClientRects()];
         const lines = new Set(boxes.map(box => box.top));
         return lines.size > 1 ? [part] : [];
       });
