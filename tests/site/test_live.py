@@ -523,13 +523,33 @@ def test_tables_show_their_score_on_a_phone(visit):
     check_tables(page, 2)
 
 
+# Words and numbers that stand on two lines, without a hyphen for it.
+CUT = r"""place => {
+  const range = document.createRange();
+  const cells = place.querySelectorAll("th, td:not(.live-text)");
+  return [...cells].flatMap(cell => {
+    const text = cell.firstChild;
+    return [...(text?.data ?? "").matchAll(/\S+/g)]
+      .filter(({ 0: part }) => !part.includes("\u00ad"))
+      .flatMap(({ 0: part, index }) => {
+        range.setStart(text, index);
+        range.setEnd(text, index + part.length);
+        const boxes = [...range.getClientRects()];
+        const lines = new Set(boxes.map(box => box.top));
+        return lines.size > 1 ? [part] : [];
+      });
+  });
+}"""
+
+
 def check_tables(page, count):
-    """No table of the live part is wider than its place."""
+    """No table is wider than its place, no word or number cut in two."""
     places = page.locator(".live-scroll:has(.live-table)")
     assert places.count() == count
     for place in places.all():
         wide = place.evaluate("e => e.scrollWidth - e.clientWidth")
         assert wide <= 0, place.text_content()
+        assert place.evaluate(CUT) == []
 
 
 # Translate

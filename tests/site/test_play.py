@@ -36,6 +36,8 @@ WATCH = f"""() => {{
       taken: part.querySelectorAll(".play-taken").length,
       bands: part.querySelectorAll(".play-arcs path").length,
       said: part.querySelector(".play-said").textContent,
+      told: part.querySelector(".play-told").textContent,
+      slider: part.querySelector("input[type=range]").value,
     }});
   }};
   new MutationObserver(note).observe(part, {{
@@ -274,6 +276,9 @@ def test_untouched_it_has_translated_within_fifteen_seconds(visit):
         if each["phase"] == "win"
     )
     assert {each["said"] for each in seen} == {""}  # silent
+    steps = [re.match(r"Step (\d+)", each["told"]) for each in seen]
+    told = [(a[1], b["slider"]) for a, b in zip(steps, seen, strict=True) if a]
+    assert told and all(number == slider for number, slider in told)
     for url in page.asked:
         assert not re.search(r"/ort/|\.onnx|\.wasm|/data/(?!index)", url)
     page.wait_for_timeout(20_000)
@@ -281,6 +286,23 @@ def test_untouched_it_has_translated_within_fifteen_seconds(visit):
     assert line(page) == names(sentences()[1])
     page.wait_for_timeout(3000)
     assert line(page) == names(sentences()[1])
+
+
+def says_where_it_looked(said, sentence, each: Step) -> None:
+    """The two words with most, and what all signs got if that is more."""
+    parts = zip(sentence["source"], each.looked, strict=True)
+    shares = {plain(piece): round(100 * part) for piece, part in parts}
+    signs = {piece for piece in shares if piece in {".", "end"}}
+    words = sorted(shares.keys() - signs, key=shares.get, reverse=True)
+    most = [shares[word] for word in words[:2]]
+    listed = re.findall(r"(\w+) (\d+) %", said.partition("at ")[2])
+    assert [int(share) for _, share in listed[:2]] == most
+    assert all(shares.get(word) == int(share) for word, share in listed[:2])
+    rest = sum(shares[sign] for sign in signs)
+    told = re.search(r"got (\d+) %", said)
+    assert (int(told[1]) if told else None) == (
+        rest if rest > most[0] else None
+    )
 
 
 def test_every_step_shows_its_numbers(visit):
@@ -293,9 +315,9 @@ def test_every_step_shows_its_numbers(visit):
             assert line(page) == names(sentence)[:number]
             status = page.locator(f"{PART} [role=status]")
             said = status.text_content()
-            assert plain(each.pieces[0]) in said or number == len(
-                own(sentence)
-            )
+            if number < len(own(sentence)):
+                assert plain(each.pieces[0]) in said
+                says_where_it_looked(said, sentence, each)
         assert f"“{sentence['said']}”" in said
 
 

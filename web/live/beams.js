@@ -275,7 +275,7 @@ function stepTable({ steps, alpha }, now, spoken, greedy) {
   ]);
   return table(
     `Step ${now}, the likeliest continuations`,
-    ["so far", "next piece", "its log-probability", "sum", "score", "fate"],
+    ["so far", "next piece", "its log-prob\u00adability", "sum", "score", "fate"],
     0,
     rows,
   );

@@ -56,16 +56,21 @@ function closest(steps) {
   );
 }
 
-/** The words that a step looked at most, and the sign behind them. */
+/** The words that a step looked at most, and what all the signs got. */
 function most(source, looked) {
   const parts = looked.map((part, i) => ({ part, piece: source[i] }));
-  const words = parts.filter(({ piece }) => piece !== END);
-  const [first, second] = words.sort((a, b) => b.part - a.part);
-  const end = parts.find(({ piece }) => piece === END).part;
-  const listed = `${name(first.piece)} ${first.part} %`;
+  const isWord = ({ piece }) => piece !== END && /[\p{L}\p{N}]/u.test(piece);
+  const words = parts.filter(isWord).sort((a, b) => b.part - a.part);
+  const listed = words
+    .slice(0, 2)
+    .map(({ piece, part }) => `${name(piece)} ${part} %`)
+    .join(" and ");
+  const signs = parts.filter((one) => !isWord(one));
+  const rest = signs.reduce((sum, { part }) => sum + part, 0);
+  const which = signs.length > 1 ? "punctuation and end sign" : "the end sign";
   return (
-    (second ? `${listed} and ${name(second.piece)} ${second.part} %` : listed) +
-    (end > first.part ? ` (the end sign: ${end} %)` : "")
+    `Of the words, it looked most at ${listed}` +
+    (rest > words[0].part ? `; ${which} got ${rest} %.` : ".")
   );
 }
 const named = (piece) => (piece === END ? "the end sign" : name(piece));
@@ -184,13 +189,13 @@ export function start(place) {
   function beat() {
     if (at === line.steps.length) return over();
     phase("look");
+    where.value = at + 1;
     draw(at + 1);
     later(BEAT.look, () => {
       phase("weigh");
       later(BEAT.weigh, () => {
         phase("win");
         at += 1;
-        where.value = at;
         write();
         fly();
         later(BEAT.win, () => {
@@ -431,7 +436,7 @@ export function start(place) {
         : `${named(piece)}, ${share(likely)}, is the likeliest`;
     const words =
       `Step ${to} of ${count}: ${chosen}. ` +
-      `It looked most at ${most(sentence.source, step.looked)}.`;
+      most(sentence.source, step.looked);
     if (moving || to < count) return words;
     return `Done: “${line.said}” ${doubt()}`;
   }

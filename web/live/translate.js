@@ -282,7 +282,7 @@ function strange(text, { words }, tokenizer) {
 function beamTable(found, { languages }) {
   return table(
     "The beam: what the search found, best first",
-    ["rank", "translation", "pieces", "log-probability", "score"],
+    ["rank", "translation", "pieces", "log-prob\u00adability", "score"],
     1,
     found.map(({ text, ids, total, score, ended }, rank) => [
       String(rank + 1),
