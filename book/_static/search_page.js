@@ -1,8 +1,13 @@
-/* The search page: excerpts without raw LaTeX, and words found whether
-   they are written with a hyphen or without one. */
+/* The search page: excerpts without raw LaTeX, words found whether they
+   are written with a hyphen or without one, and chapters first. */
 (function () {
   "use strict";
   if (typeof Search === "undefined") return;
+
+  /** Of hits that are equally good, a chapter comes before the appendix. */
+  Scorer.score = function (hit) {
+    return hit[4] - (hit[0].startsWith("book/appendix/") ? 1 : 0);
+  };
 
   var NO_TEXT = "#jb-print-docs-body, nav, details.hide > summary";
   var SIGNS = {

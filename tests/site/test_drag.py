@@ -246,14 +246,50 @@ def test_challenges_are_met_exactly_when_they_are_true(visit):
         put(page, name, [1, 1])
     assert marks(page) == [True, False, False]
     put(page, "k0", [1.1, 1])
-    assert marks(page) == [False, False, False]
+    assert marks(page) == [True, False, False]  # once done, always done
     page.get_by_role("button", name="Reset").click()
     put(page, "k0", [2.9, 2.9])
     put(page, "k2", [-2, -2])
-    assert marks(page) == [False, True, False]
-    put(page, "q", [1.3, 0.9])  # still 0.9, but the query was moved
+    assert marks(page) == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        {"k0": [1.1, 1], "k1": [1, 1], "k2": [1, 1]},  # not near a third
+        {"q": [1.3, 0.9], "k0": [2.9, 2.9], "k2": [-2, -2]},  # the query
+    ],
+)
+def test_a_challenge_not_quite_met_stays_open(visit, moved):
+    page = opened(visit)
+    for name, place in moved.items():
+        put(page, name, place)
     weights, _ = shown(page)
-    assert weights[0] > 0.9 and marks(page) == [False, False, False]
+    assert weights[0] > 0.9 or (weights - 1 / 3).abs().max() > 0.01
+    assert marks(page) == [False, False, False]
+
+
+def test_nothing_runs_out_of_the_planes(visit):
+    """Neither the names of points at the border nor the query's line."""
+    page = opened(visit)
+    for corner in [[3, 3], [-3, 3], [3, -3], [-3, -3]]:
+        for name in ["k2", "v0", "v1", "v2"]:
+            put(page, name, corner)
+        put(page, "q", [part / 3 for part in corner])
+        for board in page.locator(f"{PART} .drag-plane").all():
+            frame = board.bounding_box()
+            for text in board.locator("text").all():
+                box = text.bounding_box()
+                assert box["x"] >= frame["x"]
+                assert box["y"] >= frame["y"]
+                right = box["x"] + box["width"]
+                assert right <= frame["x"] + frame["width"]
+                low = box["y"] + box["height"]
+                assert low <= frame["y"] + frame["height"]
+    clip = page.locator(f"{PART} .drag-line").evaluate(
+        "line => getComputedStyle(line.parentNode).clipPath"
+    )
+    assert clip.startswith("url(")
 
 
 def test_the_output_never_leaves_the_triangle(visit):

@@ -543,6 +543,8 @@ def test_the_first_screen_has_it_whole(visit):
     for what in [".live-main", ".play-source", ".play-bars", ".play-target"]:
         box = page.locator(f"{PART} {what}").bounding_box()
         assert box["y"] + box["height"] <= 800, what
+    link = page.locator("a[href='#index-own']").first
+    assert link.bounding_box()["y"] <= 800  # to the translator
     phone = opened(visit, viewport={"width": 375, "height": 667})
     box = button(phone, "Pause").bounding_box()
     assert box["y"] + box["height"] <= 667

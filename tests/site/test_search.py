@@ -41,6 +41,15 @@ def test_excerpts_show_no_latex(search):
         assert not any(sign in text for sign in signs), text
 
 
+@pytest.mark.parametrize(
+    ("query", "chapter"),
+    [("label smoothing", "The loss"), ("beam search", "Beam search")],
+)
+def test_a_chapter_comes_before_the_appendix(search, query, chapter):
+    titles, _ = search(query)
+    assert titles[0].startswith(chapter)
+
+
 def test_the_sign_is_beside_the_words(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/search.html")

@@ -590,6 +590,52 @@ def test_an_output_lights_its_inputs(visit):
     assert page.locator(lit).count() == 0
 
 
+def test_a_frame_is_explained_and_whole_and_does_not_stick(visit):
+    page = opened(visit, "decoder.1.self_attention.1", has_touch=True)
+    part, lit = page.locator(PART), page.locator(f"{PART} .zoom-lit")
+    assert "frame" in part.locator(".zoom-words").text_content()
+    part.locator(".zoom-map button").first.hover()
+    place = part.locator(".zoom-stage .live-scroll").bounding_box()
+    assert lit.bounding_box()["y"] - place["y"] >= 3  # 2 wide, 1 off
+    page.mouse.move(0, 0)
+    for _ in range(2):  # a finger goes in, twice
+        part.locator("[data-part]").first.tap()
+        page.wait_for_timeout(600)
+        assert lit.count() == 0
+
+
+def test_the_largest_product_is_marked_and_said(visit):
+    page = opened(visit, "encoder.1.self_attention.1.2.3.q5")
+    read = page.locator(f"{PART} .zoom-read").text_content()
+    number = int(re.search(r"number (\d+) of 128, the largest", read)[1])
+    rows = page.locator(f"{PART} .live-numbers tbody tr").evaluate_all(
+        "all => all.slice(0, 128).map(row => Number("
+        "row.lastChild.textContent.replace('−', '-')))"
+    )
+    assert abs(rows[number - 1]) == max(map(abs, rows))
+    marked = page.locator(f"{PART} rect.zoom-lit").evaluate_all(
+        "all => all.map(one => one.dataset.number)"
+    )
+    assert marked == [str(number - 1)] * 3
+
+
+@pytest.mark.parametrize("sub", ["self_attention", "cross_attention"])
+def test_masked_cells_are_spoken_of_where_there_are_any(visit, sub):
+    page = opened(visit, f"decoder.1.{sub}")
+    words = page.locator(f"{PART} .zoom-words").text_content()
+    masked = page.locator(f"{PART} .zoom-masked").count() > 0
+    assert ("masked" in words) == masked == (sub == "self_attention")
+
+
+def test_colours_have_a_legend_with_sign_and_size(visit):
+    page = opened(visit, "decoder.1")
+    legend = page.locator(f"{PART} .zoom-legend").text_content()
+    assert "negative" in legend and "positive" in legend
+    sizes = page.locator(f"{PART} .zoom-strip figcaption")
+    for size in sizes.all_text_contents():
+        assert re.search(r"±\d+\.\d+$", size)
+
+
 def shows(page, address: str) -> None:
     """The level of an address is there, under its name."""
     steps = [] if address == "model" else address.split(".")

@@ -16,7 +16,7 @@ const UNIT = 40; // pixels of a drawing a unit
 const SIDE = 2 * LIMIT * UNIT + 20;
 const FINGER = 29; // half of what a finger needs
 const REST = 500; // milliseconds without a change
-const CLOSE = 0.005; // how near a third "equal" is
+const CLOSE = 0.01; // how near a third "equal" is
 
 const START = {
   q: [1.2, 0.9],
@@ -78,7 +78,7 @@ export function met({ points, divide, mask }) {
 }
 
 const CHALLENGES = [
-  "Give all three words the same weight, a third each.",
+  `Give all three words the same weight, 0.33 each, give or take ${CLOSE}.`,
   "Give I a weight of at least 0.9, and leave the query where Reset " +
     "puts it.",
   "Bring the output out of the triangle.",
@@ -104,6 +104,7 @@ export function start(place) {
   const said = el("p", { class: "live-result", role: "status" });
   const sum = el("p", { class: "drag-sum" });
   const fields = new Map();
+  const done = CHALLENGES.map(() => false);
 
   // Where the points are
 
@@ -172,11 +173,19 @@ export function start(place) {
   // The two planes
 
   const handles = {};
+  const inside = newId("plane");
   const lines = {
     query: svg("g"),
-    keys: svg("g"),
+    keys: svg("g", { "clip-path": `url(#${inside})` }),
     values: svg("g"),
   };
+  left.board.append(
+    svg(
+      "clipPath",
+      { id: inside },
+      svg("rect", { width: SIDE, height: SIDE }),
+    ),
+  );
   left.board.append(lines.keys, lines.query);
   right.board.append(lines.values);
   const grab = (name) => move.bind(null, name);
@@ -235,6 +244,7 @@ export function start(place) {
     for (const [name, node] of Object.entries(handles)) {
       const [x, y] = points[name];
       node.setAttribute("transform", `translate(${at([x, y]).join(" ")})`);
+      label(node.querySelector("text"), [x, y], -14);
       node.setAttribute("aria-valuenow", x);
       node.setAttribute("aria-valuetext", `${x} across, ${y} up`);
       node.classList.toggle(
@@ -257,9 +267,10 @@ export function start(place) {
       ]),
       ` = (${now.output.map((one) => minus(one, 3)).join(", ")})`,
     );
-    met(state).forEach((done, i) => {
-      marks[i].mark.textContent = done ? "✓ done:" : "○ open:";
-      marks[i].node.classList.toggle("drag-met", done);
+    met(state).forEach((now, i) => {
+      done[i] ||= now; // what was once met stays done
+      marks[i].mark.textContent = done[i] ? "✓ done:" : "○ open:";
+      marks[i].node.classList.toggle("drag-met", done[i]);
     });
   }
   function say() {
@@ -268,14 +279,14 @@ export function start(place) {
     const shares = WORDS.map((word, i) => `${word} ${percent(weight[i])}`);
     const even = met(state)[0];
     const where = output.map((one) => minus(one, 2)).join(", ");
-    const done = met(state).flatMap((one, i) => (one ? [i + 1] : []));
+    const now = met(state).flatMap((one, i) => (one ? [i + 1] : []));
     said.textContent =
       `Weights: ${shares.join(", ")}. ` +
       (even
         ? "The output is the plain average of the values, "
         : `The output is drawn most towards the value of ${WORDS[most]}, `) +
       `at (${where}).` +
-      (done.length ? ` Challenge ${done.join(" and ")} is met.` : "");
+      (now.length ? ` Challenge ${now.join(" and ")} is met.` : "");
   }
   draw();
   say();
@@ -369,7 +380,7 @@ function handle(where, name, state, move, hint) {
     },
     svg("circle", { r: FINGER, class: "drag-finger" }),
     svg("circle", { r: 9, class: "drag-knob" }),
-    svg("text", { y: -14, "text-anchor": "middle" }, word),
+    svg("text", {}, word),
   );
   const under = (event) => {
     const box = where.board.getBoundingClientRect();
@@ -479,7 +490,7 @@ const line = (from, to, kind) => {
 function drawKeys({ keys, query }, points, { mask }) {
   const { q } = points;
   const long = Math.hypot(...q);
-  const far = long ? q.map((one) => (one * 4) / long) : [0, 0];
+  const far = long ? q.map((one) => (one * 2 * LIMIT) / long) : [0, 0];
   const back = far.map((one) => -one);
   keys.replaceChildren(line(back, far, "drag-line"));
   WORDS.forEach((_, i) => {
@@ -511,11 +522,20 @@ function drawValues(group, dotOut, points, { weight, output }) {
       return pull;
     }),
   );
-  const [x, y] = at(output);
-  dotOut.replaceChildren(
-    svg("circle", { cx: x, cy: y, r: 7 }),
-    svg("text", { x, y: y + 22, "text-anchor": "middle" }, "output"),
-  );
+  const [cx, cy] = at(output);
+  const text = svg("text", { transform: `translate(${cx} ${cy})` }, "output");
+  label(text, output, 22);
+  dotOut.replaceChildren(svg("circle", { cx, cy, r: 7 }), text);
+}
+
+/** Put a point's name above or below it, and inside the plane. */
+function label(text, [x, y], away) {
+  const near = LIMIT - 0.7; // the border
+  const above = y > near ? 22 : -14;
+  const below = y < -near ? -14 : 22;
+  text.setAttribute("y", away < 0 ? above : below);
+  const anchor = x > near ? "end" : x < -near ? "start" : "middle";
+  text.setAttribute("text-anchor", anchor);
 }
 
 const STEPS = ["score", "scaled", "exp", "weight"];

@@ -11,7 +11,7 @@ import {
   table,
   writeState,
 } from "./common.js";
-import { farthest, signed } from "./zoom_parts.js";
+import { farthest, scaled, signed } from "./zoom_parts.js";
 import {
   find,
   level,
@@ -202,6 +202,9 @@ export function show(place, model) {
       lit.classList.remove("zoom-lit");
     const fed = event.target.closest?.("[data-feeds]");
     if (!fed || event.type === "pointerleave") return;
+    // A finger does not rest on a box, and what it opens is not framed.
+    if (event.pointerType === "touch") return;
+    if (event.type === "focusin" && !fed.matches(":focus-visible")) return;
     for (const key of fed.dataset.feeds.split(" "))
       for (const one of stage.querySelectorAll(`[data-key="${key}"]`))
         one.classList.add("zoom-lit");
@@ -272,7 +275,7 @@ export function show(place, model) {
         class: thin ? "zoom-strip zoom-thin" : "zoom-strip",
         "data-key": key,
       },
-      el("figcaption", {}, caption),
+      el("figcaption", {}, scaled(caption, most)),
       thin
         ? null
         : el(

@@ -2,7 +2,14 @@
 // numbers, and what makes one of them.
 
 import { el } from "./common.js";
-import { farthest, firsts, product, signed } from "./zoom_parts.js";
+import {
+  farthest,
+  firsts,
+  legend,
+  product,
+  scaled,
+  signed,
+} from "./zoom_parts.js";
 import { add, at, axes, largest, number, symbol, upTo } from "./zoom_paths.js";
 
 const MOST = 12; // numbers that can be opened from above
@@ -21,6 +28,7 @@ export const NETWORK = {
       picture: el(
         "div",
         { class: "zoom-row" },
+        el("small", {}, scaled("what comes in", most)),
         rows.map((word, i) =>
           box(
             i + 1,
@@ -29,6 +37,7 @@ export const NETWORK = {
             colours([model.get(name, i)], most, 14),
           ),
         ),
+        legend(),
       ),
       said:
         `${rows.length} vectors, one after the other, through the same ` +
@@ -51,7 +60,7 @@ export const NETWORK = {
       el(
         "figure",
         {},
-        el("figcaption", {}, title),
+        el("figcaption", {}, scaled(title, farthest(values))),
         colours([values], farthest(values), 14),
       );
     const tiles = (name, values) => {
@@ -91,6 +100,7 @@ export const NETWORK = {
         tiles("i", after),
         line(`y = inner W₂ + b₂: ${d_model} numbers again`, out),
         tiles("y", out),
+        legend(),
       ),
       said:
         `For ${word}, ${zero} of the ${d_ff} inner numbers are zero. The ` +

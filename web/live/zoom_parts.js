@@ -11,6 +11,25 @@ export const signed = (value, most) =>
 /** The largest size of a number, to be divided by. */
 export const farthest = (list) => Math.max(...list.map(Math.abs)) || 1;
 
+/** What the colours of a vector, and the frames, mean. */
+export function legend(frames = false) {
+  const patch = (colour) =>
+    el("i", { style: `background: ${colour}`, "aria-hidden": "true" });
+  return el(
+    "p",
+    { class: "zoom-legend" },
+    patch(INK.negative),
+    " negative, ",
+    patch(INK.positive),
+    " positive, fullest at the size written.",
+    frames ? " A blue frame marks what goes into the box in hand." : "",
+  );
+}
+
+/** A title with the size that the fullest colour of a strip has. */
+export const scaled = (title, most) =>
+  title ? `${title}, up to ±${number(most)}` : `±${number(most)}`;
+
 /** The first numbers of every vector, for a table. */
 export function firsts(model, names, pieces) {
   const { d_model } = model.sizes;
@@ -56,9 +75,9 @@ export function product(what) {
   const readout = el("p", { class: "zoom-read" });
   const tell = (j) =>
     (readout.textContent =
-      `number ${j + 1} of ${size}: ${number(x[j], 3)} × ` +
-      `${number(weights[j], 3)} = ${number(products[j], 3)}`);
-  tell(best);
+      `number ${j + 1} of ${size}${j === best ? ", the largest in size" : ""}: ` +
+      `${number(x[j], 3)} × ${number(weights[j], 3)} = ` +
+      number(products[j], 3));
   const chart = (values, title, kind) => {
     const most = farthest(values);
     return el(
@@ -95,16 +114,19 @@ export function product(what) {
     readout,
     el("p", { class: "zoom-equation" }, what.equation),
   );
+  const mark = (j) => {
+    tell(j);
+    for (const one of region.querySelectorAll("rect"))
+      one.classList.toggle("zoom-lit", one.dataset.number === String(j));
+  };
+  mark(best);
   region.addEventListener("pointermove", (event) => {
     const picture = event.target.closest("svg");
     if (!picture) return;
     const box = picture.getBoundingClientRect();
     const share = (event.clientX - box.left) / box.width;
     const j = Math.floor(share * size);
-    const now = Math.min(size - 1, Math.max(0, j));
-    tell(now);
-    for (const one of region.querySelectorAll("rect"))
-      one.classList.toggle("zoom-lit", one.dataset.number === String(now));
+    mark(Math.min(size - 1, Math.max(0, j)));
   });
   return {
     words: what.words,

@@ -6,6 +6,7 @@ import {
   counted,
   farthest,
   firsts,
+  legend,
   multiplied,
   product,
   signed,
@@ -65,7 +66,8 @@ export const PICTURES = {
     return {
       words:
         "This is figure 1 of the paper, with our sentence in it. Open the " +
-        "encoder or the decoder, and go on until you hold a single number.",
+        "encoder or the decoder, and go on until you hold a single number. " +
+        "A blue frame marks what goes into the box in hand.",
       picture: el(
         "div",
         { class: "zoom-model" },
@@ -163,7 +165,7 @@ export const PICTURES = {
         `Read from below. Each colour is one of the ${model.sizes.d_model} ` +
         "numbers of a vector, and a sub-layer changes the colours but not " +
         "the shape.",
-      picture: el("div", { class: "zoom-column" }, ...parts, top),
+      picture: el("div", { class: "zoom-column" }, ...parts, top, legend(true)),
       said:
         `Layer ${number} of ${model.sizes.N} in the ${name}: ` +
         `${subs.map((sub) => TITLES[sub]).join(", then ")}.`,
@@ -213,6 +215,9 @@ export const PICTURES = {
         ),
       );
     });
+    const masks = rows.some((_, row) =>
+      columns.some((_, column) => !model.get(`${name}.may`, row, column)),
+    );
     const all = upTo(h).flatMap((head) =>
       rows.map((_, row) => Math.max(...of(head, row))),
     );
@@ -223,7 +228,8 @@ export const PICTURES = {
       words:
         "Every head is a map: the word at the left looks at the words below, " +
         "and the stronger a cell's colour, the more of its attention goes " +
-        "there. A hatched cell is masked.",
+        "there." +
+        (masks ? " A hatched cell is masked." : ""),
       picture: el("div", { class: "zoom-heads", style: `--heads: ${h}` }, heads),
       said:
         `${h} heads look in ${h} ways. The largest weight of all, ` +
@@ -295,7 +301,8 @@ export const PICTURES = {
     return {
       words:
         "Each row is one word's attention, shared out over the words at the " +
-        "top. Open a row to see where its weights come from.",
+        "top. Open a row to see where its weights come from. A blue frame " +
+        "marks those words.",
       picture: region,
       said:
         `Every row sums to 1. The largest weight is ${number(every[most])}, ` +
@@ -648,6 +655,7 @@ function stack({ model, path, box, strip }, what) {
       { class: "zoom-column" },
       ...layers,
       strip(`${name}.out`, end, pieces, "out"),
+      legend(true),
     ),
     said:
       `The ${name}: ${N} layers, one after the other. ${pieces.length} ` +
