@@ -4,9 +4,12 @@
   "use strict";
   if (typeof Search === "undefined") return;
 
-  /** Of hits that are equally good, a chapter comes before the appendix. */
+  /** A hit in the appendix, a term of the glossary among them, comes after
+      a chapter that has the words in its title or as often in its text. */
   Scorer.score = function (hit) {
-    return hit[4] - (hit[0].startsWith("book/appendix/") ? 1 : 0);
+    var score = hit[4];
+    if (!hit[0].startsWith("book/appendix/")) return score;
+    return Math.min(score, Scorer.title) - 1;
   };
 
   var NO_TEXT = "#jb-print-docs-body, nav, details.hide > summary";

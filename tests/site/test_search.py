@@ -12,9 +12,12 @@ def search(browser, address):
     def ask(query):
         page.goto(f"{address}/search.html?q={query}")
         page.locator("#search-results li p.context").first.wait_for()
+        # a function of the library is told in a span, without an excerpt
+        untold = "#search-results li:not(:has(> .context, > span))"
         page.wait_for_function(
-            "document.querySelectorAll('#search-results li').length"
-            " === document.querySelectorAll('#search-results .context').length"
+            "untold => document.body.innerText.includes('Search finished')"
+            " && !document.querySelector(untold)",
+            arg=untold,
         )
         titles = page.locator("#search-results li > a").all_text_contents()
         texts = page.locator("#search-results .context").all_text_contents()
