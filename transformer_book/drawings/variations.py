@@ -157,7 +157,7 @@ def differences(rows: Sequence[Mapping[str, Any]], most: float) -> Picture:
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.set_xlabel("nats per piece above the base model")
-        ax.set_xlim(-0.16, most + 0.01)
+        ax.set_xlim(-0.2, most + 0.01)
         figure.legend(ncols=2, loc="outside lower center")
         return figure
 
