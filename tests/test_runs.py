@@ -57,13 +57,14 @@ def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
     (tmp_path / "experiments/Makefile").write_text(makefile)
     (tmp_path / "runs/rivals").mkdir(parents=True)
     (tmp_path / "runs/rivals/seconds.json").touch()
-    precision = report.get("training", {}).get("precision", "bf16")
+    script, options = told(shlex.split(report["command"]))
+    precision = options.get("precision", "bf16")
     words = ["make", "-sn", name, f"precision={precision}"]
     made = subprocess.check_output(
         words, cwd=tmp_path / "experiments", text=True
     )
     command = shlex.split(made.replace("\\\n", " "))[3:]
-    assert told(command) == told(shlex.split(report["command"]))
+    assert told(command) == (script, options)
     assert command[command.index("--out") + 1] == f"runs/{name}"
 
 
