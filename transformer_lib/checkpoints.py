@@ -469,7 +469,13 @@ def load_config(folder: str | Path) -> Description:
         tokenizer = BPETokenizer.load(path)
         if len(tokenizer) != config.vocab_size:
             raise ValueError(f"{path} is another model's tokenizer")
-    return Description(kind, config, tokenizer, info, digests)
+    return Description(
+        kind=kind,
+        config=config,
+        tokenizer=tokenizer,
+        info=info,
+        digests=digests,
+    )
 
 
 def load_model(

@@ -275,4 +275,11 @@ def load_corpus(
     first = "en" if languages else min(source, target)
     if len(files) == 1 and source != first:  # one file serves both ways
         pairs = [pair[::-1] for pair in pairs]
-    return ParallelCorpus(pairs, name, source, target, split, licence)
+    return ParallelCorpus(
+        pairs,
+        name=name,
+        source=source,
+        target=target,
+        split=split,
+        licence=licence,
+    )
