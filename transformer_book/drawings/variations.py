@@ -116,18 +116,14 @@ def results(rows: Sequence[Mapping[str, Any]]) -> Markdown:
                 "BLEU, a seed each": ", ".join(
                     f"{score:.1f}" for score in row["bleus"]
                 ),
-                "in": ", ".join(row["precisions"]),
                 "verdict": row["verdict"],
             }
         )
     return Markdown(markdown_table(table))
 
 
-def differences(rows: Sequence[Mapping[str, Any]], most: float) -> Picture:
-    """Each change's nats above the base model: the paper's and ours.
-
-    What lies beyond `most` is written at the edge.
-    """
+def differences(rows: Sequence[Mapping[str, Any]]) -> Picture:
+    """Each change's nats above the base model: the paper's and ours."""
     rows = [row for row in rows if row["gap"]]
 
     def draw(narrow: bool):
@@ -144,10 +140,6 @@ def differences(rows: Sequence[Mapping[str, Any]], most: float) -> Picture:
                     zorder=3,
                     label="the paper" if i == 0 else None,
                 )
-            if gap > most:
-                place = dict(ha="right", va="center")
-                ax.text(most, i, f"{gap:+.1f} →", **place)
-                continue
             colour = COLOURS["good"]
             ax.plot([low, high], [i, i], color=colour)
             label = "ours, 95%" if i == 0 else None
@@ -157,7 +149,6 @@ def differences(rows: Sequence[Mapping[str, Any]], most: float) -> Picture:
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.set_xlabel("nats per piece above the base model")
-        ax.set_xlim(-0.2, most + 0.01)
         figure.legend(ncols=2, loc="outside lower center")
         return figure
 
