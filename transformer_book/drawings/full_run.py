@@ -82,16 +82,6 @@ def looked_at(run: Run, places: Sequence[int] = (0, 3, -1)) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def recipe(run: Run) -> str:
-    """What sets a training apart from others of this chapter."""
-    told, model = run.report["training"], run.config["model"]
-    tokens = told["tokens_per_batch"] * told["accumulate"]
-    return (
-        f"warm-up {told['warmup_steps']:,}, dropout {model['dropout']}, "
-        f"{tokens:,} tokens, seed {told['seed']}"
-    )
-
-
 def scores(
     systems: Mapping[str, Mapping[str, Any]],
     runs: Mapping[str, Run],
@@ -102,15 +92,13 @@ def scores(
     def title(name):
         if name.startswith("rivals/"):
             return f"recurrent rival, seed {name[-1]}"
-        return SYSTEMS.get(name) or recipe(runs[name])
+        return SYSTEMS[name]
 
-    def place(name):
+    def place(name):  # the floors, the rivals, then ours
         known = list(SYSTEMS)
         if name in known[:2]:
             return known.index(name)
-        if name in known:
-            return 10 + known.index(name)
-        return 5 if name.startswith("rivals/") else 20
+        return 10 + known.index(name) if name in known else 5
 
     rows = []
     for name in sorted(systems, key=place):
@@ -132,51 +120,6 @@ def scores(
             "start": "not said",
         }
     )
-    return Markdown(markdown_table(rows))
-
-
-def trials(tries: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Validation BLEU by recipe and step, as a table.
-
-    Of each training: seed, warm-up, dropout, tokens, precision, start
-    and `bleu`, {step: score}.
-    """
-    rows = []
-    for told in tries:
-        row = {key: told[key] for key in told if key != "bleu"}
-        for step in (400, 800, 1200, 1600, 3200, 8000):
-            score = told["bleu"].get(step)
-            row[f"{step:,}"] = "" if score is None else f"{score:.1f}"
-        rows.append(row)
-    return Markdown(markdown_table(rows))
-
-
-def recipes(runs: Mapping[str, Run], published: Sequence[float]) -> Markdown:
-    """Recipes side by side: their settings, and what came of them.
-
-    `published` is the score of each in the published form.
-    """
-    rows = []
-    for (name, run), score in zip(runs.items(), published, strict=True):
-        model, info = run.config["model"], run.config["info"]
-        low, high = run.report["test"]["interval"]
-        training = run.report["training"]
-        tokens = training["tokens_per_batch"] * training["accumulate"]
-        rows.append(
-            {
-                "training": name,
-                "start": run.start,
-                "pieces": f"{model['vocab_size']:,}",
-                "inner width": model["d_ff"],
-                "dropout": model["dropout"],
-                "tokens a step": f"{tokens:,}",
-                "rate": info["learning_rate_scale"],
-                "steps": f"{run.report['result']['steps']:,}",
-                "published form": f"{score:.1f}",
-                "cased": f"{run.report['test']['bleu']:.1f}",
-                "95%": f"{low:.1f} to {high:.1f}",
-            }
-        )
     return Markdown(markdown_table(rows))
 
 
