@@ -207,6 +207,26 @@
     });
   }
 
+  // Formulas are set one by one, so that a phone stays responsive.
+  function typesetOneByOne() {
+    var kinds = ".math, .tex2jax_process, .mathjax_process, .output_area";
+    var left = Array.from(document.querySelectorAll(kinds));
+    left = left.filter(function (box) {
+      return !box.parentElement.closest(kinds);
+    });
+    function next() {
+      if (!left.length) return Promise.resolve();
+      return window.MathJax.typesetPromise([left.shift()])
+        .then(function () {
+          return new Promise(function (resolve) {
+            setTimeout(resolve);
+          });
+        })
+        .then(next);
+    }
+    return next();
+  }
+
   // Print
 
   function preparePrint() {
@@ -225,6 +245,11 @@
   }
 
   root.dataset.shows = remembered();
+  // MathJax reads its settings after this event and before the next one.
+  document.addEventListener("readystatechange", function () {
+    if (document.readyState === "interactive" && window.MathJax)
+      window.MathJax.startup = {pageReady: typesetOneByOne};
+  });
   document.addEventListener("DOMContentLoaded", function () {
     prepareSwitch();
     reveal();

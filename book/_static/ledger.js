@@ -21,7 +21,7 @@
   function title(row, field) {
     if (field === "status") return value(row, field);
     if (field === "chapter") {
-      var link = row.querySelector("p a");
+      var link = row.querySelector("a:has(> .std-ref)");
       return link ? link.textContent : value(row, field);
     }
     var heading = row.closest("section").querySelector("h2, h3");

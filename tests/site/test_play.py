@@ -9,6 +9,7 @@ import pytest
 import tangle
 import torch
 import yaml
+from playwright.sync_api import expect
 
 from transformer_lib import Translator, greedy_decode, record_attention
 from transformer_lib.decoding import evaluating
@@ -548,6 +549,13 @@ def test_the_first_screen_has_it_whole(visit):
     phone = opened(visit, viewport={"width": 375, "height": 667})
     box = button(phone, "Pause").bounding_box()
     assert box["y"] + box["height"] <= 667
+    # one that nobody touches writes the line where it can be seen
+    phone = opened(visit, viewport={"width": 360, "height": 780})
+    wanted = names(sentences()[0])
+    written = phone.locator(f"{LINE} li")
+    expect(written).to_have_text(wanted, timeout=15_000)
+    box = phone.locator(f"{PART} .play-target button").first.bounding_box()
+    assert box["y"] + box["height"] <= 780
 
 
 @pytest.mark.parametrize("width", [360, 375, 768])
