@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -184,7 +183,7 @@ def _add_gradients(
     dice = random.Random(f"{config.seed} {step} {training.rank}")
     torch.manual_seed(dice.getrandbits(32))
     bf16 = config.precision == "bf16"
-    losses = []
+    total = torch.zeros(2, device=device)
     for number, batch in enumerate(group, 1):
         # Workers share their gradients once, at the last batch.
         training.losses.require_backward_grad_sync = number == len(group)
@@ -192,8 +191,8 @@ def _add_gradients(
             loss, nll = training.losses(batch.to(device))
         # The workers' mean is taken: times workers, it is the sum.
         (loss * training.workers / tokens).backward()
-        losses.append(torch.stack([loss.detach(), nll]))
-    return reduce(torch.add, losses)
+        total = total + torch.stack([loss.detach(), nll])
+    return total
 
 
 def _update_weights(training: _Training) -> None:
