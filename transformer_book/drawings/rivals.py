@@ -200,25 +200,27 @@ def sentence_gap(run: Run, than: Run) -> tuple[float, float, float]:
     return gap.sum() / pieces.sum(), low, high
 
 
-def swapped(runs: Mapping[str, Run]) -> Markdown:
-    """The first model and those with one layer swapped, as a table."""
-    base = next(iter(runs.values()))
+def swapped(
+    transformer: Sequence[Run], swaps: Mapping[str, Sequence[Run]]
+) -> Markdown:
+    """The Transformer and those with one layer swapped, seed by seed."""
     rows = []
-    for what, run in runs.items():
-        test, result = run.report["test"], run.report["result"]
-        gap, low, high = sentence_gap(run, base)
-        low_bleu, high_bleu = test["interval"]
+    for what, runs in {"the Transformer": transformer, **swaps}.items():
+        gaps = []
+        for run, base in zip(runs, transformer, strict=True):
+            gap, low, high = sentence_gap(run, base)
+            if run is not base:
+                gaps.append(f"{gap:+.3f} ({low:+.3f} to {high:+.3f})")
+        tests = [run.report["test"] for run in runs]
         rows.append(
             {
                 "model": what,
-                "weights": f"{result['parameters']:,}",
-                "validation": f"{run.series('validation_loss')[1][-1]:.3f}",
-                "gap": ""
-                if run is base
-                else f"{gap:+.3f} ({low:+.3f} to {high:+.3f})",
-                "test": f"{test['nats_per_token']:.3f}",
-                "BLEU": f"{test['bleu']:.1f} "
-                f"({low_bleu:.1f} to {high_bleu:.1f})",
+                "weights": f"{runs[0].report['result']['parameters']:,}",
+                "gap on the validation set": ", ".join(gaps),
+                "test": ", ".join(
+                    f"{test['nats_per_token']:.3f}" for test in tests
+                ),
+                "BLEU": ", ".join(f"{test['bleu']:.1f}" for test in tests),
             }
         )
     return Markdown(markdown_table(rows))
