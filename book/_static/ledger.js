@@ -53,7 +53,7 @@
     selects[field] = select;
   });
   var clear = document.createElement("button");
-  clear.type = "reset";
+  clear.type = "button";
   clear.textContent = "Show all";
   var found = document.createElement("output");
   form.append(clear, found);
@@ -88,10 +88,9 @@
       null, "", location.pathname + (query ? "?" + query : "")
     );
   });
-  form.addEventListener("reset", function () {
-    setTimeout(function () {
-      form.dispatchEvent(new Event("change"));
-    });
+  clear.addEventListener("click", function () {
+    form.reset();
+    form.dispatchEvent(new Event("change"));
   });
   form.addEventListener("submit", function (event) {
     event.preventDefault();
