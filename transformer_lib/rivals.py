@@ -114,7 +114,7 @@ class _RecurrentEncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        d_model, d_state = config.d_model, config.d_ff
+        d_model, d_state = config.d_model, config.d_ff  # the state's width
         self.gru = nn.GRU(
             d_model, d_state, batch_first=True, bidirectional=True
         )
@@ -134,7 +134,7 @@ class _RecurrentDecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        d_model, d_state = config.d_model, config.d_ff
+        d_model, d_state = config.d_model, config.d_ff  # the state's width
         self.gru = nn.GRU(d_model, d_state, batch_first=True)
         self.cross_attention = AdditiveAttention(d_state, d_model)
         self.join = nn.Linear(d_state + d_model, d_model)
@@ -175,6 +175,7 @@ class RecurrentTranslator(Transformer):
     """
 
     def __init__(self, config: TransformerConfig):
+        # "post": no norm after the whole stack
         super().__init__(replace(config, positions="none", norm="post"))
 
     def build_encoder_layer(self) -> nn.Module:
