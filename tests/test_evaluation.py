@@ -61,6 +61,7 @@ def test_bleu_is_the_formula():
     assert score.value == pytest.approx(by_hand(SYSTEM, REFERENCES))
     assert "case:mixed" in score.signature
     assert "tok:13a" in score.signature and score.interval is None
+    assert "smooth:exp" in score.signature
     assert bleu(REFERENCES, REFERENCES).value == pytest.approx(100)
     assert chrf(REFERENCES, REFERENCES).value == pytest.approx(100)
 

@@ -334,6 +334,15 @@ def test_no_recurrence_no_convolution():
         nn.LayerNorm,
         nn.Dropout,
     }
+    # With attention silenced no position hears of another.
+    x, other = torch.randn(2, 1, 5, D_MODEL)
+    other[:, [0, 1, 3, 4]] = x[:, [0, 1, 3, 4]]
+    for stack, given in zip(stacks, ([None], [x, None, None]), strict=True):
+        for module in stack.eval().modules():
+            if isinstance(module, MultiHeadAttention):
+                nn.init.zeros_(module.w_o.weight)
+        moved = (stack(other, *given) - stack(x, *given)).abs().amax(-1)[0]
+        assert (moved > 1e-4).tolist() == [False, False, True, False, False]
 
 
 def test_everything_is_d_model_wide():

@@ -11,6 +11,7 @@ from transformer_lib.masks import (
 from transformer_lib.model import Transformer, TransformerConfig
 
 IDS = torch.tensor([[2, 5, 6, 7], [2, 5, 0, 0]])
+LONG = torch.arange(150)[None] % 6 + 4  # no window reaches across
 SIZES = dict(N=2, d_model=16, d_ff=32, h=2)
 
 
@@ -49,11 +50,12 @@ def test_an_encoder_sees_every_word_and_no_padding():
         moved = (model.encode(other) - plain)[0].abs().sum(-1)
         assert (moved > 1e-4).all(), "every position saw the change"
     # The path around a sub-layer would hide who does not see itself.
-    with record_attention(model) as maps:
-        model.encode(IDS)
-    may_attend = padding_mask(IDS).expand(-1, 2, IDS.size(1), -1)
-    for weights in maps.values():
-        assert torch.equal(weights > 0, may_attend)
+    for ids in IDS, LONG:
+        with record_attention(model) as maps:
+            model.encode(ids)
+        may_attend = (ids != 0)[:, None, None].expand(-1, 2, ids.size(1), -1)
+        for weights in maps.values():
+            assert torch.equal(weights > 0, may_attend)
 
 
 def test_a_decoder_sees_nothing_to_the_right():
@@ -65,3 +67,10 @@ def test_a_decoder_sees_nothing_to_the_right():
         other[0, at] = 9
         moved = (model(IDS, other) - plain)[0].abs().sum(-1)
         assert (moved[:at] == 0).all() and (moved[at:] > 1e-4).all()
+    # The path around a sub-layer would hide who does not see itself.
+    with record_attention(model) as maps:
+        model(LONG, LONG)
+    so_far = torch.ones(150, 150, dtype=torch.bool).tril()
+    for name, weights in maps.items():
+        if name.startswith("decoder") and "self" in name:
+            assert torch.equal(weights > 0, so_far.expand(1, 2, -1, -1))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.translator import Translator
 
@@ -41,6 +42,13 @@ def written(model, source_ids):
 @pytest.mark.parametrize("english, spanish", PAIRS.items())
 def test_the_sentences_of_the_page(english, spanish, translator):
     assert translator.translate(english, beam_size=1) == spanish
+    # With a cache, piece by piece, as from all that is written so far.
+    source_ids = encoded(translator, english)
+    ids, chances = written(translator.model, source_ids)
+    found = greedy_decode(translator.model, source_ids)
+    assert found.ids[0][0] == ids[1:]
+    [[total]] = found.log_probabilities
+    assert total == pytest.approx(chances.log().sum().item(), abs=1e-3)
 
 
 @pytest.mark.parametrize("english", PAIRS)
