@@ -74,8 +74,15 @@ def test_the_papers_search():
         assert options["length_penalty"].default == 0.6
         if function is not evaluate:  # has no limit of its own
             assert options["max_extra"].default == 50
-    found = beam_search(a_model(5, end=-2.0), sources(5, 9))
+    model, batch = a_model(5, end=-2.0), sources(5, 9)
+    found = beam_search(model, batch)
     assert [len(ids) for ids in found.ids] == [4, 4]
+    # Each hypothesis went on from its own parent's cache.
+    for row, ranked in enumerate(found.ids):
+        totals = log_probabilities(model, batch[row], ranked)
+        assert found.log_probabilities[row] == pytest.approx(
+            [float(total) for total in totals], abs=1e-3
+        )
 
 
 def test_length_penalty_is_the_papers():
