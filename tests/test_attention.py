@@ -16,6 +16,7 @@ from transformer_lib.attention import (
     record_attention,
 )
 from transformer_lib.masks import causal_mask, padding_mask
+from transformer_lib.model import Transformer, TransformerConfig
 
 
 def inputs(dtype=torch.float32, query_len=5, key_len=7):
@@ -182,7 +183,7 @@ def test_multi_head_is_the_papers_sum_over_heads():
 
 
 def test_sizes_of_the_projections():
-    module = MultiHeadAttention(512, 8)
+    module = Transformer(TransformerConfig.base(1, N=1)).build_attention()
     for w in (module.w_q, module.w_k, module.w_v, module.w_o):
         assert w.weight.shape == (512, 512) and w.bias is None
     key, value = module.keys_values(torch.randn(2, 3, 512))

@@ -105,6 +105,21 @@ def test_half_takes_half_the_room_and_reads_as_float32(tmp_path):
         assert torch.allclose(a, b, atol=1e-3)
 
 
+def test_a_sharp_model_is_saved_in_half(tmp_path):
+    """Halved, the table of sines alone would move its logits."""
+    torch.manual_seed(0)
+    model = small()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(8)
+    save_model(tmp_path, model, half=True)
+    ids = torch.arange(4, 8)[None]
+    for weight in model.parameters():
+        weight.data = weight.data.half().float()
+    read = load_model(tmp_path)[0].eval()
+    assert torch.equal(read(ids, ids), model.eval()(ids, ids))
+
+
 def test_a_shipped_model_is_read(root):
     model, tokenizer, info = load_model(root / "runs/models/little-spanish")
     assert info["languages"] == ["en", "es"]

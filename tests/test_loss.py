@@ -211,3 +211,5 @@ def test_validation_loss_is_the_plain_mean_without_dropout():
         for source, target in pairs
     ]
     assert math.isclose(found, sum(losses) / 6, rel_tol=1e-5)
+    padded = validation_loss(model, TokenBatches(pairs, 8))  # one batch
+    assert math.isclose(padded, found, rel_tol=1e-5)

@@ -20,8 +20,10 @@ from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
+    load_model,
 )
 from transformer_lib.decoding import greedy_decode
+from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -622,6 +624,18 @@ def test_the_mean_is_of_the_last_five(tmp_path):
     wanted = torch.stack(seen[-5:]).mean(0)
     torch.testing.assert_close(mean["pre_softmax.weight"], wanted)
     assert not torch.allclose(wanted, seen[-1])
+    # What a recorded training saves is that mean.
+    sizes = dict(N=1, d_model=16, d_ff=16, h=2, tokens_per_batch=512)
+    quick = dict(max_steps=8, checkpoint_every=1, device="cpu")
+    run_experiment(
+        Experiment(vocab_size=300, limit=40, changes=sizes | quick),
+        tmp_path / "run",
+    )
+    files = checkpoint_files(tmp_path / "run")
+    saved = load_model(tmp_path / "run")[0].state_dict()
+    assert len(files) == 5
+    for name, weight in average_checkpoints(files).items():
+        assert torch.equal(saved[name], weight)
 
 
 def test_bf16_reaches_about_the_loss_of_fp32():
