@@ -151,7 +151,7 @@ def test_rows_may_change_places_within_a_sentence():
 
 
 def test_greedy_goes_on_from_what_it_said():
-    model, batch = a_model(5, end=-2.0), sources(1, 50, 12, 3)
+    model, batch = a_model(0, end=-2.0), sources(1, 50, 12, 3)
     found = greedy_decode(model, batch, max_extra=6)
     for row, limit in enumerate([7, 56, 18, 9]):
         ids = naive(model, batch[row], limit)
@@ -160,6 +160,8 @@ def test_greedy_goes_on_from_what_it_said():
         assert found.log_probabilities[row] == pytest.approx(totals, abs=1e-2)
     lengths = {len(ids[0]) for ids in found.ids}
     assert len(lengths) > 2, "they should end at different steps"
+    after_first = {ids[0][6] for ids in found.ids}
+    assert len(after_first) > 1, "they should differ when the first ends"
     assert found.scores == found.log_probabilities
     found.scores[0][0] = 0.0  # a list of its own
     assert found.log_probabilities[0][0] < 0.0

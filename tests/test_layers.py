@@ -260,6 +260,9 @@ def test_later_targets_never_reach_earlier_ones():
     after = decoder(changed, memory, causal_mask(6), None)
     torch.testing.assert_close(before[:, :4], after[:, :4])
     assert not torch.allclose(before[:, 4:], after[:, 4:])
+    cache = [layer.new_cache(memory, longest=6) for layer in decoder.layers]
+    steps = [decoder(x[:, [i]], None, None, None, cache) for i in range(6)]
+    torch.testing.assert_close(torch.cat(steps, 1), before)
 
 
 def test_layers_share_nothing():

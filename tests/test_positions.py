@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from transformer_lib.decoding import DecoderCache
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import (
     LearnedPositions,
@@ -110,6 +111,11 @@ def test_encodings_are_added_below_both_stacks(side):
     words = getattr(model, f"{side}_embedding")(ids)
     wanted = words + sinusoids(4, 16)
     assert torch.allclose(seen[0], wanted, atol=1e-5)
+    if side == "target":  # and where a search adds piece by piece
+        cache = DecoderCache(model, model.encode(ids), longest=4)
+        for i in range(4):
+            model.decode(ids[:, [i]], None, ids, cache)
+        assert torch.allclose(torch.cat(seen[1:], 1), wanted, atol=1e-5)
 
 
 def test_a_long_search_leaves_a_plain_table():
