@@ -1,10 +1,12 @@
 """Chapters in JupyterLab, in a real browser, as `make lab` opens them."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import jupytext
@@ -58,8 +60,10 @@ def address_of(folder, server) -> str:
         assert server.poll() is None, "JupyterLab did not start"
         for file in folder.glob("jpserver-*.json"):
             address = json.loads(file.read_text())["url"]
-            with urllib.request.urlopen(f"{address}api/status"):
-                return address
+            # The file is there a moment before the server listens.
+            with contextlib.suppress(urllib.error.URLError):
+                with urllib.request.urlopen(f"{address}api/status"):
+                    return address
         time.sleep(0.1)
     raise TimeoutError("JupyterLab did not answer in a minute")
 
