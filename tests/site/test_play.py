@@ -293,7 +293,7 @@ def says_where_it_looked(said, sentence, each: Step) -> None:
     """The two words with most, and what all signs got if that is more."""
     parts = zip(sentence["source"], each.looked, strict=True)
     shares = {plain(piece): round(100 * part) for piece, part in parts}
-    signs = {piece for piece in shares if piece in {".", "end"}}
+    signs = {piece for piece in shares if piece in {".", "?", "end"}}
     words = sorted(shares.keys() - signs, key=shares.get, reverse=True)
     most = [shares[word] for word in words[:2]]
     listed = re.findall(r"(\w+) (\d+) %", said.partition("at ")[2])
