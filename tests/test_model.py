@@ -6,9 +6,12 @@ from itertools import combinations
 import pytest
 import torch
 from torch import nn
-from translators import hides_what_comes_later, ignores_padding
+from translators import (
+    hides_what_comes_later,
+    ignores_padding,
+    silence_attention,
+)
 
-from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import Embeddings
 from transformer_lib.masks import decoder_mask, padding_mask
@@ -346,9 +349,7 @@ def test_no_recurrence_no_convolution():
         model.hidden(ids, other), model.decode(other, memory, ids)
     ), "nothing between the stacks"
     # With attention silenced no position hears of another.
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            nn.init.zeros_(module.w_o.weight)
+    silence_attention(model)
     for run in model.encode, lambda target: model.hidden(ids, target):
         moved = (run(other) - run(ids)).abs().amax(-1)[0] > 1e-4
         assert moved.tolist() == [False, False, True, False, False, False]

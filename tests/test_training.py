@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from test_experiment import changed
 from translators import copies
 
 from transformer_lib import training
@@ -23,7 +24,7 @@ from transformer_lib.checkpoints import (
     load_model,
 )
 from transformer_lib.decoding import greedy_decode
-from transformer_lib.experiment import Experiment, run_experiment
+from transformer_lib.experiment import run_experiment
 from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -625,12 +626,8 @@ def test_the_mean_is_of_the_last_five(tmp_path):
     torch.testing.assert_close(mean["pre_softmax.weight"], wanted)
     assert not torch.allclose(wanted, seen[-1])
     # What a recorded training saves is that mean.
-    sizes = dict(N=1, d_model=16, d_ff=16, h=2, tokens_per_batch=512)
-    quick = dict(max_steps=8, checkpoint_every=1, device="cpu")
-    run_experiment(
-        Experiment(vocab_size=300, limit=40, changes=sizes | quick),
-        tmp_path / "run",
-    )
+    quick = replace(changed(max_steps=8), average=None)  # the default
+    run_experiment(quick, tmp_path / "run")
     files = checkpoint_files(tmp_path / "run")
     saved = load_model(tmp_path / "run")[0].state_dict()
     assert len(files) == 5

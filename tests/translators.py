@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from transformer_lib.attention import MultiHeadAttention
+
 
 def hides_what_comes_later(model):
     """A later target piece never changes earlier logits."""
@@ -14,6 +16,13 @@ def hides_what_comes_later(model):
         a, b = model(source, ids), model(source, changed)
         assert torch.equal(a[:, :t], b[:, :t])
         assert not torch.equal(a[:, t], b[:, t])
+
+
+def silence_attention(model):
+    """Whatever a head fetches, nothing of it is passed on."""
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            nn.init.zeros_(module.w_o.weight)
 
 
 def ignores_padding(model, source_ids, target_ids):
