@@ -231,7 +231,8 @@ def test_feed_forward_is_equation_2(dtype, d_ff):
         x = 10 * torch.randn(*shape, D_MODEL, dtype=dtype)
         expected = (x @ w_1 + b_1).clamp(min=0) @ w_2 + b_2
         for _ in in_both_modes(network):
-            found = network(x)
+            with torch.set_grad_enabled(network.training):
+                found = network(x)
             torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
@@ -243,7 +244,9 @@ def test_feed_forward_is_two_convolutions_of_width_1():
         inner = F.conv1d(x.mT, one.weight[..., None], one.bias).relu()
         out = F.conv1d(inner, two.weight[..., None], two.bias).mT
         for _ in in_both_modes(network):
-            torch.testing.assert_close(network(x), out, atol=1e-4, rtol=1e-4)
+            with torch.set_grad_enabled(network.training):
+                found = network(x)
+            torch.testing.assert_close(found, out, atol=1e-4, rtol=1e-4)
 
 
 def test_feed_forward_treats_positions_apart_and_alike():
@@ -251,7 +254,8 @@ def test_feed_forward_treats_positions_apart_and_alike():
     changed = x.clone()
     changed[1, 2] += 1
     for _ in in_both_modes(network):
-        found = network(x)
+        with torch.set_grad_enabled(network.training):
+            found = network(x)
         alone = [network(place[None, None]) for place in x.flatten(0, 1)]
         alone = torch.cat(alone).view_as(found)
         torch.testing.assert_close(alone, found)
@@ -320,8 +324,9 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
     x, causal = torch.randn(3, 5, D_MODEL), causal_mask(5)
     masks = [mask_of(5, 3, 1)], [x, causal, mask_of(5, 3, 1)]
     for kind, given in zip((EncoderLayer, DecoderLayer), masks, strict=True):
-        rates = [r.dropout.p for r in layer_of(kind, norm, 0.3).residuals]
-        assert set(rates) == {0.3}
+        for rate in (0.1, 0.3):
+            residuals = layer_of(kind, norm, rate).residuals
+            assert {r.dropout.p for r in residuals} == {rate}
         layer, nothing_but_norms = layer_of(kind, norm, 1.0), x
         if norm == "post":
             for residual in layer.residuals:
@@ -389,6 +394,10 @@ def test_later_targets_never_reach_earlier_ones(norm):
             moved = (after - decoder(plain, *rest)).abs().amax(-1) > 1e-9
             for row, place in zip(moved.tolist(), places, strict=True):
                 assert row == [i >= place for i in range(n)]
+            for end in (1, 2, 9):  # what is not there yet changes nothing
+                own = target_mask[..., :end, :end]
+                short = decoder(changed[:, :end], memory, own, source_mask)
+                torch.testing.assert_close(short, after[:, :end])
             ends = [1, 2, 3, 9, 10, 70, n]
             steps = in_steps(decoder, changed, memory, source_mask, ends)
             torch.testing.assert_close(steps, after)
