@@ -120,11 +120,9 @@ def test_what_the_mask_forbids_gets_exactly_nothing(dtype, grad):
                     output, weights = attention(asks, answers, value, mask)
                     assert (weights[~mask.expand_as(weights)] == 0).all()
                     torch.testing.assert_close(output, weights @ value)
-                    sums = weights.float().sum(-1)
-                    close = dict(atol=2e-2, rtol=0)
-                    torch.testing.assert_close(
-                        sums, torch.ones_like(sums), **close
-                    )
+                    gap = weights.float().sum(-1) - 1
+                    limit = 2e-2 if dtype == torch.bfloat16 else 1e-5
+                    assert gap.abs().max() < limit
                     _, weights = attention(asks, answers, value, mask, 0.5)
                     assert (weights[~mask.expand_as(weights)] == 0).all()
         # Of what is forbidden nothing is left in what a module gives.
@@ -453,7 +451,7 @@ def test_the_scale_keeps_the_variance_at_one():
             # The log of a softmax is the scores, up to a constant a row.
             scores = weights.double().log()
             scores = scores - scores.mean(dim=-1, keepdim=True)
-            assert abs(scores.var() - 1) < 0.3
+            assert abs(scores.var() - 1) < 0.2
             wanted = given[0].double() @ given[1].double().mT
             wanted = (wanted - wanted.mean(-1, keepdim=True)) / d_k**0.5
             torch.testing.assert_close(scores, wanted, atol=1e-3, rtol=0)
