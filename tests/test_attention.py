@@ -19,21 +19,55 @@ from transformer_lib.masks import causal_mask, padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
 
 
-def inputs(dtype=torch.float32, query_len=5, key_len=7):
-    shapes = [(query_len, 8), (key_len, 8), (key_len, 4)]
+def inputs(dtype=torch.float32, query_len=5, key_len=7, d_k=8):
+    """Queries, keys and values of three sentences, four heads."""
+    shapes = [(query_len, d_k), (key_len, d_k), (key_len, 4)]
     return [
-        torch.randn(2, 3, *shape).to(dtype).requires_grad_()
+        torch.randn(3, 4, *shape).to(dtype).requires_grad_()
         for shape in shapes
     ]
 
 
-def some_mask():
-    mask = torch.rand(2, 1, 5, 7) > 0.5
+def some_mask(query_len=5, key_len=7):
+    mask = torch.rand(3, 1, query_len, key_len) > 0.5
     mask[..., 0] = True
     return mask
 
 
-def test_equation_1_on_numbers_worked_by_hand():
+def masks(query_len, key_len):
+    """Of every kind: for a query, for a sentence, for all, and none."""
+    any_mask = some_mask(query_len, key_len)
+    return [any_mask, any_mask[:, :, :1], any_mask[0, 0], None]
+
+
+def examples(dtype=torch.float32):
+    """Many sizes; scores small and large; every mask; one head alone."""
+    for d_k, lengths in ((64, (70, 130)), (12, (12, 12)), (2, (1, 7))):
+        for size in (1,) if dtype == torch.bfloat16 else (1, 30):
+            query, key, value = inputs(dtype, *lengths, d_k)
+            for mask in masks(*lengths):
+                yield size * query, key, value, mask
+            yield size * query[0], key[0], value[0], None
+            yield size * query[0, 1], key[0, 1], value[0, 1], None
+
+
+def in_every_way(module, x, memory, mask=None):
+    """In training and not, recorded and not, keys known and not."""
+    known = module.keys_values(memory)
+    found = []
+    for training in (True, False):
+        module.train(training)
+        found += [module(x, memory, mask), module(x, None, mask, known)]
+        with record_attention(module):
+            found.append(module(x, memory, mask))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gap"),
+    [(torch.float32, 1e-4), (torch.float64, 1e-6), (torch.bfloat16, 3e-2)],
+)
+def test_equation_1_on_numbers_worked_by_hand(dtype, gap):
     query = torch.tensor([[math.log(3.0), 0.0, 0.0, 0.0]])
     key = torch.tensor([[2.0, 0, 0, 0], [0, 5, 0, 0]])
     value = torch.tensor([[4.0], [8.0]])
@@ -41,40 +75,99 @@ def test_equation_1_on_numbers_worked_by_hand():
     # The products are 2 log 3 and 0, halved by the root of d_k = 4.
     torch.testing.assert_close(weights, torch.tensor([[0.75, 0.25]]))
     torch.testing.assert_close(output, torch.tensor([[5.0]]))
+    # And for all queries at once, with the exponentials written out.
+    close = dict(atol=gap, rtol=gap, check_dtype=False)
+    for query, key, value, mask in examples(dtype):
+        scores = torch.einsum("...qd,...kd->...qk", query, key)
+        scores = scores.double() / query.size(-1) ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        powers = (scores - scores.amax(-1, keepdim=True)).exp()
+        shares = powers / powers.sum(-1, keepdim=True)
+        wanted = torch.einsum("...qk,...kv->...qv", shares, value.double())
+        for grad in (True, False):
+            with torch.set_grad_enabled(grad):
+                output, weights = attention(query, key, value, mask)
+            torch.testing.assert_close(weights, shares, **close)
+            torch.testing.assert_close(output, wanted, **close)
 
 
-def test_dot_product_attention_but_for_the_scale():
-    query, key, value = inputs()
-    output, _ = attention(query * math.sqrt(8), key, value)
-    unscaled = (query @ key.mT).softmax(dim=-1) @ value
-    torch.testing.assert_close(output, unscaled)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dot_product_attention_but_for_the_scale(dtype):
+    for query, key, value, mask in examples(dtype):
+        scaled = query * math.sqrt(query.size(-1))
+        products = query @ key.mT
+        if mask is not None:
+            products = products.masked_fill(~mask, -math.inf)
+        unscaled = products.softmax(dim=-1)
+        output, weights = attention(scaled, key, value, mask)
+        close = dict(atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(weights, unscaled, **close)
+        torch.testing.assert_close(output, unscaled @ value, **close)
 
 
-def test_what_the_mask_forbids_gets_exactly_nothing():
-    query, key, value = inputs()
-    mask = some_mask()
-    low = -1e6 * query.abs(), key.abs()  # every score far below zero
-    for asks, answers in ((query, key), (1e4 * query, key), low):
-        _, weights = attention(asks, answers, value, mask)
-        assert (weights[~mask.expand_as(weights)] == 0).all()
-        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16]
+)
+def test_what_the_mask_forbids_gets_exactly_nothing(dtype, grad):
+    with torch.set_grad_enabled(grad):
+        for lengths in ((5, 7), (12, 130), (1, 2)):
+            query, key, value = inputs(dtype, *lengths)
+            low = -1e32 * query.abs(), key.abs()  # scores far below zero
+            for asks, answers in ((query, key), (1e4 * query, key), low):
+                for mask in masks(*lengths)[:3]:
+                    output, weights = attention(asks, answers, value, mask)
+                    assert (weights[~mask.expand_as(weights)] == 0).all()
+                    torch.testing.assert_close(output, weights @ value)
+                    gap = weights.float().sum(-1) - 1
+                    limit = 2e-2 if dtype == torch.bfloat16 else 1e-5
+                    assert gap.abs().max() < limit
+                    _, weights = attention(asks, answers, value, mask, 0.5)
+                    assert (weights[~mask.expand_as(weights)] == 0).all()
+        # Of what is forbidden nothing is left in what a module gives.
+        module = MultiHeadAttention(8, 2).to(dtype)
+        x, memory = torch.randn(2, 3, 12, 8).to(dtype)
+        mask = padding_mask(torch.eye(12)[[2, 0, 7]].cumsum(-1))
+        other = torch.where(mask[:, 0, 0, :, None], memory, 50)
+        before = in_every_way(module, x, memory, mask)
+        after = in_every_way(module, x, other, mask)
+        assert all(map(torch.equal, before, after))
 
 
 @pytest.mark.parametrize(
-    ("dtype", "gap"), [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)]
+    ("dtype", "gap", "size"),
+    [
+        (torch.float32, 1e-5, 1),
+        (torch.float32, 1e-3, 20),
+        (torch.float64, 1e-8, 20),
+        (torch.bfloat16, 3e-2, 1),
+    ],
 )
-@pytest.mark.parametrize("masked", [False, True])
-def test_explicit_equals_fast(dtype, gap, masked):
-    mask, results = some_mask() if masked else None, []
-    tensors = inputs(dtype)
+@pytest.mark.parametrize("lengths", [(5, 7), (1, 130), (12, 12)])
+def test_explicit_equals_fast(dtype, gap, size, lengths):
     fast = F.scaled_dot_product_attention
-    for function in (lambda *a: attention(*a)[0], fast):
-        output = function(*tensors, mask)
-        assert output.dtype == dtype
-        loss = output.float().square().sum()
-        results.append([output, *torch.autograd.grad(loss, tensors)])
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=gap, rtol=gap)
+    close = dict(atol=gap, rtol=gap)
+    for d_k in (4, 8):
+        query, key, value = tensors = inputs(dtype, *lengths, d_k)
+        for mask in masks(*lengths):
+            results = []
+            for function in (lambda *a: attention(*a)[0], fast):
+                output = function(size * query, key, value, mask)
+                assert output.dtype == dtype
+                loss = output.float().square().sum()
+                slopes = torch.autograd.grad(loss, tensors)
+                results.append((output, slopes))
+            (ours, slopes), (theirs, wanted) = results
+            torch.testing.assert_close(ours, theirs, **close)
+            wide = dict(atol=5 * gap, rtol=5 * gap)
+            torch.testing.assert_close(slopes, wanted, **wide)
+    module = MultiHeadAttention(8, 2).to(dtype)
+    x, memory = (torch.randn(3, n, 8).to(dtype) for n in lengths)
+    for mask in masks(*lengths):
+        first, *others = in_every_way(module, x, memory, mask)
+        for other in others:
+            torch.testing.assert_close(other, first, **close)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -83,7 +176,7 @@ def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
     mask = some_mask()
     mask[0, 0, 2] = False
     output, weights = attention(*tensors, mask)
-    average = torch.full((3, 7), 1 / 7, dtype=dtype)
+    average = torch.full((4, 7), 1 / 7, dtype=dtype)
     torch.testing.assert_close(weights[0, :, 2], average)
     output.float().square().sum().backward()
     assert all(t.grad.isfinite().all() for t in (*tensors,))
@@ -167,31 +260,61 @@ def test_equals_pytorchs_multihead_attention(bias):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
-def test_multi_head_is_the_papers_sum_over_heads():
+@pytest.mark.parametrize(
+    ("h", "d_k", "d_v"), [(3, 5, 2), (1, 4, 4), (8, 3, 3), (6, None, None)]
+)
+def test_multi_head_is_the_papers_sum_over_heads(h, d_k, d_v):
     """head_i by its own three matrices, then Concat and W^O."""
-    ours = MultiHeadAttention(12, 3, d_k=5, d_v=2)
-    x, memory = torch.randn(1, 4, 12), torch.randn(1, 6, 12)
-    heads = []
-    for i in range(3):
-        w_q, w_k, w_v = (
-            w.weight.unflatten(0, (3, -1))[i].T  # (d_model, d)
-            for w in (ours.w_q, ours.w_k, ours.w_v)
-        )
-        heads.append(attention(x @ w_q, memory @ w_k, memory @ w_v)[0])
-    expected = torch.cat(heads, -1) @ ours.w_o.weight.T
-    torch.testing.assert_close(ours(x, memory), expected)
+    ours = MultiHeadAttention(12, h, d_k, d_v)
+    assert len(list(ours.parameters())) == 4  # none is another
+    long, short = torch.randn(3, 40, 12), torch.randn(3, 6, 12)
+    for x, memory in (
+        (short, long),
+        (long, short),
+        (long, long),
+        (short[:, :1], short),
+    ):
+        for mask in masks(x.size(1), memory.size(1)):
+            heads = []
+            for i in range(h):
+                w_q, w_k, w_v = (
+                    w.weight.unflatten(0, (h, -1))[i].T  # (d_model, d)
+                    for w in (ours.w_q, ours.w_k, ours.w_v)
+                )
+                scores = (x @ w_q) @ (memory @ w_k).mT / w_q.size(1) ** 0.5
+                if mask is not None:
+                    allowed = mask if mask.dim() == 2 else mask[:, 0]
+                    scores = scores.masked_fill(~allowed, -math.inf)
+                heads.append(scores.softmax(-1) @ (memory @ w_v))
+            expected = torch.cat(heads, -1) @ ours.w_o.weight.T
+            for found in in_every_way(ours, x, memory, mask):
+                torch.testing.assert_close(found, expected)
 
 
 def test_sizes_of_the_projections():
-    module = Transformer(TransformerConfig.base(1, N=1)).build_attention()
-    for w in (module.w_q, module.w_k, module.w_v, module.w_o):
-        assert w.weight.shape == (512, 512) and w.bias is None
-    key, value = module.keys_values(torch.randn(2, 3, 512))
-    assert key.shape == value.shape == (2, 8, 3, 64)
-    odd = MultiHeadAttention(10, 4, d_k=3, d_v=5)
-    key, value = odd.keys_values(torch.randn(2, 3, 10))
-    assert key.shape == (2, 4, 3, 3) and value.shape == (2, 4, 3, 5)
-    assert odd.w_o.weight.shape == (10, 4 * 5)
+    with torch.device("meta"):  # shapes alone
+        model = Transformer(TransformerConfig.base(1))
+        x = torch.randn(2, 3, 512)
+    modules = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    assert len(modules) == 18
+    for module in modules:
+        for w in (module.w_q, module.w_k, module.w_v, module.w_o):
+            assert w.weight.shape == (512, 512) and w.bias is None
+        query, (key, value) = module.split(x), module.keys_values(x)
+        assert query.shape == key.shape == value.shape == (2, 8, 3, 64)
+    x = torch.randn(2, 3, 12)
+    for d_k, d_v in ((3, 5), (100, None), (None, 5), (None, None)):
+        sizes = dict(d_model=12, h=4, d_k=d_k, d_v=d_v, d_ff=8)
+        model = Transformer(TransformerConfig(1, N=1, **sizes))
+        d_k, d_v = d_k or 3, d_v or 3
+        for module in model.modules():
+            if not isinstance(module, MultiHeadAttention):
+                continue
+            assert module.w_q.weight.shape == (4 * d_k, 12)
+            key, value = module.keys_values(x)
+            assert key.shape == (2, 4, 3, d_k)
+            assert value.shape == (2, 4, 3, d_v)
+            assert module.w_o.weight.shape == (12, 4 * d_v)
 
 
 @pytest.mark.parametrize("given", [{}, {"d_k": 3}, {"d_v": 3}])
@@ -201,15 +324,18 @@ def test_h_must_divide_d_model(given):
 
 
 def test_many_heads_cost_as_much_as_one():
-    costs = set()
-    for h in (1, 4, 16):
-        module = MultiHeadAttention(64, h)
-        x = torch.randn(1, 10, 64)
-        with torch.no_grad(), FlopCounterMode(display=False) as flops:
-            module(x, x)
-        weights = sum(p.numel() for p in module.parameters())
-        costs.add((weights, flops.get_total_flops()))
-    assert len(costs) == 1 and costs.pop()[0] == 4 * 64 * 64
+    x, memory = torch.randn(2, 2, 12, 64)
+    for given, mask in ((x, None), (memory, torch.ones(12, 12).bool())):
+        costs = set()
+        for h in (1, 4, 8, 32):
+            module = MultiHeadAttention(64, h)
+            with FlopCounterMode(display=False) as flops:
+                found = in_every_way(module, x, given, mask)
+                torch.stack(found).sum().backward()
+            state = module.state_dict().values()
+            numbers = sum(part.numel() for part in state)
+            costs.add((numbers, flops.get_total_flops()))
+        assert len(costs) == 1 and costs.pop()[0] == 4 * 64 * 64
 
 
 def test_keys_and_values_that_are_known_need_no_memory():
@@ -308,31 +434,54 @@ def test_under_autocast():
 
 
 def test_the_scale_keeps_the_variance_at_one():
-    for d_k in (4, 64, 512):
-        query, key = torch.randn(2, 400, d_k)
+    for d_k in (4, 32, 64, 512, 1024):
+        query = torch.randn(3, 2, 200, d_k)
+        key = torch.randn(3, 2, 99, d_k)
         products = query @ key.mT
         assert abs(products.mean()) < 0.03 * math.sqrt(d_k)
         assert abs(products.var() / d_k - 1) < 0.2
-        _, weights = attention(query, key, key)
-        # The log of a softmax is the scores, up to a constant a row.
-        scores = weights.double().log()
-        scores = scores - scores.mean(dim=-1, keepdim=True)
-        assert abs(scores.var() - 1) < 0.2
+        every = torch.ones(200, 99).bool()
+        for given in (
+            (query, key, key),
+            (query, key, key, every),
+            (query[0, 1], key[0, 1], key[0, 1]),
+            (query.double(), key.double(), key.double()),
+        ):
+            _, weights = attention(*given)
+            # The log of a softmax is the scores, up to a constant a row.
+            scores = weights.double().log()
+            scores = scores - scores.mean(dim=-1, keepdim=True)
+            if scores.dim() == 4:  # one head alone has too few
+                assert abs(scores.var() - 1) < 0.2
+            wanted = given[0].double() @ given[1].double().mT
+            wanted = (wanted - wanted.mean(-1, keepdim=True)) / d_k**0.5
+            torch.testing.assert_close(scores, wanted, atol=1e-3, rtol=0)
 
 
-def test_large_products_leave_the_softmax_small_gradients():
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("key_len", [10, 50])
+def test_large_products_leave_the_softmax_small_gradients(masked, key_len):
     """And the scale counteracts it, whatever the width of the keys."""
-    slopes = {}
-    for d_k in (16, 4096):
-        key = torch.randn(20, d_k)
-        query = torch.randn(400, d_k).requires_grad_()
+    slopes, mask = {}, torch.ones(40, key_len).bool() if masked else None
+    for d_k in (16, 256, 4096):
+        key = torch.randn(3, 1, key_len, d_k).requires_grad_()
+        query = torch.randn(3, 1, 40, d_k)
+        asked = torch.randn(3, 1, 40, key_len)
         for name, size in (("scaled", 1.0), ("unscaled", math.sqrt(d_k))):
-            _, weights = attention(size * query, key, key)
-            # of a weight by its own score; 0 where all is one or none
-            slopes[name, d_k] = (weights * (1 - weights)).sum(-1).mean()
-    assert slopes["scaled", 4096] > 0.9 * slopes["scaled", 16]
-    assert slopes["unscaled", 4096] < 0.1 * slopes["scaled", 4096]
-    assert slopes["unscaled", 4096] < 0.3 * slopes["unscaled", 16]
+            asks = (size * query).requires_grad_()
+            _, weights = attention(asks, key, key, mask)
+            plain = (asks @ key.mT / math.sqrt(d_k)).softmax(-1)
+            torch.testing.assert_close(weights, plain, atol=1e-3, rtol=1e-3)
+            ours, wanted = (
+                torch.autograd.grad((w * asked).sum(), (asks, key))
+                for w in (weights, plain)
+            )
+            torch.testing.assert_close(ours, wanted, atol=1e-3, rtol=1e-3)
+            slopes[name, d_k] = ours[0].norm(dim=-1).mean()
+    for d_k in (256, 4096):
+        assert slopes["scaled", d_k] > 0.8 * slopes["scaled", 16]
+    assert slopes["unscaled", 4096] < 0.3 * slopes["scaled", 4096]
+    assert slopes["unscaled", 4096] < 0.4 * slopes["unscaled", 16]
 
 
 def test_two_heads_fetch_what_one_must_average():
@@ -355,3 +504,25 @@ def test_two_heads_fetch_what_one_must_average():
             optimizer.step()
         losses[h] = loss.item()
     assert losses[2] < 0.1 < 0.3 < losses[1]
+    # A head without queries or keys averages, one without values
+    # fetches nothing, and no other head is touched.
+    x, memory = torch.randn(2, 3, 40, 24)
+    every = torch.ones(3, 1, 40, 40).bool()
+    for asks, given, mask in (
+        (x, x, None),
+        (x, memory, every),
+        (x[:, :1], memory, None),
+    ):
+        for name in ("w_q", "w_k", "w_v"):
+            module = MultiHeadAttention(24, 4)
+            nn.init.eye_(module.w_o.weight)  # the heads side by side
+            before = in_every_way(module, asks, given, mask)
+            average = module.w_v(given).mean(1, keepdim=True)
+            with torch.no_grad():
+                getattr(module, name).weight[12:18] = 0  # the third's
+            after = in_every_way(module, asks, given, mask)
+            for whole, found in zip(before, after, strict=True):
+                expected = whole.clone()
+                third = 0 if name == "w_v" else average[..., 12:18]
+                expected[..., 12:18] = third
+                torch.testing.assert_close(found, expected)

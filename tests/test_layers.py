@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 from translators import silence_attention
 
-from transformer_lib.attention import MultiHeadAttention
+from transformer_lib.attention import MultiHeadAttention, record_attention
+from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import (
     Decoder,
@@ -17,7 +18,7 @@ from transformer_lib.layers import (
     LayerCache,
     Residual,
 )
-from transformer_lib.masks import causal_mask, padding_mask
+from transformer_lib.masks import causal_mask, decoder_mask, padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
 
 D_MODEL, D_FF, H = 16, 32, 4
@@ -30,12 +31,43 @@ def layer_of(kind, norm="post", dropout=0.0):
         for _ in range(1 if kind is EncoderLayer else 2)
     ]
     network = FeedForward(D_MODEL, D_FF)
-    return kind(*attentions, network, D_MODEL, dropout, norm)
+    told = {} if norm == "post" else {"norm": norm}  # post unless told
+    return kind(*attentions, network, D_MODEL, dropout, **told)
 
 
 def stack_of(kind, N, norm="post"):
     layer = EncoderLayer if kind is Encoder else DecoderLayer
     return kind([layer_of(layer, norm) for _ in range(N)], D_MODEL, norm)
+
+
+def in_both_modes(module):
+    """The module in training, then not."""
+    yield module.train()
+    yield module.eval()
+
+
+def mask_of(*lengths):
+    """The padding mask of sentences of these lengths."""
+    there = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return padding_mask(there.long())
+
+
+def in_steps(decoder, x, memory, source_mask, ends):
+    """What a layer or a stack gives for `x` with a cache.
+
+    The positions come in groups, each up to one of `ends`.
+    """
+    stacked = isinstance(decoder, Decoder)
+    layers = decoder.layers if stacked else [decoder]
+    cache = [layer.new_cache(memory, x.size(1)) for layer in layers]
+    start, found = 0, []
+    for end in ends:
+        mask = causal_mask(end)[..., start:, :] if end > start + 1 else None
+        kept = cache if stacked else cache[0]
+        new = x[:, start:end]
+        found.append(decoder(new, None, mask, source_mask, kept))
+        start = end
+    return torch.cat(found, 1)
 
 
 def as_pytorchs(layer) -> dict:
@@ -63,15 +95,19 @@ def as_pytorchs(layer) -> dict:
     return found
 
 
-def same_as_pytorchs(ours, theirs, run_ours, run_theirs):
-    """Same output, same gradient of every weight."""
+def same_as_pytorchs(ours, theirs, run_theirs, *ways):
+    """Same output in all ways to run ours, same gradients in the first."""
     with torch.no_grad():  # other than the ones and zeros of a norm
         for p in ours.parameters():
             p.add_(0.1 * torch.randn_like(p))
     theirs.load_state_dict(as_pytorchs(ours))
-    mine, yours = run_ours(ours), run_theirs(theirs)
+    mine, yours = ways[0](ours), run_theirs(theirs)
     close = dict(atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(mine, yours, **close)
+    with torch.no_grad():
+        for _ in in_both_modes(ours):
+            for way in ways:
+                torch.testing.assert_close(way(ours), yours, **close)
     mine.square().mean().backward()
     yours.square().mean().backward()
     for p in ours.parameters():
@@ -93,93 +129,143 @@ def pytorchs(kind, norm):
 
 
 @both_norms
-def test_encoder_layer_equals_pytorchs(norm):
-    mask = padding_mask(torch.tensor([[4, 5, 6, 7], [4, 5, 0, 0]]))
-    x = torch.randn(2, 4, D_MODEL)
+@pytest.mark.parametrize("lengths", [(130, 20, 3), (1, 1, 1), None])
+def test_encoder_layer_equals_pytorchs(norm, lengths):
+    x = torch.randn(3, max(lengths or [12]), D_MODEL)
+    mask = mask_of(*lengths) if lengths else None
+    padded = ~mask[:, 0, 0] if lengths else None
+    ours = layer_of(EncoderLayer, norm)
+    twice = Encoder([ours, ours], D_MODEL)
+    out = ours(ours(x, mask), mask)
+    exact = twice.double()(x.double(), mask)
+    ours.float()
+    torch.testing.assert_close(exact.float(), out, atol=1e-4, rtol=1e-4)
     same_as_pytorchs(
-        layer_of(EncoderLayer, norm),
+        ours,
         pytorchs(nn.TransformerEncoderLayer, norm),
+        lambda layer: layer(x, src_key_padding_mask=padded),
         lambda layer: layer(x, mask),
-        lambda layer: layer(x, src_key_padding_mask=~mask[:, 0, 0]),
     )
 
 
 @both_norms
-def test_decoder_layer_equals_pytorchs(norm):
-    source_mask = padding_mask(torch.tensor([[4, 5, 6], [4, 0, 0]]))
-    target_mask = causal_mask(5)
-    x, memory = torch.randn(2, 5, D_MODEL), torch.randn(2, 3, D_MODEL)
+@pytest.mark.parametrize(
+    ("target_len", "lengths"),
+    [(5, (130, 20, 3)), (30, (6, 1, 4)), (6, (6, 6, 2)), (5, None)],
+)
+def test_decoder_layer_equals_pytorchs(norm, target_len, lengths):
+    """The whole target at once, and one position after another."""
+    source_mask = mask_of(*lengths) if lengths else None
+    target_mask = causal_mask(target_len)
+    x = torch.randn(3, target_len, D_MODEL)
+    memory = torch.randn(3, max(lengths or [12]), D_MODEL)
+    ends = range(1, target_len + 1)
     same_as_pytorchs(
         layer_of(DecoderLayer, norm),
         pytorchs(nn.TransformerDecoderLayer, norm),
-        lambda layer: layer(x, memory, target_mask, source_mask),
         lambda layer: layer(
             x,
             memory,
             tgt_mask=~target_mask[0, 0],
-            memory_key_padding_mask=~source_mask[:, 0, 0],
+            memory_key_padding_mask=~source_mask[:, 0, 0] if lengths else None,
         ),
+        lambda layer: layer(x, memory, target_mask, source_mask),
+        lambda layer: in_steps(layer, x, memory, source_mask, ends),
     )
 
 
-def test_a_residual_and_a_norm_around_each_sublayer():
+@both_norms
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_residual_and_a_norm_around_each_sublayer(norm, masked):
     """Two in an encoder's layer, three in a decoder's."""
-    x, memory = torch.randn(2, 1, 4, D_MODEL)
-    for kind, others in ((EncoderLayer, []), (DecoderLayer, [memory])):
-        layer = layer_of(kind)
-        sublayers = [layer.self_attention, layer.feed_forward]
-        if others:
-            sublayers.insert(1, layer.cross_attention)
-        expected = x
+    x, memory = torch.randn(3, 40, D_MODEL), torch.randn(3, 50, D_MODEL)
+    own, source = mask_of(40, 5, 1), mask_of(50, 1, 4)
+    if not masked:
+        own = source = None
+    causal = causal_mask(40)
+
+    def expect(layer, sublayers):
+        out = x
         for sublayer, residual in zip(sublayers, layer.residuals, strict=True):
-            norm = residual.norm
-            nn.init.normal_(norm.weight)  # no two norms alike
-            nn.init.normal_(norm.bias)
-            inputs = [expected]
-            if sublayer is layer.self_attention:
-                inputs = [expected, expected]
-            elif sublayer is not layer.feed_forward:
-                inputs = [expected, memory]
-            both = expected + sublayer(*inputs)
-            expected = F.layer_norm(both, (D_MODEL,), norm.weight, norm.bias)
-        masks = [None] * (1 + len(others))
-        found = layer(x, *others, *masks)
-        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+            scale, shift = residual.norm.weight, residual.norm.bias
+            nn.init.normal_(scale)  # no two norms alike
+            nn.init.normal_(shift)
+            if norm == "pre":
+                normed = F.layer_norm(out, (D_MODEL,), scale, shift)
+                out = out + sublayer(normed)
+            else:
+                both = out + sublayer(out)
+                out = F.layer_norm(both, (D_MODEL,), scale, shift)
+        return out
 
-
-def test_feed_forward_is_equation_2():
-    network, x = (
-        FeedForward(D_MODEL, D_FF),
-        torch.randn(2, 3, D_MODEL),
+    encoder, decoder = (
+        layer_of(EncoderLayer, norm),
+        layer_of(DecoderLayer, norm),
     )
+    wanted = expect(
+        encoder,
+        [lambda x: encoder.self_attention(x, x, own), encoder.feed_forward],
+    )
+    for layer in in_both_modes(encoder):
+        found = layer(x, own)
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    wanted = expect(
+        decoder,
+        [
+            lambda x: decoder.self_attention(x, x, causal),
+            lambda x: decoder.cross_attention(x, memory, source),
+            decoder.feed_forward,
+        ],
+    )
+    for layer in in_both_modes(decoder):
+        found = layer(x, memory, causal, source)
+        steps = in_steps(layer, x, memory, source, range(1, 41))
+        for way in (found, steps):
+            torch.testing.assert_close(way, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d_ff", [D_FF, D_MODEL])
+def test_feed_forward_is_equation_2(dtype, d_ff):
+    network = FeedForward(D_MODEL, d_ff).to(dtype)
     w_1, b_1 = network.w_1.weight.T, network.w_1.bias
     w_2, b_2 = network.w_2.weight.T, network.w_2.bias
-    expected = (x @ w_1 + b_1).clamp(min=0) @ w_2 + b_2
-    torch.testing.assert_close(network(x), expected)
+    for shape in ((3, 130), (3, 1), (5,)):
+        x = 10 * torch.randn(*shape, D_MODEL, dtype=dtype)
+        expected = (x @ w_1 + b_1).clamp(min=0) @ w_2 + b_2
+        for _ in in_both_modes(network):
+            with torch.set_grad_enabled(network.training):
+                found = network(x)
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_feed_forward_is_two_convolutions_of_width_1():
-    network, x = (
-        FeedForward(D_MODEL, D_FF),
-        torch.randn(2, 5, D_MODEL),
-    )
+    network = FeedForward(D_MODEL, D_FF)
     one, two = network.w_1, network.w_2
-    inner = F.conv1d(x.mT, one.weight[..., None], one.bias).relu()
-    out = F.conv1d(inner, two.weight[..., None], two.bias)
-    torch.testing.assert_close(network(x), out.mT)
+    for length in (1, 7, 130):
+        x = 10 * torch.randn(3, length, D_MODEL)
+        inner = F.conv1d(x.mT, one.weight[..., None], one.bias).relu()
+        out = F.conv1d(inner, two.weight[..., None], two.bias).mT
+        for _ in in_both_modes(network):
+            with torch.set_grad_enabled(network.training):
+                found = network(x)
+            torch.testing.assert_close(found, out, atol=1e-4, rtol=1e-4)
 
 
 def test_feed_forward_treats_positions_apart_and_alike():
-    network, x = (
-        FeedForward(D_MODEL, D_FF),
-        torch.randn(2, 5, D_MODEL),
-    )
-    order = torch.randperm(5)
-    torch.testing.assert_close(network(x[:, order]), network(x)[:, order])
+    network, x = FeedForward(D_MODEL, D_FF), torch.randn(3, 130, D_MODEL)
     changed = x.clone()
-    changed[:, 2] += 1
-    moved = (network(changed) != network(x)).any(-1)
-    assert moved.tolist() == [[False, False, True, False, False]] * 2
+    changed[1, 2] += 1
+    for _ in in_both_modes(network):
+        with torch.set_grad_enabled(network.training):
+            found = network(x)
+        alone = [network(place[None, None]) for place in x.flatten(0, 1)]
+        alone = torch.cat(alone).view_as(found)
+        torch.testing.assert_close(alone, found)
+        order = torch.randperm(130)
+        torch.testing.assert_close(network(x[:, order]), found[:, order])
+        moved = (network(changed) != found).any(-1)
+        assert moved.nonzero().tolist() == [[1, 2]]
 
 
 def test_feed_forward_dropout_is_off_by_default():
@@ -192,14 +278,32 @@ def test_feed_forward_dropout_is_off_by_default():
 
 @both_norms
 def test_residual_places_the_norm(norm):
-    residual = Residual(D_MODEL, dropout=0.0, norm=norm)
-    nn.init.normal_(residual.norm.weight)
-    x = torch.randn(2, 3, D_MODEL)
-    expected = {
-        "post": residual.norm(x + x.sin()),
-        "pre": x + residual.norm(x).sin(),
-    }[norm]
-    torch.testing.assert_close(residual(x, torch.sin), expected)
+    told = {} if norm == "post" else {"norm": norm}
+    for rate, length in ((0.0, 1), (0.0, 70), (0.5, 70)):
+        residual = Residual(D_MODEL, dropout=rate, **told)
+        scale, shift = residual.norm.weight, residual.norm.bias
+        nn.init.normal_(scale)
+        nn.init.normal_(shift)
+        x = torch.randn(3, length, D_MODEL, requires_grad=True)
+        for _ in in_both_modes(residual):
+            torch.manual_seed(length)  # for the same dropout twice
+            found = residual(x, torch.sin)
+            torch.manual_seed(length)
+            if norm == "pre":
+                normed = F.layer_norm(x, (D_MODEL,), scale, shift)
+                expected = x + residual.dropout(normed.sin())
+            else:
+                both = x + residual.dropout(x.sin())
+                expected = F.layer_norm(both, (D_MODEL,), scale, shift)
+            torch.testing.assert_close(found, expected)
+            slopes = [
+                torch.autograd.grad(out.sin().sum(), x)[0]
+                for out in (found, expected)
+            ]
+            torch.testing.assert_close(*slopes, atol=1e-4, rtol=1e-4)
+    for kind in (EncoderLayer, DecoderLayer):
+        for residual in layer_of(kind, norm).residuals:
+            assert residual.pre_norm == (norm == "pre")
 
 
 @both_norms
@@ -207,14 +311,31 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
     residual = Residual(200, dropout=0.5, norm=norm)
     if norm == "post":
         residual.norm = nn.Identity()  # to see the sum before it
-    x = torch.full((4, 10, 200), 7.0)
+    x = torch.full((4, 70, 200), 7.0)
     out = residual(x, torch.ones_like)
     assert set(out.unique().tolist()) == {7.0, 9.0}
-    assert abs((out == 7).float().mean() - 0.5) < 0.05
+    dropped = (out == 7).float()
+    assert abs(dropped.mean() - 0.5) < 0.05
+    for axis in range(3):  # everywhere, and nowhere twice the same
+        others = [i for i in range(3) if i != axis]
+        assert (dropped.mean(others) - 0.5).abs().max() < 0.25
+        again = dropped == dropped.roll(1, axis)
+        assert abs(again.float().mean() - 0.5) < 0.05
+    assert (residual(x[:, :1], torch.ones_like) == 7).any()
     assert torch.equal(residual(x, torch.zeros_like), x)
-    for kind in (EncoderLayer, DecoderLayer):
-        rates = [r.dropout.p for r in layer_of(kind, norm, 0.3).residuals]
-        assert set(rates) == {0.3}
+    assert (residual.eval()(x, torch.ones_like) == 8).all()
+    x, causal = torch.randn(3, 5, D_MODEL), causal_mask(5)
+    masks = [mask_of(5, 3, 1)], [x, causal, mask_of(5, 3, 1)]
+    for kind, given in zip((EncoderLayer, DecoderLayer), masks, strict=True):
+        for rate in (0.1, 0.3):
+            residuals = layer_of(kind, norm, rate).residuals
+            assert {r.dropout.p for r in residuals} == {rate}
+        layer, nothing_but_norms = layer_of(kind, norm, 1.0), x
+        if norm == "post":
+            for residual in layer.residuals:
+                nn.init.normal_(residual.norm.weight)
+                nothing_but_norms = residual.norm(nothing_but_norms)
+        torch.testing.assert_close(layer(x, *given), nothing_but_norms)
 
 
 def test_unknown_norm():
@@ -252,18 +373,37 @@ def test_stacks_run_their_layers_in_order():
     torch.testing.assert_close(out, y)
 
 
-def test_later_targets_never_reach_earlier_ones():
-    decoder = stack_of(Decoder, 2)
-    memory, x = torch.randn(1, 3, D_MODEL), torch.randn(1, 6, D_MODEL)
-    changed = x.clone()
-    changed[:, 4:] = 99.0
-    before = decoder(x, memory, causal_mask(6), None)
-    after = decoder(changed, memory, causal_mask(6), None)
-    torch.testing.assert_close(before[:, :4], after[:, :4])
-    assert not torch.allclose(before[:, 4:], after[:, 4:])
-    cache = [layer.new_cache(memory, longest=6) for layer in decoder.layers]
-    steps = [decoder(x[:, [i]], None, None, None, cache) for i in range(6)]
-    torch.testing.assert_close(torch.cat(steps, 1), before)
+@both_norms
+def test_later_targets_never_reach_earlier_ones(norm):
+    """Each row of a batch differs from the plain one in one place."""
+    n, places = 130, [0, 3, 11, 60, 129]
+    decoder = stack_of(Decoder, 6, norm).double()
+    plain = torch.randn(5, n, D_MODEL).double()
+    changed = plain.clone()
+    changed[range(5), places] = torch.randn(5, D_MODEL).double()
+    memory, source_mask = torch.randn(5, 6, D_MODEL), mask_of(6, 1, 4, 2, 3)
+    memory = memory.double()
+    target_mask = decoder_mask(torch.full((5, n), 4))
+    rest = memory, target_mask, source_mask
+    with torch.no_grad(), record_attention(decoder) as maps:
+        decoder(plain, *rest)
+    maps = [maps[path] for path in maps if path.endswith("self_attention")]
+    assert len(maps) == 6
+    for weights in maps:
+        assert torch.equal(weights > 0, target_mask.expand_as(weights))
+    with torch.no_grad():
+        for _ in in_both_modes(decoder):
+            after = decoder(changed, *rest)
+            moved = (after - decoder(plain, *rest)).abs().amax(-1) > 1e-9
+            for row, place in zip(moved.tolist(), places, strict=True):
+                assert row == [i >= place for i in range(n)]
+            for end in (1, 2, 9):  # what is not there yet changes nothing
+                own = target_mask[..., :end, :end]
+                short = decoder(changed[:, :end], memory, own, source_mask)
+                torch.testing.assert_close(short, after[:, :end])
+            ends = [1, 2, 3, 9, 10, 70, n]
+            steps = in_steps(decoder, changed, memory, source_mask, ends)
+            torch.testing.assert_close(steps, after)
 
 
 def test_layers_share_nothing():
@@ -329,8 +469,11 @@ def test_appending_to_a_cache_copies_no_earlier_position():
 
 
 def test_no_recurrence_no_convolution():
-    stacks = stack_of(Encoder, 1), stack_of(Decoder, 1)
-    parts = {type(m) for stack in stacks for m in stack.modules()}
+    config = TransformerConfig(
+        20, N=3, d_model=D_MODEL, d_ff=D_FF, h=H, dropout=0, positions="none"
+    )
+    model = Transformer(config)
+    parts = {type(m) for m in model.modules()}
     torchs = {p for p in parts if p.__module__.startswith("torch.nn")}
     assert torchs == {
         nn.ModuleList,
@@ -338,34 +481,61 @@ def test_no_recurrence_no_convolution():
         nn.LayerNorm,
         nn.Dropout,
     }
+    # Without positions the order of a sentence changes nothing.
+    order = torch.randperm(12)
+    x, memory = torch.randn(2, 3, 12, D_MODEL)
+    mask, ids = mask_of(12, 7, 4), torch.randint(4, 20, (3, 12))
+    decode = model.decoder
+    close = dict(atol=1e-4, rtol=1e-4)
+    for _ in in_both_modes(model):
+        pairs = [(model.encode(ids)[:, order], model.encode(ids[:, order]))]
+        for given, moved in ((None, None), (mask, mask[..., order])):
+            plain = model.encoder(x, given)[:, order]
+            pairs.append((plain, model.encoder(x[:, order], moved)))
+            plain = decode(x, memory, given, given)
+            other = memory[:, order]
+            pairs.append((plain, decode(x, other, given, moved)))
+            other = decode(x[:, order], memory, moved, given)
+            pairs.append((plain[:, order], other))
+        for found, expected in pairs:
+            torch.testing.assert_close(found, expected, **close)
     # With attention silenced no position hears of another.
-    x = torch.randn(1, 5, D_MODEL)
+    silence_attention(model)
     other = x.clone()
-    other[:, 2] = torch.randn(D_MODEL)
-    for stack, given in zip(stacks, ([None], [x, None, None]), strict=True):
-        silence_attention(stack.eval())
-        moved = (stack(other, *given) - stack(x, *given)).abs().amax(-1)[0]
-        assert (moved > 1e-4).tolist() == [False, False, True, False, False]
+    other[1, 2] = torch.randn(D_MODEL)
+    for _ in in_both_modes(model):
+        for run in (
+            lambda x: model.encoder(x, None),
+            lambda x: model.encoder(x, mask),
+            lambda x: decode(x, memory, causal_mask(12), mask),
+            lambda x: in_steps(decode, x, memory, mask, range(1, 13)),
+        ):
+            moved = (run(other) - run(x)).abs().amax(-1) > 1e-4
+            assert moved.nonzero().tolist() == [[1, 2]]
 
 
-def test_everything_is_d_model_wide():
+@pytest.mark.parametrize("changes", [{}, dict(norm="pre", tie="none", h=1)])
+def test_everything_is_d_model_wide(changes):
     """Section 3.1: sub-layers and embeddings give d_model numbers."""
-    config = TransformerConfig(
-        11, N=2, d_model=D_MODEL, d_ff=D_FF, h=2, d_k=3, d_v=5
-    )
-    model, widths = Transformer(config), {}
+    sizes = dict(N=2, d_model=D_MODEL, d_ff=D_FF, h=2, d_k=3, d_v=5)
+    model = Transformer(TransformerConfig(11, **(sizes | changes)))
+    widths = {}
 
     def note(module, inputs, output):
-        widths[module] = output.size(-1)
+        widths.setdefault(module, set()).add(output.size(-1))
 
     kinds = MultiHeadAttention, FeedForward, Residual, Embeddings
     parts = [m for m in model.modules() if isinstance(m, kinds)]
     for part in parts:
         part.register_forward_hook(note)
-    ids = torch.tensor([[4, 5, 3]])
-    model(ids, ids)
+    ids = torch.tensor([[4, 5, 3], [6, 3, 0], [3, 0, 0]])
+    for _ in in_both_modes(model):
+        model(ids, ids)
+        cache = DecoderCache(model, model.encode(ids), longest=3)
+        for i in range(3):
+            model.decode(ids[:, [i]], None, ids, cache)
     assert len(widths) == len(parts) > 20
-    assert set(widths.values()) == {D_MODEL}
+    assert all(found == {D_MODEL} for found in widths.values())
 
 
 def test_unless_told_layers_are_the_papers():
