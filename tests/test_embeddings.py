@@ -25,8 +25,8 @@ def test_a_lookup_is_a_one_hot_product(d_model):
     ids = torch.tensor([[4, 7, 3, 4], [1, 4_999, 3, 0], [4_999, 3_000, 4, 2]])
     hot = F.one_hot(ids, 5_000).float()
     for training in (True, False):
-        found = embed.train(training)(ids)
         product = hot @ embed.weight * d_model**0.5
+        found = embed.train(training)(ids)
         assert found.shape == (3, 4, d_model)
         assert torch.allclose(found, product, atol=1e-6)
         pull = torch.randn(3, 4, d_model)
@@ -99,7 +99,12 @@ def test_tying_shares_storage(tie, tables, N):
     tables_found = [p for p in model.parameters() if p.shape == (10, 8)]
     assert len(tables_found) == tables, "each is trained once"
     assert TransformerConfig(10) == TransformerConfig(10, tie="three-way")
-    assert TransformerConfig.base(10).tie == "three-way"
+    for named in TransformerConfig.base, TransformerConfig.big:
+        big = Transformer(named(10, N=1, d_ff=8, tie=tie))
+        assert (big.output_weight is big.target_embedding.weight) == (
+            tie != "none"
+        )
+        assert named(10).tie == "three-way"
     # One change of the matrix changes what all three do; before it,
     # all three have given it their gradients.
     hidden = torch.randn(2, 3, 8)
