@@ -139,8 +139,8 @@ def test_length_penalty_is_the_papers(monkeypatch):
     assert length_divisor(25, 0) == 1
     assert length_divisor(595, 0.6) == pytest.approx(100**0.6)
     assert length_divisor(7, 1.5) == pytest.approx(2**1.5)
-    # Few end at all, or most do.
-    for end, alpha in (-2.0, 0.6), (1.0, 0.6), (1.0, 2.0):
+    # None ends, or most do.
+    for end, alpha in (-99.0, 0.6), (-2.0, 0.6), (1.0, 0.6), (1.0, 2.0):
         model, batch = a_model(5, end=end), sources(5, 9)
         found = beam_search(model, batch, length_penalty=alpha, max_extra=6)
         if alpha == 0.6:
@@ -196,8 +196,8 @@ def test_over_when_the_beam_has_ended_and_not_before():
         assert steps == wanted
     # In a batch each sentence is over by itself.
     for size in (1, 4):
-        for seed in range(3):
-            model = a_model(seed, end=1.0).double()
+        for seed, end in enumerate([1.0, -1.0, -4.0]):
+            model = a_model(seed, end=end).double()
             batch = sources(5, 12, 2, seed=seed)
             together = beam_search(model, batch, size, max_extra=5)
             for row, limit in enumerate([10, 17, 7]):
