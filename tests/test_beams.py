@@ -185,16 +185,18 @@ def test_over_when_the_beam_has_ended_and_not_before():
     assert first == (-0.1, [BOS, EOS])
     assert second == (-9.9, [BOS, 6, 4, EOS])
     assert beam.score(second) == pytest.approx(-9.9 / (8 / 6) ** 0.6)
-    # After five steps twice one ends, and then two at once.
-    for size, wanted in enumerate([6, 7, 8, 8, 9, 9], 1):
+    # At once or after five steps, twice one ends, and then two.
+    cases = product((0, 5), enumerate([1, 2, 3, 3, 4, 4], 1))
+    for quiet, (size, wanted) in cases:
         beam, steps = _Beam(size, alpha=0.6, limit=20), 0
         while beam.open:
             steps += 1
-            number = 0 if steps <= 5 else 1 if steps <= 7 else 2
+            late = steps - quiet
+            number = 0 if late <= 0 else 1 if late <= 2 else 2
             ends = number * [(-1.0, 0, EOS)]
             goes_on = [(-2.0 - i / 9, 0, 4) for i in range(size)]
             beam.extend([*ends, *goes_on])
-        assert steps == wanted
+        assert steps == quiet + wanted
     # In a batch each sentence is over by itself.
     for size in (1, 4):
         for seed, end in enumerate([1.0, -1.0, -4.0]):
