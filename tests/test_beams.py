@@ -9,9 +9,17 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_decoding import SMALL, a_model, log_probabilities, sources
+from test_decoding import (
+    SMALL,
+    Letters,
+    a_model,
+    log_probabilities,
+    searches_asked_for,
+    sources,
+)
 
 from transformer_book.exercises import beams as exercise
+from transformer_lib import cli
 from transformer_lib.beams import (
     _MAX_PIECES,
     _Beam,
@@ -40,64 +48,131 @@ def every_output(limit):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_wide_beam_equals_brute_force(seed, alpha):
-    model, limit = a_model(seed), 4
-    source = sources(3, seed=seed)
-    wide = 4**limit + 1  # room for every beginning
-    found = beam_search(model, source, wide, alpha, max_extra=1)
+    """Every output comes out, and the best first, in a batch."""
+    model, wide = a_model(seed), 400  # room for every beginning
+    batch = sources(3, 1, 2, seed=seed)
+    together = beam_search(model, batch, wide, alpha, max_extra=1)
+    for row, limit in enumerate([4, 2, 3]):
+        every = list(every_output(limit))
+        totals = log_probabilities(model, batch[row], every)
+        score = {
+            tuple(ids): total / length_divisor(len(ids), alpha)
+            for ids, total in zip(every, totals, strict=True)
+        }
+        found = [tuple(ids) for ids in together.ids[row]]
+        assert sorted(found) == sorted(score)
+        wanted = [score[ids] for ids in found]
+        assert together.scores[row] == pytest.approx(wanted, abs=1e-3)
+        ended = [ids for ids in found if ids[-1] == EOS]
+        cut = [ids for ids in found if ids[-1] != EOS]
+        assert found == ended + cut, "ended ones come first"
+        for ids in ended, cut:
+            best = max(score[i] for i in ids)
+            assert score[ids[0]] == pytest.approx(best, abs=1e-3)
 
-    every = list(every_output(limit))
-    totals = log_probabilities(model, source, every)
-    score = {
-        tuple(ids): total / length_divisor(len(ids), alpha)
-        for ids, total in zip(every, totals, strict=True)
-    }
-    ended = [ids for ids in found.ids[0] if ids[-1] == EOS]
-    cut = [ids for ids in found.ids[0] if ids[-1] != EOS]
-    assert found.ids[0] == ended + cut, "ended ones come first"
-    best = max(score[i] for i in score if i[-1] == EOS)
-    assert score[tuple(ended[0])] == pytest.approx(best, abs=1e-3)
-    assert found.scores[0][0] == pytest.approx(best, abs=1e-3)
-    best = max(score[i] for i in score if i[-1] != EOS)
-    assert score[tuple(cut[0])] == pytest.approx(best, abs=1e-3)
+
+@torch.no_grad()
+def naive_search(model, source, limit, size=4, alpha=0.6):
+    """Section 6.1 for one sentence, without a cache: the best first."""
+    beam, closed = [(0.0, [BOS])], []
+    while len(closed) < size and len(beam[0][1]) <= limit:
+        read = torch.tensor([ids for _, ids in beam])
+        logits = model(source.expand(len(beam), -1), read)[:, -1]
+        logs = logits.log_softmax(-1).tolist()
+        longer = [
+            (total + log, [*ids, piece])
+            for (total, ids), row in zip(beam, logs, strict=True)
+            for piece, log in enumerate(row)
+            if piece not in (PAD, BOS)
+        ]
+        longer = sorted(longer, reverse=True)[: 2 * size]
+        closed += [found for found in longer[:size] if found[1][-1] == EOS]
+        beam = [found for found in longer if found[1][-1] != EOS][:size]
+
+    def score(found):
+        total, ids = found
+        return total / ((5 + len(ids) - 1) / 6) ** alpha
+
+    ranked = sorted(closed, key=score, reverse=True)
+    if len(beam[0][1]) > limit:
+        ranked += sorted(beam, key=score, reverse=True)
+    return [ids[1:] for _, ids in ranked[:size]]
 
 
-def test_the_papers_search():
+def test_the_papers_search(monkeypatch):
     """Beam 4, alpha 0.6, input length + 50, in every way in."""
     for function in (
         beam_search,
         decode_all,
         Translator.translate,
         evaluate,
+        cli._translate,
+        cli._evaluate,
     ):
         options = inspect.signature(function).parameters
         assert options["beam_size"].default == 4
         assert options["length_penalty"].default == 0.6
-        if function is not evaluate:  # has no limit of its own
+        if "max_extra" in options:  # not all have a limit of their own
             assert options["max_extra"].default == 50
-    model, batch = a_model(5, end=-2.0), sources(5, 9)
-    found = beam_search(model, batch)
-    assert [len(ids) for ids in found.ids] == [4, 4]
-    # Each hypothesis went on from its own parent's cache.
-    for row, ranked in enumerate(found.ids):
-        totals = log_probabilities(model, batch[row], ranked)
-        assert found.log_probabilities[row] == pytest.approx(
-            [float(total) for total in totals], abs=1e-3
-        )
+    for asked in searches_asked_for(monkeypatch):
+        assert asked["beam_size"] == 4
+    for asked in searches_asked_for(monkeypatch, beam_size=3):
+        assert asked["beam_size"] == 3
+    # Four beginnings a step, the likeliest, each with its own past.
+    for seed in range(4):
+        model, batch = a_model(seed, end=-1.0).double(), sources(5, 9, 2)
+        found = beam_search(model, batch, max_extra=6)
+        lists = [[i for i in ids if i != PAD] for ids in batch.tolist()]
+        said = decode_all(model, lists, max_extra=6)
+        for row, ranked in enumerate(found.ids):
+            limit = len(lists[row]) - 1 + 6
+            wanted = naive_search(model, batch[row], limit)
+            assert ranked == wanted
+            assert said[row] == wanted[0]
+            totals = log_probabilities(model, batch[row], ranked)
+            assert found.log_probabilities[row] == pytest.approx(totals)
 
 
-def test_length_penalty_is_the_papers():
+def test_length_penalty_is_the_papers(monkeypatch):
     assert length_divisor(1, 0.6) == 1
     assert length_divisor(7, 0.6) == pytest.approx(2**0.6)
     assert length_divisor(25, 0) == 1
-    model, batch = a_model(5, end=-2.0), sources(5, 9)
-    found = beam_search(model, batch, max_extra=6)
-    for row, ranked in enumerate(found.ids):
-        totals = log_probabilities(model, batch[row], ranked)
-        scores = [
-            total / ((5 + len(ids)) / 6) ** 0.6
-            for ids, total in zip(ranked, totals, strict=True)
-        ]
-        assert found.scores[row] == pytest.approx(scores, abs=1e-3)
+    assert length_divisor(595, 0.6) == pytest.approx(100**0.6)
+    assert length_divisor(7, 1.5) == pytest.approx(2**1.5)
+    # None ends, or most do.
+    for end, alpha in (-99.0, 0.6), (-2.0, 0.6), (1.0, 0.6), (1.0, 2.0):
+        model, batch = a_model(5, end=end), sources(5, 9)
+        found = beam_search(model, batch, length_penalty=alpha, max_extra=6)
+        if alpha == 0.6:
+            assert found == beam_search(model, batch, max_extra=6)
+        for row, ranked in enumerate(found.ids):
+            totals = log_probabilities(model, batch[row], ranked)
+            scores = [
+                total / ((5 + len(ids)) / 6) ** alpha
+                for ids, total in zip(ranked, totals, strict=True)
+            ]
+            assert found.scores[row] == pytest.approx(scores, abs=1e-3)
+            order = [
+                (ids[-1] != EOS, -score)
+                for ids, score in zip(ranked, found.scores[row], strict=True)
+            ]
+            assert order == sorted(order), "by these they are ranked"
+    # In every way in; a larger one makes longer outputs the best.
+    for asked in searches_asked_for(monkeypatch):
+        assert asked["length_penalty"] == 0.6
+    for asked in searches_asked_for(monkeypatch, length_penalty=1.5):
+        assert asked["length_penalty"] == 1.5
+    lists = [[5, 6, 4, EOS], [4, 4, 6, 5, 6, EOS]]
+    lengths = []
+    for options in dict(length_penalty=0.0), {}, dict(length_penalty=9.0):
+        found = decode_all(model, lists, **options, max_extra=6)
+        for ids, said in zip(lists, found, strict=True):
+            alone = beam_search(
+                model, torch.tensor([ids]), **options, max_extra=6
+            )
+            assert said == alone.ids[0][0]
+        lengths.append([len(ids) for ids in found])
+    assert lengths[0] < lengths[-1]
 
 
 def test_over_when_the_beam_has_ended_and_not_before():
@@ -110,6 +185,27 @@ def test_over_when_the_beam_has_ended_and_not_before():
     assert first == (-0.1, [BOS, EOS])
     assert second == (-9.9, [BOS, 6, 4, EOS])
     assert beam.score(second) == pytest.approx(-9.9 / (8 / 6) ** 0.6)
+    # At once or after five steps, twice one ends, and then two.
+    cases = product((0, 5), enumerate([1, 2, 3, 3, 4, 4], 1))
+    for quiet, (size, wanted) in cases:
+        beam, steps = _Beam(size, alpha=0.6, limit=20), 0
+        while beam.open:
+            steps += 1
+            late = steps - quiet
+            number = 0 if late <= 0 else 1 if late <= 2 else 2
+            ends = number * [(-1.0, 0, EOS)]
+            goes_on = [(-2.0 - i / 9, 0, 4) for i in range(size)]
+            beam.extend([*ends, *goes_on])
+        assert steps == quiet + wanted
+    # In a batch each sentence is over by itself.
+    for size in (1, 4):
+        for seed, end in enumerate([1.0, -1.0, -4.0]):
+            model = a_model(seed, end=end).double()
+            batch = sources(5, 12, 2, seed=seed)
+            together = beam_search(model, batch, size, max_extra=5)
+            for row, limit in enumerate([10, 17, 7]):
+                wanted = naive_search(model, batch[row], limit, size)
+                assert together.ids[row] == wanted
     calls, model = [], a_model(1, end=50.0)
     model.pre_softmax.register_forward_hook(
         lambda module, x, y: calls.append(1)
@@ -267,16 +363,6 @@ def test_the_stubs_reference_is_the_library():
             beam.extend(found)
         said = exercise._search(language, 3, 0.6, 6)
         assert said == beam.best()[0].ids[1:]
-
-
-class Letters:
-    """A tokenizer that knows four letters."""
-
-    def encode(self, text):
-        return [4 + "abc\n".index(letter) for letter in text]
-
-    def decode(self, ids):
-        return "".join("abc\n"[piece - 4] for piece in ids)
 
 
 def test_texts_become_sources_and_outputs_lines():

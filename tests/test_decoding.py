@@ -1,20 +1,25 @@
 """The cache, one step, greedy decoding and the limits."""
 
+import inspect
 from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lib.beams import beam_search
+from transformer_lib import cli
+from transformer_lib.beams import beam_search, decode_all
+from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.decoding import (
     DecoderCache,
     evaluating,
     greedy_decode,
     length_limits,
 )
-from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.embeddings import BOS, EOS, PAD, UNK
+from transformer_lib.evaluation import evaluate
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.translator import Translator
 
 SMALL = TransformerConfig(
     7, N=2, d_model=16, d_ff=32, h=2, tie="none", dropout=0.1
@@ -69,6 +74,52 @@ def log_probabilities(model, source, outputs):
     logits = model(source.expand(len(rows), -1), inputs[:, :-1])
     logs = logits.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
     return (logs * (labels != PAD)).sum(1).tolist()
+
+
+class Letters:
+    """A tokenizer that knows four letters."""
+
+    def __len__(self):
+        return 8
+
+    def encode(self, text):
+        return [4 + "abc\n".index(letter) for letter in text]
+
+    def decode(self, ids):
+        return "".join("abc\n"[piece - 4] for piece in ids)
+
+
+class Asked(Exception):
+    """Instead of a search."""
+
+
+def searches_asked_for(monkeypatch, **options):
+    """What `decode_all` is given by every way in with these options."""
+    calls = []
+
+    def spy(*given, **named):
+        call = inspect.signature(decode_all).bind(*given, **named)
+        call.apply_defaults()
+        calls.append(call.arguments)
+        raise Asked
+
+    translator = Translator(
+        a_model(config=replace(SMALL, vocab_size=8)), Letters()
+    )
+    with monkeypatch.context() as patch:
+        for module in ("translator", "evaluation"):
+            patch.setattr(f"transformer_lib.{module}.decode_all", spy)
+        patch.setattr(Translator, "from_pretrained", lambda *_: translator)
+        pair = translator.model, translator.tokenizer
+        for way_in, *given in (
+            (translator.translate, "ab"),
+            (evaluate, *pair, ParallelCorpus([("ab", "c")])),
+            (cli._translate, "any", ["ab"]),
+        ):
+            if options.keys() <= inspect.signature(way_in).parameters.keys():
+                with pytest.raises(Asked):
+                    way_in(*given, **options)
+    return calls
 
 
 @pytest.mark.parametrize(
@@ -152,7 +203,8 @@ def test_rows_may_change_places_within_a_sentence():
 
 def test_greedy_goes_on_from_what_it_said():
     model, batch = a_model(0, end=-2.0), sources(1, 50, 12, 3)
-    found = greedy_decode(model, batch, max_extra=6)
+    found = greedy_decode(model.train(), batch, max_extra=6)
+    model.eval()  # as the search had it
     for row, limit in enumerate([7, 56, 18, 9]):
         ids = naive(model, batch[row], limit)
         assert found.ids[row] == [ids]
@@ -165,19 +217,47 @@ def test_greedy_goes_on_from_what_it_said():
     assert found.scores == found.log_probabilities
     found.scores[0][0] = 0.0  # a list of its own
     assert found.log_probabilities[0][0] < 0.0
+    for change in (
+        {"norm": "pre", "N": 3},
+        {"positions": "learned", "tie": "three-way"},
+        {"positions": "none"},
+    ):
+        model = a_model(0, config=replace(SMALL, **change), end=-2.0)
+        batch = sources(9, 2, 5)
+        found = greedy_decode(model, batch, max_extra=4)
+        for row, limit in enumerate([13, 6, 9]):
+            ids = naive(model, batch[row], limit)
+            assert found.ids[row] == [ids]
+            totals = log_probabilities(model, batch[row], [ids])
+            assert found.log_probabilities[row] == pytest.approx(
+                totals, abs=1e-2
+            )
 
 
-def test_length_limit_is_each_sentences_own():
+def test_length_limit_is_each_sentences_own(monkeypatch):
     model = a_model(0, end=-99.0)  # eos is never likely
-    batch = sources(1, 8, 3)
-    assert length_limits(model, batch) == [51, 58, 53]
+    batch = sources(1, 30, 3)
+    batch[1, 4:9] = UNK  # as long as a known piece
+    assert length_limits(model, batch) == [51, 80, 53]
+    assert length_limits(model, sources(600, 601)) == [650, 651]
     for found in (
         greedy_decode(model, batch, max_extra=4),
-        beam_search(model, batch, 3, max_extra=4),
+        beam_search(model, batch, max_extra=4),
     ):
-        assert [len(ids[0]) for ids in found.ids] == [5, 12, 7]
+        for limit, ranked in zip([5, 34, 7], found.ids, strict=True):
+            assert {len(ids) for ids in ranked} == {limit}
     for search in (greedy_decode, beam_search):
         assert len(search(model, batch[:1, :2]).ids[0][0]) == 51
+    sentences = [[4, EOS], [5, UNK, 5, EOS]]
+    for beam_size in (1, 4):
+        found = decode_all(model, sentences, beam_size)
+        assert [len(ids) for ids in found] == [51, 53]
+        found = decode_all(model, sentences, beam_size, max_extra=4)
+        assert [len(ids) for ids in found] == [5, 7]
+    for asked in searches_asked_for(monkeypatch):
+        assert asked["max_extra"] == 50
+    (asked,) = searches_asked_for(monkeypatch, max_extra=4)
+    assert asked["max_extra"] == 4
 
 
 def test_learned_positions_end_where_their_table_ends():

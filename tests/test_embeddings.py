@@ -4,24 +4,46 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_lib.decoding import greedy_decode
+from transformer_lib.decoding import DecoderCache, greedy_decode
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK, Embeddings
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.positions import sinusoids
 
 IDS = torch.tensor([[4, 7, 3], [9, 3, 0]])
+SIZES = dict(N=1, d_model=8, d_ff=8, h=2, dropout=0.0)
 
 
 def test_special_ids():
     assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
 
 
-def test_a_lookup_is_a_one_hot_product():
-    embed = Embeddings(10, 16)
-    product = F.one_hot(IDS, 10).float() @ embed.weight
-    assert torch.allclose(embed(IDS), product * 4)
-    assert embed(IDS).requires_grad, "learnt"
+@pytest.mark.parametrize("d_model", [6, 16])
+def test_a_lookup_is_a_one_hot_product(d_model):
+    """And so is its gradient, from each place where a token stands."""
+    embed = Embeddings(5_000, d_model)
+    assert [p is embed.weight for p in embed.parameters()] == [True]
+    ids = torch.tensor([[4, 7, 3, 4], [1, 4_999, 3, 0], [4_999, 3_000, 4, 2]])
+    hot = F.one_hot(ids, 5_000).float()
+    for training in (True, False):
+        product = hot @ embed.weight * d_model**0.5
+        found = embed.train(training)(ids)
+        assert found.shape == (3, 4, d_model)
+        assert torch.allclose(found, product, atol=1e-6)
+        pull = torch.randn(3, 4, d_model)
+        grads = [
+            torch.autograd.grad((x * pull).sum(), embed.weight)[0]
+            for x in (found, product)
+        ]
+        assert torch.allclose(*grads, atol=1e-5), "learnt"
     bare = Embeddings(10, 16, scale=False)
     assert torch.equal(bare(IDS), bare.weight[IDS])
+    model = Transformer(TransformerConfig(10, **SIZES, tie="none"))
+    model(IDS, IDS).logsumexp(-1).sum().backward()
+    for embed, learns in (
+        (model.source_embedding, [3, 4, 7, 9]),  # no padding is seen
+        (model.target_embedding, [0, 3, 4, 7, 9]),
+    ):
+        assert embed.weight.grad.any(-1).nonzero().flatten().tolist() == learns
 
 
 def test_scaled_vectors_have_size_one():
@@ -29,6 +51,30 @@ def test_scaled_vectors_have_size_one():
     embed = Embeddings(5000, 64)
     assert abs(embed.weight.std() - 1 / 8) < 2e-3
     assert abs(embed(torch.arange(5000)[None]).std() - 1) < 0.02
+    # Both embedding layers of a model, in every way into a stack.
+    seen = []
+    for d_model, tie in (16, "three-way"), (26, "none"):
+        sizes = SIZES | dict(d_model=d_model, tie=tie)
+        model = Transformer(TransformerConfig(10, **sizes))
+        for stack in model.encoder, model.decoder:
+            stack.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+        target = torch.tensor([[2, 8, 5, 6], [2, 9, 0, 0]])
+        wanted = [
+            embed.weight[ids] * d_model**0.5
+            + sinusoids(4, d_model)[: len(ids[0])]
+            for embed, ids in (
+                (model.source_embedding, IDS),
+                (model.target_embedding, target),
+            )
+        ]
+        for training in (True, False):
+            model.train(training)(IDS, target)
+            for found, vectors in zip(seen[-2:], wanted, strict=True):
+                assert torch.allclose(found, vectors, atol=1e-5)
+        cache = DecoderCache(model, model.encode(IDS), longest=4)
+        for new in target.split([1, 1, 2], 1):
+            model.decode(new, None, IDS, cache)
+        assert torch.allclose(torch.cat(seen[-3:], 1), wanted[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [-1, 10])
@@ -37,32 +83,77 @@ def test_ids_out_of_range(wrong):
         Embeddings(10, 4)(torch.tensor([[1, wrong]]))
 
 
+@pytest.mark.parametrize("N", [1, 6])
 @pytest.mark.parametrize(
     "tie, tables", [("three-way", 1), ("decoder", 2), ("none", 3)]
 )
-def test_tying_shares_storage(tie, tables):
-    sizes = dict(N=1, d_model=8, d_ff=8, h=2)
-    model = Transformer(TransformerConfig(10, **sizes, tie=tie))
+def test_tying_shares_storage(tie, tables, N):
+    model = Transformer(TransformerConfig(10, **SIZES | dict(tie=tie, N=N)))
     weights = [
         model.source_embedding.weight,
         model.target_embedding.weight,
         model.output_weight,
     ]
     assert len({weight.data_ptr() for weight in weights}) == tables
-
-
-def test_a_linear_map_and_a_softmax_give_probabilities():
-    """The pre-softmax map is the product with every token's vector."""
-    sizes = dict(N=1, d_model=8, d_ff=8, h=2)
-    model = Transformer(TransformerConfig(10, **sizes)).eval()
+    assert len({id(weight) for weight in weights}) == tables
+    tables_found = [p for p in model.parameters() if p.shape == (10, 8)]
+    assert len(tables_found) == tables, "each is trained once"
+    assert TransformerConfig(10) == TransformerConfig(10, tie="three-way")
+    for named in TransformerConfig.base, TransformerConfig.big:
+        big = Transformer(named(10, N=1, d_ff=8, tie=tie))
+        assert (big.output_weight is big.target_embedding.weight) == (
+            tie != "none"
+        )
+        assert named(10).tie == "three-way"
+    # One change of the matrix changes what all three do; before it,
+    # all three have given it their gradients.
     hidden = torch.randn(2, 3, 8)
-    by_hand = hidden @ model.target_embedding.weight.T
-    assert torch.allclose(model.project(hidden), by_hand, atol=1e-6)
-    assert model.project(hidden).requires_grad, "learnt"
-    found = greedy_decode(model, IDS[:1], max_extra=3)
-    ids = found.ids[0][0]
-    hidden = model.hidden(IDS[:1], torch.tensor([[BOS, *ids[:-1]]]))
-    powers = (hidden @ model.target_embedding.weight.T).exp()[0]
-    each = (powers / powers.sum(-1, keepdim=True))[range(len(ids)), ids]
-    told = found.log_probabilities[0][0]
-    assert abs(each.log().sum().item() - told) < 1e-4
+    for training in (True, False):
+        model.train(training).zero_grad()
+        source, target = torch.tensor([[4, 7, 3]]), torch.tensor([[2, 5, 6]])
+        model.hidden(source, target).tanh().sum().backward()
+        for weight, ids in zip(weights[:2], (source, target), strict=True):
+            assert weight.grad[ids].any(-1).all()
+        model.zero_grad()
+        model.project(hidden).square().sum().backward()
+        assert weights[2].grad.any(-1).all()
+        with torch.no_grad():
+            for weight in set(weights):
+                weight += torch.randn(weight.shape)
+        for embed, weight in zip(
+            (model.source_embedding, model.target_embedding),
+            weights[:2],
+            strict=True,
+        ):
+            assert torch.equal(embed(IDS), weight[IDS] * 8**0.5)
+        by_hand = hidden @ weights[2].T
+        assert torch.allclose(model.project(hidden), by_hand, atol=1e-5)
+
+
+@pytest.mark.parametrize("tie", ["three-way", "none"])
+def test_a_linear_map_and_a_softmax_give_probabilities(tie):
+    """The pre-softmax map is the product with every token's vector."""
+    sizes = SIZES | dict(tie=tie, dropout=0.3)
+    model = Transformer(TransformerConfig(10, **sizes))
+    matrix = model.output_weight
+    pull = torch.randn(3, 4, 10)
+    for training in (True, False):
+        model.train(training)
+        hidden = torch.randn(3, 4, 8, requires_grad=True)
+        found, by_hand = model.project(hidden), hidden @ matrix.T
+        assert torch.allclose(found, by_hand, atol=1e-6)
+        ours = torch.autograd.grad((found * pull).sum(), (hidden, matrix))
+        theirs = torch.autograd.grad((by_hand * pull).sum(), (hidden, matrix))
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.allclose(one, other, atol=1e-5), "learnt"
+    source = torch.tensor([[4, 7, 8, 3], [9, 3, 0, 0], [5, 6, 3, 0]])
+    found = greedy_decode(model.eval(), source, max_extra=3)
+    for row, (ids,) in enumerate(found.ids):
+        inputs = torch.tensor([[BOS, *ids[:-1]]])
+        hidden = model.hidden(source[[row]], inputs)
+        logits = model(source[[row]], inputs)
+        assert torch.allclose(logits, hidden @ matrix.T, atol=1e-5)
+        powers = (hidden @ matrix.T).exp()[0]
+        each = (powers / powers.sum(-1, keepdim=True))[range(len(ids)), ids]
+        told = found.log_probabilities[row][0]
+        assert abs(each.log().sum().item() - told) < 1e-4

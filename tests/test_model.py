@@ -1,19 +1,23 @@
 """The whole model against PyTorch's, and what must never leak."""
 
 from dataclasses import replace
-from itertools import combinations
+from functools import partial
+from itertools import combinations, product
 
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 from translators import (
     hides_what_comes_later,
     ignores_padding,
     silence_attention,
 )
 
+from transformer_lib.attention import MultiHeadAttention, record_attention
 from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import Embeddings
+from transformer_lib.layers import FeedForward
 from transformer_lib.masks import decoder_mask, padding_mask
 from transformer_lib.model import (
     STARTS,
@@ -43,6 +47,24 @@ def small(seed: int = 0, **changes) -> Transformer:
     return Transformer(TransformerConfig(13, **(SMALL | changes)))
 
 
+def sentences(*lengths: int) -> torch.Tensor:
+    """Random pieces, eos at the end, padding behind."""
+    ids = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
+    for row, n in zip(ids, lengths, strict=True):
+        row[:n] = torch.randint(4, 13, (n,))
+        row[n - 1] = 3
+    return ids
+
+
+def decode_in_parts(model, target, memory, source, size: int = 1):
+    """Hidden states of a search's kind, `size` pieces at a time."""
+    cache = DecoderCache(model, memory, longest=target.size(1))
+    parts = [
+        model.decode(new, None, source, cache) for new in target.split(size, 1)
+    ]
+    return torch.cat(parts, 1)
+
+
 def under_their_names(ours: dict) -> dict:
     """What torch.nn.Transformer calls the parts of our two stacks."""
     theirs = {}
@@ -62,47 +84,82 @@ def under_their_names(ours: dict) -> dict:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_equals_torch_transformer(norm):
-    """Outputs, and the gradient of every weight of both stacks."""
-    ours = small(norm=norm, bias=True)
+    """Outputs, and the gradient of every weight of both stacks.
+
+    In training and after it, at once and piece by piece.
+    """
+    ours = small(N=6, norm=norm, bias=True).double()
+    source, target = sentences(14, 4, 9), sentences(6, 11, 3)
+    real = target != 0
     with torch.no_grad():  # no norm at one, no bias at zero
         for p in ours.parameters():
             if p.dim() == 1:
                 p += 0.1 * torch.randn(p.shape)
     sizes = dict(d_model=16, nhead=4, dim_feedforward=32, dropout=0.0)
     theirs = nn.Transformer(
-        num_encoder_layers=2,
-        num_decoder_layers=2,
+        num_encoder_layers=6,
+        num_decoder_layers=6,
         batch_first=True,
         norm_first=norm == "pre",
         **sizes,
-    )
+    ).double()
     if norm == "post":  # theirs always has the last norms
         theirs.encoder.norm = theirs.decoder.norm = None
     theirs.load_state_dict(under_their_names(ours.state_dict()))
     hidden = theirs(
-        ours.embed(SOURCE, ours.source_embedding).detach(),
-        ours.embed(TARGET, ours.target_embedding).detach(),
-        tgt_mask=~torch.ones(4, 4).bool().tril(),
-        src_key_padding_mask=SOURCE == 0,
-        tgt_key_padding_mask=TARGET == 0,
-        memory_key_padding_mask=SOURCE == 0,
+        ours.embed(source, ours.source_embedding).detach(),
+        ours.embed(target, ours.target_embedding).detach(),
+        tgt_mask=~torch.ones(11, 11).bool().tril(),
+        src_key_padding_mask=source == 0,
+        tgt_key_padding_mask=target == 0,
+        memory_key_padding_mask=source == 0,
     )
-    b = hidden[TARGET != 0] @ ours.output_weight.detach().T
-    a = ours(SOURCE, TARGET)[TARGET != 0]
-    torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
-    pull = torch.randn(a.shape)
-    (a * pull).sum().backward()
+    b = hidden[real] @ ours.output_weight.detach().T
+    pull = torch.randn(b.shape, dtype=b.dtype)
     (b * pull).sum().backward()
-    grads = under_their_names(
-        {name: p.grad for name, p in ours.named_parameters()}
-    )
     wanted = {name: p.grad for name, p in theirs.named_parameters()}
-    torch.testing.assert_close(grads, wanted, atol=1e-5, rtol=1e-4)
+    for training in (True, False):
+        ours.train(training).zero_grad()
+        a = ours(source, target)[real]
+        assert_close(a, b)
+        (a * pull).sum().backward()
+        grads = under_their_names(
+            {name: p.grad for name, p in ours.named_parameters()}
+        )
+        assert_close(grads, wanted)
+        with torch.no_grad():
+            memory = ours.encode(source)
+            hidden = decode_in_parts(ours, target, memory, source)
+            assert_close(ours.project(hidden)[real], b)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_later_target_never_changes_earlier_logits(norm):
     hides_what_comes_later(small(norm=norm).double().eval())
+    # Each prediction depends on every piece up to its own place.
+    model = small(N=3, norm=norm).double()
+    source, target = sentences(9, 4, 7), sentences(20, 24, 7)
+    places = [0, 1, 2, 4, 8, 12, 18, 23]  # of a piece that is changed
+    many = target.repeat(9, 1, 1)  # (place, batch, len); the last as it was
+    for copy, at in zip(many[:8], places, strict=True):
+        piece = target[:, at]
+        copy[:, at] = torch.where(piece != 0, 4 + (piece - 3) % 9, 0)
+    wanted = (many != target).cumsum(-1) > 0
+    ids, sources = many.flatten(0, 1), source.repeat(9, 1)
+    for training in (True, False):
+        memory = model.train(training).encode(sources)
+        for hidden in (
+            model.decode(ids, memory, sources),
+            model.decode(ids, memory, None),
+            decode_in_parts(model, ids, memory, sources),
+            decode_in_parts(model, ids, memory, sources, size=7),
+        ):
+            hidden = hidden.unflatten(0, (9, 3))
+            moved = (hidden - hidden[-1]).abs().amax(-1) > 1e-9
+            real = (target != 0).expand_as(moved)
+            assert torch.equal(moved[real], wanted[real])
+        alone = model.decode(target[:1], memory[:1], source[:1])
+        assert_close(alone[:, :20], hidden[-1][:1, :20])
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -112,16 +169,37 @@ def test_padding_never_changes_result_nor_gradient(norm):
 
 def test_two_stacks_meet_in_cross_attention_alone():
     """Section 3: the decoder sees the source through the memory."""
-    model = small().eval()
-    memory = model.encode(SOURCE)
-    assert memory.shape == (2, 5, 16)  # a vector for each symbol
-    hidden = model.decode(TARGET, memory, SOURCE)
-    assert torch.equal(model.project(hidden), model(SOURCE, TARGET))
-    nothing = torch.zeros_like(memory)
-    a = model.decode(TARGET, nothing, SOURCE)
-    other = torch.where(SOURCE != 0, 12, 0)
-    assert torch.equal(a, model.decode(TARGET, nothing, other))
-    assert not torch.equal(a, hidden)
+    model = small(N=3).double()
+    source, target = sentences(12, 4, 30), sentences(9, 15, 4)
+    real = target != 0
+    for training in (True, False):
+        memory = model.train(training).encode(source)
+        memory.retain_grad()
+        assert memory.shape == (3, 30, 16)  # a vector for each symbol
+        assert memory.any(-1).all()
+        apart = torch.cdist(memory, memory) + torch.eye(30)
+        assert apart.min() > 1e-3, "each another"
+        hidden = model.decode(target, memory, source)
+        assert torch.equal(model.project(hidden), model(source, target))
+        nothing = torch.zeros_like(memory)
+        a = model.decode(target, nothing, source)
+        other = torch.where(source != 0, 12, 0)
+        assert torch.equal(a, model.decode(target, nothing, other))
+        assert not torch.equal(a, hidden)
+        # A sentence has its own memory, all of it, in every layer.
+        parts = decode_in_parts(model, target, memory, source)
+        assert_close(parts[real], hidden[real])
+        rows = [
+            model.hidden(s[s != 0][None], t[t != 0][None])[0]
+            for s, t in zip(source, target, strict=True)
+        ]
+        assert_close(torch.cat(rows), hidden[real])
+        hidden[real].tanh().sum().backward()
+        moves = memory.grad.abs().amax(-1) > 1e-9
+        assert torch.equal(moves, source != 0)
+        model.zero_grad()
+        model(source, target)[real].logsumexp(-1).sum().backward()
+        assert all(p.grad.any() for p in model.parameters())
 
 
 @pytest.mark.parametrize("positions", ["sinusoid", "learned", "none"])
@@ -138,7 +216,7 @@ def test_decode_with_cache_equals_without(positions):
             model.decode(new, memory, SOURCE, cache)
             for new in ids.split(sizes, 1)
         ]
-        torch.testing.assert_close(torch.cat(parts, 1), whole)
+        assert_close(torch.cat(parts, 1), whole)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +243,7 @@ def test_tied_gradients_come_from_every_place(tie, tables):
         grads[home] = grads.get(home, 0) + share
     assert len(homes) == tables
     for home, total in grads.items():
-        torch.testing.assert_close(home.grad, total)
+        assert_close(home.grad, total)
 
 
 def matrices(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -220,7 +298,7 @@ def test_starts_differ_by_their_factors_alone(start):
     draw_weights(model, start)
     for path, matrix in matrices(model).items():
         wanted = first[path] * wanted_factor(path, start)
-        torch.testing.assert_close(matrix.detach(), wanted)
+        assert_close(matrix.detach(), wanted)
     for name, weight in model.named_parameters():
         if name.endswith("bias"):
             assert not weight.any(), name
@@ -270,89 +348,161 @@ def test_every_start_has_a_name_and_others_are_refused():
         assert TransformerConfig(13, start=start).start == start
 
 
-def test_dropout_falls_on_the_sums_in_both_stacks():
-    """Section 5.4; whole components go, positions included."""
-    model = small(dropout=0.5).train()
+@pytest.mark.parametrize("positions", ["sinusoid", "learned", "none"])
+def test_dropout_falls_on_the_sums_in_both_stacks(positions):
+    """Section 5.4; single components go, positions included."""
+    p = 0.3
+    model = small(dropout=p, positions=positions, tie="none").eval()
     inputs = []
     for stack in (model.encoder, model.decoder):
         stack.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
-    model(SOURCE.repeat(20, 1), TARGET.repeat(20, 1))
-    for x in inputs:
-        assert 0.4 < (x == 0).float().mean() < 0.6
-    model.eval()(SOURCE, TARGET)
-    assert not (inputs[2] == 0).any() and not (inputs[3] == 0).any()
+    ids = SOURCE.repeat(100, 1), TARGET.repeat(100, 1)
+    model(*ids)
+    for _ in range(2):  # more than once
+        model.train()(*ids)
+    for side in (0, 1):
+        sums, *dropped = inputs[side::2]
+        assert (sums != 0).all()
+        for x in dropped:
+            kept = x != 0
+            assert abs(kept.float().mean() - (1 - p)) < 0.02
+            assert_close(x, kept * sums / (1 - p))
+            assert kept.any(-1).all(), "no whole vector"
+            assert not torch.equal(kept[0], kept[2])
+            assert not torch.equal(kept[:, 0], kept[:, 1])
+            shares = kept.float().mean((0, 2))
+            assert (abs(shares - (1 - p)) < 0.05).all()
+            shares = kept.float().mean((1, 2))
+            assert shares.max() < 1
+
+
+def build(layer: nn.Module) -> list:
+    """Kinds of a layer and of all its parts, with sizes and options."""
+    plain = bool | int | float | str | tuple
+    return [
+        (
+            type(part),
+            {k: v for k, v in vars(part).items() if isinstance(v, plain)},
+        )
+        for part in layer.modules()
+    ]
 
 
 def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own():
     """Section 3.1: N layers, and not one layer N times."""
-    for N in (1, 3):
-        model = small(N=N).eval()
+    source, target = sentences(5, 3, 8), sentences(4, 6, 2)
+    real, mask = target != 0, padding_mask(source)
+    for N, training in ((1, False), (3, True), (7, False)):
+        model = small(N=N).double().train(training)
+        weights = []
         for stack in (model.encoder, model.decoder):
             assert len(stack.layers) == N
-            assert len({type(layer) for layer in stack.layers}) == 1
-            places = [
-                weight.data_ptr()
-                for layer in stack.layers
-                for weight in layer.parameters()
-            ]
-            assert len(set(places)) == len(places)
-        mask = padding_mask(SOURCE)
-        x = model.embed(SOURCE, model.source_embedding)
+            builds = [build(layer) for layer in stack.layers]
+            assert builds == N * builds[:1]
+            for layer in stack.layers:
+                own = layer.named_parameters(remove_duplicate=False)
+                weights += [weight for _, weight in own]
+        places = {weight.data_ptr() for weight in weights}
+        assert len(places) == len(weights)
+        drawn = [weight for weight in weights if weight.dim() == 2]
+        assert len({weight[0, 0].item() for weight in drawn}) == len(drawn)
+        x = model.embed(source, model.source_embedding)
         for layer in model.encoder.layers:
             x = layer(x, mask)
-        assert torch.equal(model.encode(SOURCE), x)
+        assert torch.equal(model.encode(source), x)
 
-        memory, x = x, model.embed(TARGET, model.target_embedding)
+        memory, x = x, model.embed(target, model.target_embedding)
         for layer in model.decoder.layers:
-            x = layer(x, memory, decoder_mask(TARGET), mask)
-        assert torch.equal(model.decode(TARGET, memory, SOURCE), x)
+            x = layer(x, memory, decoder_mask(target), mask)
+        assert torch.equal(model.decode(target, memory, source), x)
+        parts = decode_in_parts(model, target, memory, source)
+        assert_close(parts[real], x[real])
 
 
-def test_feed_forward_parameters_differ_from_layer_to_layer():
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_feed_forward_parameters_differ_from_layer_to_layer(norm):
     """Section 3.3, in the models that are trained."""
-    model = small(N=3)
+    model = small(N=6, norm=norm)
     layers = [*model.encoder.layers, *model.decoder.layers]
     networks = [layer.feed_forward for layer in layers]
     for name, _ in networks[0].named_parameters():
         weights = [network.get_parameter(name) for network in networks]
-        assert len({weight.data_ptr() for weight in weights}) == 6
+        assert len({weight.data_ptr() for weight in weights}) == 12
         if name.endswith("weight"):
             for one, other in combinations(weights, 2):
                 assert not torch.equal(one, other)
+    for training in (True, False):  # and each of them is used
+        model.train(training).zero_grad()
+        model(SOURCE, TARGET).logsumexp(-1).sum().backward()
+        for network in networks:
+            for weight in network.parameters():
+                assert weight.grad is not None and weight.grad.any()
 
 
 def test_no_recurrence_no_convolution():
-    model = Transformer(TransformerConfig.tiny(13))
-    kinds = {type(m).__name__ for m in model.modules()}
-    assert kinds == {
-        "Transformer",
-        "Embeddings",
-        "SinusoidalPositions",
-        "Encoder",
-        "EncoderLayer",
-        "Decoder",
-        "DecoderLayer",
-        "MultiHeadAttention",
-        "FeedForward",
-        "Residual",
-        "LayerNorm",
-        "Linear",
-        "Dropout",
-        "ModuleList",
-    }
-    ids = torch.arange(4, 10)[None]
+    for norm in ("post", "pre"):
+        config = TransformerConfig.tiny(13, norm=norm)
+        kinds = {type(m).__name__ for m in Transformer(config).modules()}
+        assert kinds == {
+            "Transformer",
+            "Embeddings",
+            "SinusoidalPositions",
+            "Encoder",
+            "EncoderLayer",
+            "Decoder",
+            "DecoderLayer",
+            "MultiHeadAttention",
+            "FeedForward",
+            "Residual",
+            "LayerNorm",
+            "Linear",
+            "Dropout",
+            "ModuleList",
+        }
+    for norm, training in product(["post", "pre"], [True, False]):
+        no_position_hears_of_another_without_attention(norm, training)
+
+
+def no_position_hears_of_another_without_attention(norm, training):
+    model = small(N=3, norm=norm).double().train(training)
+    ids = torch.randint(4, 12, (3, 14))
     other = ids.clone()
-    other[0, 2] = 11
-    model.eval()
+    other[1, 2] = 12
+    here = ids != other  # in one sentence, at one place
     memory = model.encode(ids)
     assert torch.equal(
         model.hidden(ids, other), model.decode(other, memory, ids)
     ), "nothing between the stacks"
-    # With attention silenced no position hears of another.
+    # How two words attend to one another is for no third to say.
+    scores = []
+    for read in ids, other:
+        with record_attention(model) as maps:
+            model.encode(read)
+        logs = maps["encoder.layers.0.self_attention"].log()
+        logs = logs - logs[..., :1]
+        logs[..., 2] = 0  # what the changed word asks, and is asked
+        logs[..., 2, :] = 0
+        scores.append(logs)
+    assert_close(*scores)
+
+    def each_to_itself(read):
+        alone = torch.eye(14, dtype=torch.bool)
+        x = model.embed(read, model.source_embedding)
+        memory = model.encoder(x, alone)
+        x = model.embed(read, model.target_embedding)
+        return model.project(model.decoder(x, memory, alone, alone))
+
+    def moved(run):
+        return (run(other) - run(ids)).abs().amax(-1) > 1e-9
+
+    assert torch.equal(moved(each_to_itself), here)
     silence_attention(model)
-    for run in model.encode, lambda target: model.hidden(ids, target):
-        moved = (run(other) - run(ids)).abs().amax(-1)[0] > 1e-4
-        assert moved.tolist() == [False, False, True, False, False, False]
+    for run in (
+        model.encode,
+        lambda target: model(ids, target),
+        lambda target: decode_in_parts(model, target, memory, ids),
+    ):
+        assert torch.equal(moved(run), here)
 
 
 @pytest.mark.parametrize(
@@ -392,21 +542,40 @@ def test_a_single_sentence_must_be_a_batch_of_one():
 
 def test_named_sizes():
     """Table 3's base and big, section 3.1's N, h, d_k and widths."""
-    base = Transformer(TransformerConfig.base(50))
-    layers = [*base.encoder.layers, *base.decoder.layers]
-    assert len(base.encoder.layers) == len(base.decoder.layers) == 6
-    for layer in layers:
-        attention = layer.self_attention
-        assert attention.h == 8
-        assert attention.w_k.weight.shape == (8 * 64, 512)
-        assert attention.w_v.weight.shape == (8 * 64, 512)
-        assert layer.feed_forward.w_1.weight.shape == (2048, 512)
-        assert [r.dropout.p for r in layer.residuals[:2]] == [0.1] * 2
-    assert base.dropout.p == 0.1
+    for config, d_model, d_ff, h, p in (
+        (TransformerConfig.base(50), 512, 2048, 8, 0.1),
+        (TransformerConfig.big(50), 1024, 4096, 16, 0.3),
+    ):
+        with torch.device("meta"):  # shapes without memory
+            model, ids = Transformer(config), torch.ones(2, 7).long()
+        assert model.output_weight.shape == (50, d_model)
+        assert len(model.encoder.layers) == len(model.decoder.layers) == 6
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention):
+                for w in module.w_q, module.w_k, module.w_v:
+                    assert w.weight.shape == (h * 64, d_model)
+                assert module.w_o.weight.shape == (d_model, h * 64)
+                assert module.dropout == 0
+            if isinstance(module, FeedForward):
+                assert module.w_1.weight.shape == (d_ff, d_model)
+                assert module.w_2.weight.shape == (d_model, d_ff)
+        # What is there is used: 18 attentions, and dropout after each,
+        # after each feed-forward network and on both sums.
+        calls = []
+        count = partial(
+            lambda calls, module, *_: calls.append(module.p), calls
+        )
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.register_forward_hook(count)
+        with record_attention(model) as maps:
+            model(ids, ids)
+        assert len(maps) == 18
+        assert {x.shape for x in maps.values()} == {(2, h, 7, 7)}
+        assert sorted(calls) == 12 * [0.0] + (18 + 12 + 2) * [p]
     assert TransformerConfig.base(50) == TransformerConfig(50)
-    big = TransformerConfig.big(50)
-    sizes = big.N, big.d_model, big.d_ff, big.h, big.dropout
-    assert sizes == (6, 1024, 4096, 16, 0.3)
+    assert TransformerConfig.base(50, h=4).h == 4
+    assert TransformerConfig.big(50, h=8).h == 8
     tiny = TransformerConfig.tiny(50, norm="pre")
     sizes = tiny.N, tiny.d_model, tiny.d_ff, tiny.h, tiny.norm
     assert sizes == (4, 128, 256, 4, "pre")

@@ -13,48 +13,81 @@ from transformer_lib.positions import (
     sinusoids,
 )
 
+SIZES = dict(N=2, d_model=16, d_ff=32, h=2, dropout=0.0)
+LEARNED = dict(positions="learned", max_length=400)
 
-def test_sinusoids_by_hand():
+
+@pytest.mark.parametrize("d_model", [2, 4, 10, 16, 64, 512])
+def test_sinusoids_by_hand(d_model):
+    table = sinusoids(5_001, d_model)
+    assert table.shape == (5_001, d_model) and table.dtype == torch.float32
+    some = [0, 1, 2, 3, 7, 100, 255, 256, 257, 4_999, 5_000]
     by_hand = [
         [
-            math.sin(p),
-            math.cos(p),
-            math.sin(p / 100),
-            math.cos(p / 100),
+            wave(pos / 10_000 ** (two_i / d_model))
+            for two_i in range(0, d_model, 2)
+            for wave in (math.sin, math.cos)
         ]
-        for p in range(3)
+        for pos in some
     ]
-    wanted = torch.tensor(by_hand)
-    assert torch.allclose(sinusoids(3, 4), wanted, atol=1e-7)
-    angle = 100_000 / 10_000 ** (2 / 512)
-    late = sinusoids(100_001, 512)[-1, 2]
-    assert abs(late - math.sin(angle)) < 1e-6
+    assert torch.allclose(table[some], torch.tensor(by_hand), atol=1e-6)
+    if d_model == 10:  # float32 would blur the angles of late positions
+        late = sinusoids(100_001, d_model)[-1, 2:4].tolist()
+        angle = 100_000 / 10_000 ** (2 / 10)
+        wanted = [math.sin(angle), math.cos(angle)]
+        assert late == pytest.approx(wanted, abs=1e-6)
+    # What the module adds is this table, grown or not.
+    for length in (200, 300):
+        added = SinusoidalPositions(d_model)(torch.zeros(2, length, d_model))
+        assert torch.equal(added, table[:length].expand_as(added))
 
 
-def test_wavelengths_are_a_geometric_progression():
+def as_waves(table):
+    """A cosine and its sine as one complex number."""
+    return torch.complex(table[:, 1::2], table[:, ::2])
+
+
+@pytest.mark.parametrize("d_model", [8, 16, 512])
+def test_wavelengths_are_a_geometric_progression(d_model):
     """The share of a turn a position takes is 10000^(-2i/d)."""
-    table = sinusoids(2, 16).double()
+    table = sinusoids(400, d_model).double()
     turns = torch.atan2(table[1, ::2], table[1, 1::2])
     ratios = turns[1:] / turns[:-1]
-    wanted = torch.full((7,), 10_000 ** (-2 / 16)).double()
-    assert torch.allclose(ratios, wanted)
+    wanted = torch.full_like(ratios, 10_000 ** (-2 / d_model))
+    assert torch.allclose(ratios, wanted, rtol=1e-5 if d_model < 99 else 1e-6)
     assert abs(turns[0] - 1) < 1e-6
+    # Each turns on a circle, as far with every position.
+    waves = as_waves(table)
+    assert torch.allclose(waves.abs(), torch.ones(()).double(), atol=1e-6)
+    steps = (waves[1:] / waves[:-1]).angle()
+    assert torch.allclose(steps, turns.expand_as(steps), atol=1e-6)
 
 
-@pytest.mark.parametrize("k", [1, 5, 40])
+@pytest.mark.parametrize("k", [1, 5, 40, 300])
 def test_an_offset_is_a_linear_map(k):
-    table = sinusoids(160, 32).double()
-    fit = torch.linalg.lstsq(table[:100], table[k : k + 100], driver="gelsd")
-    moved = table[100:119] @ fit.solution
-    assert torch.allclose(moved, table[100 + k : 119 + k], atol=1e-3)
+    """One that is found on some positions is right on all others."""
+    table = sinusoids(2_400, 32).double()
+    some = torch.arange(0, 2_000, 2)
+    fit = torch.linalg.lstsq(table[some], table[some + k], driver="gelsd")
+    moved = table[:-k] @ fit.solution
+    assert torch.allclose(moved, table[k:], atol=1e-3)
+    for d_model in (8, 512):  # the map is a turn of every pair
+        waves = as_waves(sinusoids(2_400, d_model).double())
+        assert torch.allclose(waves[:-k] * waves[k], waves[k:], atol=1e-6)
 
 
-def test_a_head_can_look_a_fixed_distance_back():
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_a_head_can_look_a_fixed_distance_back(k):
     """Section 3.5: attending by relative position is linear."""
-    table, k = sinusoids(40, 64).double(), 3
-    back = torch.linalg.lstsq(table[k:], table[:-k], driver="gelsd").solution
-    scores = table[k:] @ back @ table.T
-    assert scores.argmax(-1).tolist() == list(range(40 - k))
+    table = sinusoids(300, 64).double()
+    some = torch.arange(k, 300, 2)  # what is found on these is for all
+    fit = torch.linalg.lstsq(table[some], table[some - k], driver="gelsd")
+    scores = table[k:] @ fit.solution @ table.T
+    assert scores.argmax(-1).tolist() == list(range(300 - k))
+    for d_model in (32, 512):  # a turn of every pair is such a matrix
+        waves = as_waves(sinusoids(900, d_model).double())
+        scores = (waves[k:] * waves[k].conj() @ waves.mH).real
+        assert scores.argmax(-1).tolist() == list(range(900 - k))
 
 
 def test_odd_width_is_refused():
@@ -80,42 +113,93 @@ def test_the_table_grows_and_is_not_saved():
 
 def test_learnt_positions_end():
     positions = LearnedPositions(8, max_length=4)
-    whole = positions(torch.zeros(1, 4, 8))[0]
-    assert torch.equal(whole, positions.weight)
+    x = torch.randn(3, 3, 8)
+    for training in (True, False):
+        for offset in (0, 1):
+            positions.train(training).zero_grad()
+            found = positions(x, offset)
+            rows = slice(offset, offset + 3)
+            assert torch.equal(found, x + positions.weight[rows])
+            pull = torch.randn(3, 3, 8)
+            (found * pull).sum().backward()
+            wanted = torch.zeros(4, 8)
+            wanted[rows] = pull.sum(0)
+            assert torch.allclose(positions.weight.grad, wanted, atol=1e-6)
+    assert [name for name, _ in positions.named_parameters()] == ["weight"]
     assert list(positions.state_dict()) == ["weight"]
     with pytest.raises(ValueError, match="5 > 4: raise max_length"):
         positions(torch.zeros(1, 2, 8), offset=3)
+    model = Transformer(TransformerConfig(12, **SIZES, **LEARNED))
+    assert model.positions.weight.shape == (400, 16)
+    with pytest.raises(ValueError, match="401 > 400: raise max_length"):
+        model.encode(torch.ones(1, 401, dtype=torch.long))
+    for side in ("source", "target"):
+        added_below_its_stack(model, side, model.positions.weight)
 
 
 @pytest.mark.parametrize("kind", ["none", "sinusoid", "learned"])
 def test_order_matters_with_positions_alone(kind):
     torch.manual_seed(0)
-    sizes = dict(N=1, d_model=16, d_ff=32, h=2)
-    model = Transformer(TransformerConfig(12, **sizes, positions=kind)).eval()
+    sizes = SIZES | dict(positions=kind)
+    model = Transformer(TransformerConfig(12, **sizes)).double()
     ids = torch.arange(4, 10)[None]
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     moved, same = model.encode(ids[:, order]), model.encode(ids)
     unseen = torch.allclose(moved, same[:, order], atol=1e-5)
     assert unseen == (kind == "none")
+    # One word at every place: is the place to be seen?
+    words = torch.tensor([5, 6]).repeat(300, 1).T
+    for training in (True, False):
+        memory = model.train(training).encode(words)
+        cache = DecoderCache(model, memory, longest=300)
+        steps = [
+            model.decode(piece, None, words, cache)
+            for piece in words.split([1, 1, 1, 47, 250], 1)
+        ]
+        for found in (
+            memory,
+            model.decode(words, memory, words),
+            torch.cat(steps, 1),
+        ):
+            apart = torch.cdist(found, found)
+            if kind == "none":
+                assert apart.max() < 1e-5
+            else:
+                assert (apart + torch.eye(300)).min() > 1e-3
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_encodings_are_added_below_both_stacks(side):
-    sizes = dict(N=1, d_model=16, d_ff=32, h=2)
-    model = Transformer(TransformerConfig(12, **sizes)).eval()
+def added_below_its_stack(model, side, table):
+    """What a stack reads: words and a table, in every way in."""
     stack = model.encoder if side == "source" else model.decoder
     seen = []
-    stack.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
-    ids = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0]])
-    model(ids, ids)
-    words = getattr(model, f"{side}_embedding")(ids)
-    wanted = words + sinusoids(4, 16)
-    assert torch.allclose(seen[0], wanted, atol=1e-5)
+    hook = stack.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+    ids = torch.randint(4, 12, (3, 330))
+    ids[0, 3:] = ids[2, 270:] = 0
+    words = getattr(model, f"{side}_embedding").weight[ids] * 4
+    wanted = words + table[:330]
+    for training in (True, False):
+        model.train(training)(ids, ids)
+        assert torch.allclose(seen.pop(), wanted, atol=1e-5)
+        model(ids[:1, :3], ids[:1, :3])
+        assert torch.allclose(seen.pop(), wanted[:1, :3], atol=1e-5)
     if side == "target":  # and where a search adds piece by piece
-        cache = DecoderCache(model, model.encode(ids), longest=4)
-        for i in range(4):
-            model.decode(ids[:, [i]], None, ids, cache)
-        assert torch.allclose(torch.cat(seen[1:], 1), wanted, atol=1e-5)
+        cache = DecoderCache(model, model.encode(ids), longest=330)
+        for new in ids.split([1, 1, 7, 250, 1, 70], 1):
+            model.decode(new, None, ids, cache)
+        assert torch.allclose(torch.cat(seen, 1), wanted, atol=1e-5)
+    hook.remove()
+
+
+@pytest.mark.parametrize("kind", ["sinusoid", "learned"])
+@pytest.mark.parametrize("tie", ["three-way", "none"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_encodings_are_added_below_both_stacks(side, tie, kind):
+    sizes = SIZES | LEARNED | dict(tie=tie, positions=kind)
+    model = Transformer(TransformerConfig(12, **sizes))
+    table = sinusoids(400, 16)
+    if kind == "learned":
+        table = model.positions.weight
+    added_below_its_stack(model, side, table)
 
 
 def test_a_long_search_leaves_a_plain_table():
