@@ -318,6 +318,12 @@ def test_a_model_saved_without_a_tokenizer_has_none(saved):
     assert not (saved / "tokenizer.json").exists()
 
 
+def test_a_new_config_does_not_keep_the_weights_of_the_old(saved):
+    save_config(saved, small(h=8))  # of the same shapes
+    with pytest.raises(FileNotFoundError, match="model.safetensors"):
+        load_model(saved)
+
+
 # What is refused before anything is written
 
 
@@ -489,6 +495,10 @@ def test_a_step_that_no_file_name_can_hold_is_refused(tmp_path, step):
     model, optimizer = trained()
     with pytest.raises(ValueError, match="step=.* a whole number from 0"):
         save_checkpoint(tmp_path, model, optimizer, {"step": step})
+    with pytest.raises(ValueError, match="step=None"):
+        save_checkpoint(tmp_path, model, optimizer, {})
+    with pytest.raises(ValueError, match="keep=0: give 1 or more"):
+        save_checkpoint(tmp_path, model, optimizer, {"step": 1}, keep=0)
     assert not list(tmp_path.iterdir())
 
 
@@ -589,8 +599,10 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
     model, optimizer = trained()
     path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
     for changes in ({"d_model": 32}, {"N": 2}, {"norm": "pre"}):
+        other = small(seed=1, **changes)
         with pytest.raises(ValueError, match="(?s)0001.pt.*model.*options"):
-            load_checkpoint(path, small(**changes))
+            load_checkpoint(path, other)
+        assert equal(other, small(seed=1, **changes))  # nothing was put in
     path.write_bytes(path.read_bytes()[:2000])
     for read in (lambda: load_checkpoint(path, model),
                  lambda: average_checkpoints([path])):  # fmt: skip

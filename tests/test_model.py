@@ -366,6 +366,7 @@ def test_no_recurrence_no_convolution():
         (dict(N=0), ["N=0"]),
         (dict(N=None), ["N=None"]),
         (dict(dropout=1.0), ["dropout=1.0", "give 0 <= p < 1"]),
+        (dict(dropout="0.1"), ["dropout='0.1'", "give 0 <= p < 1"]),
         (dict(relu_dropout=float("nan")), ["relu_dropout=nan"]),
         (dict(vocab_size=1.5), ["vocab_size=1.5"]),
         (dict(bias=3), ["bias=3", "True"]),

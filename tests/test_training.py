@@ -219,7 +219,7 @@ def test_settings_that_matter_may_not_change(tmp_path):
         config = replace(QUICK, **changes)
         with pytest.raises(ValueError, match=named):
             train(small(), batches(), config, folder=tmp_path)
-    with pytest.raises(ValueError, match="another model"):
+    with pytest.raises(ValueError, match="d_ff=64, not 32"):
         train(small(d_ff=32), batches(), QUICK, folder=tmp_path)
     for changes in (
         {"h": 4},
@@ -237,6 +237,15 @@ def test_settings_that_matter_may_not_change(tmp_path):
     for given in ([batches(), [5]], [["a batch"], None]):
         with pytest.raises(TypeError, match="a list is no TokenBatches"):
             train(small(), given[0], QUICK, given[1])
+
+
+@pytest.mark.parametrize("changes", [{"seed": 1}, {"max_steps": 11}])
+def test_a_refused_model_keeps_its_weights(tmp_path, changes):
+    train(small(), batches(), QUICK, folder=tmp_path)
+    model = small()
+    with pytest.raises(ValueError, match="another folder|give more"):
+        train(model, batches(), replace(QUICK, **changes), folder=tmp_path)
+    assert equal(model, small())
 
 
 def test_a_whole_number_is_the_same_setting_with_a_point(tmp_path):
@@ -336,11 +345,14 @@ def test_a_last_validation_that_failed_is_made_up_for(tmp_path):
 
 
 def test_scores_may_be_tensors(tmp_path):
+    scores = {"one": torch.tensor(0.5), "two": torch.arange(2)}
+
     def evaluate(model, step):
-        return {"one": torch.tensor(0.5), "two": torch.arange(2)}
+        return scores
 
     config = replace(QUICK, validate_every=5)
     history = train(small(), batches(), config, evaluate, tmp_path)
+    assert torch.is_tensor(scores["one"])  # the reader's own dict
     lines = (tmp_path / "log.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["one"] == 0.5
     assert history.series("two")[1] == [[0, 1]] * 3
@@ -379,6 +391,17 @@ def test_validation_keeps_a_frozen_part_frozen():
     assert set(modes) == {(True, False)}
 
 
+def test_a_signal_during_the_last_validation_is_obeyed(tmp_path):
+    def evaluate(model, step):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    config = replace(QUICK, validate_every=0)
+    with pytest.raises(KeyboardInterrupt):
+        train(small(), batches(), config, evaluate, tmp_path)
+    history = train(small(), batches(), config, None, tmp_path)
+    assert history.lines[-1]["step"] == 12
+
+
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -410,7 +433,7 @@ def test_batches_of_another_worker_are_refused(monkeypatch, share):
 
 def test_a_share_of_the_validation_is_refused():
     share = batches(rank=0, world_size=2)
-    with pytest.raises(ValueError, match="give shuffle=False"):
+    with pytest.raises(ValueError, match="shuffle=False"):
         train(small(), batches(), QUICK, share)
 
 
@@ -443,6 +466,15 @@ def test_devices_and_workers(monkeypatch):
     assert worker() == (0, 1)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "7")  # and another
     assert worker() == (0, 1)
+
+
+def test_a_device_that_is_full_is_not_called_missing(monkeypatch):
+    def full(size, device):
+        raise torch.OutOfMemoryError("2 GiB are in use")
+
+    monkeypatch.setattr(torch, "zeros", full)
+    with pytest.raises(torch.OutOfMemoryError, match="in use"):
+        pick_device("cpu")
 
 
 @pytest.mark.parametrize("name", [None, "cuda", "cpu"])

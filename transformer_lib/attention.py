@@ -55,12 +55,12 @@ def attention(
     return weights @ value, weights
 
 
-def _as_numbers(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """The mask as numbers to add: 0, or the lowest there is.
+def _additive_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Numbers to add to the scores: 0 where the mask allows, else the lowest.
 
-    With them, PyTorch's kernel gives a query that may attend to no
-    key the plain average, as `attention` does; with a boolean mask
-    it would give zeros.
+    So, in float32 and bfloat16, PyTorch's kernel gives a query that
+    may attend to no key the plain average, as `attention` does; with
+    a boolean mask it would give zeros.
 
     Chapter: attention-multi-head
     """
@@ -113,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         self.w_k: nn.Linear = nn.Linear(d_model, h * d_k, bias=bias)
         self.w_v: nn.Linear = nn.Linear(d_model, h * d_v, bias=bias)
         self.w_o: nn.Linear = nn.Linear(h * d_v, d_model, bias=bias)
-        # What takes the weights: see `record_attention`.
+        # Called with the attention weights: `record_attention` sets it.
         self.record: Callable[[Tensor], None] | None = None
 
     def split(self, x: Tensor) -> Tensor:
@@ -136,11 +136,12 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: (batch, query_len, d_model)
-            memory: (batch, key_len, d_model)
+            memory: (batch, key_len, d_model); None if `keys_values`
+                is given.
             mask: True = may attend; (batch, h, query_len, key_len) or
                 what broadcasts to it.
             keys_values: the keys and values of `memory`, if they are
-                known already; `memory` may then be None.
+                known already.
 
         Returns:
             (batch, query_len, d_model)
@@ -148,19 +149,19 @@ class MultiHeadAttention(nn.Module):
         query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
         key, value = keys_values or self.keys_values(memory)
         dropout = self.dropout if self.training else 0.0
-        # In training on a CPU, `attention` is faster than the kernel.
-        if self.record is None and not (self.training and x.is_cpu):
+        # The kernel returns no weights and, training on a CPU, is slower.
+        if self.record is not None or (self.training and x.is_cpu):
+            heads, weights = attention(query, key, value, mask, dropout)
+            if self.record is not None:
+                self.record(weights.detach())
+        else:
             heads = F.scaled_dot_product_attention(
                 query,
                 key,
                 value,
-                attn_mask=_as_numbers(mask, query.dtype),
+                attn_mask=_additive_mask(mask, query.dtype),
                 dropout_p=dropout,
             )
-        else:
-            heads, weights = attention(query, key, value, mask, dropout)
-            if self.record is not None:
-                self.record(weights.detach())
         # (batch, query_len, h * d_v)
         joined = heads.transpose(1, 2).flatten(2)
         return self.w_o(joined)
@@ -171,7 +172,7 @@ _RECORDING = threading.RLock()
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Keep the weights of every attention in `model`, section 3.2.
+    """Keep the attention weights of each `MultiHeadAttention`, section 3.2.
 
     If two are nested, the inner one gets the weights until it ends,
     then the outer one again. Only the calling thread's weights are
@@ -188,6 +189,7 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     thread = threading.get_ident()
 
     def keep(path: str, weights: Tensor) -> None:
+        # Another thread may run the model without recording.
         if threading.get_ident() == thread:
             maps[path] = weights
 

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer_lib.decoding import (
     DecoderCache,
     Hypotheses,
-    check_number,
+    check_not_nan,
     evaluating,
     greedy_decode,
     length_limits,
@@ -77,7 +77,7 @@ class _Beam:
         self.open = []
         parents = []
         for rank, (total, parent, piece) in enumerate(candidates):
-            check_number(total)
+            check_not_nan(total)
             beginning = before[int(parent)].ids
             extended = _Hypothesis(total, [*beginning, int(piece)])
             if piece == EOS:

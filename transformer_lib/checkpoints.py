@@ -65,7 +65,7 @@ def write_atomically(
         part.unlink(missing_ok=True)
 
 
-def _fingerprint(content: Any) -> Any:
+def _with_digests(content: Any) -> Any:
     """The same dicts and lists, each tensor replaced by its digest.
 
     Chapter: checkpoints-resume
@@ -75,9 +75,9 @@ def _fingerprint(content: Any) -> Any:
         digest = sha256(numbers.view(torch.uint8).numpy()).hexdigest()
         return f"{content.dtype} {tuple(content.shape)} {digest}"
     if isinstance(content, dict):
-        return {name: _fingerprint(part) for name, part in content.items()}
+        return {name: _with_digests(part) for name, part in content.items()}
     if isinstance(content, list | tuple):
-        return [_fingerprint(part) for part in content]
+        return [_with_digests(part) for part in content]
     return content
 
 
@@ -86,7 +86,7 @@ def _digest(content: Any) -> str:
 
     Chapter: checkpoints-resume
     """
-    return sha256(repr(_fingerprint(content)).encode()).hexdigest()
+    return sha256(repr(_with_digests(content)).encode()).hexdigest()
 
 
 def save_checkpoint(
@@ -97,21 +97,26 @@ def save_checkpoint(
     keep: int = 5,
     every: int = 1,
 ) -> Path:
-    """Write all that a training needs to go on; keep the last `keep`.
+    """Write all that a training needs to go on; returns the file.
 
-    `state` is numbers, texts, lists and dicts; the "step" is one.
-    Of earlier checkpoints those at multiples of `every` are kept:
-    what a stop left between two goes with the next. Section 6.1.
+    `state` holds numbers, texts, lists and dicts, among them "step",
+    a whole number. The last `keep` checkpoints at multiples of `every`
+    stay, and the newest; what a stop left between two multiples goes
+    with the next one. Section 6.1.
 
     Raises:
+        ValueError: for a `step` that is no whole number from 0, or
+            `keep` below 1.
         FloatingPointError: if a weight is not finite; the earlier
             checkpoints stay.
 
     Chapter: checkpoints-resume
     """
-    step = state["step"]
+    step = state.get("step")
     if type(step) is not int or step < 0:
         raise ValueError(f"{step=}: give a whole number from 0")
+    if keep < 1:
+        raise ValueError(f"{keep=}: give 1 or more")
     weights = model.state_dict()
     if not all(weight.isfinite().all() for weight in weights.values()):
         raise FloatingPointError(
@@ -122,15 +127,16 @@ def save_checkpoint(
         "optimizer": optimizer.state_dict(),
         "state": state,
     }
-    content["sha256"] = {part: _digest(content[part]) for part in content}
+    digests = {part: _digest(content[part]) for part in content}
+    content["sha256"] = digests
     path = Path(folder) / f"checkpoint-{step:08d}.pt"
-    write_atomically(path, lambda part: torch.save(content, part))
+    write_atomically(path, lambda file: torch.save(content, file))
     _delete_old(Path(folder), path, keep, every)
     return path
 
 
 def _delete_old(folder: Path, newest: Path, keep: int, every: int) -> None:
-    """Delete all checkpoints but the newest and the last `keep`.
+    """Keep the newest and the last `keep` at multiples of `every`.
 
     Chapter: checkpoints-resume
     """
@@ -167,7 +173,8 @@ def _read(
 ) -> dict[str, Any]:
     """What `save_checkpoint` wrote, without running code in it.
 
-    `parts` names those whose digests are compared.
+    Of `parts`, some of its keys, the digests are compared. With
+    `mmap`, what is not used is not read.
 
     Chapter: checkpoints-resume
     """
@@ -192,28 +199,41 @@ def _read(
     return content
 
 
+def _shapes(weights: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight of a state_dict, by name.
+
+    Chapter: checkpoints-resume
+    """
+    return {name: tuple(weight.shape) for name, weight in weights.items()}
+
+
 def load_checkpoint(
     path: str | Path,
-    model: nn.Module,
+    model: nn.Module | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
-    The optimizer keeps its own settings.
+    Without a model nothing is put back. The optimizer's rate and
+    other settings stay as they are.
 
     Raises:
-        ValueError: if the file is damaged or of another model.
+        ValueError: if the file is damaged or of another model; both
+            stay as they were.
 
     Chapter: checkpoints-resume
     """
     content = _read(path, ["model", "optimizer", "state"])
-    try:
-        model.load_state_dict(content["model"])
-    except RuntimeError as error:
-        raise ValueError(
-            f"{path} is of another model ({error!s:.200}): give its "
-            "options, or another folder"
-        ) from None
+    if model is None:
+        return content["state"]
+    saved, own = _shapes(content["model"]), _shapes(model.state_dict())
+    for name in saved | own:
+        if saved.get(name) != own.get(name):
+            raise ValueError(
+                f"{path} is of another model ({name} is {saved.get(name)}, "
+                f"not {own.get(name)}): give its options, or another folder"
+            )
+    model.load_state_dict(content["model"])
     if optimizer is not None:
         restored = optimizer.state_dict()
         restored["state"] = content["optimizer"]["state"]
@@ -233,21 +253,18 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
 
     Chapter: checkpoints-average
     """
-    models = [_read(path, ["model"], mmap=True)["model"] for path in paths]
-    shapes = []
-    for weights in models:
-        shapes.append({name: w.shape for name, w in weights.items()})
-    if not models or any(other != shapes[0] for other in shapes):
+    states = [_read(path, ["model"], mmap=True)["model"] for path in paths]
+    if not states or any(_shapes(s) != _shapes(states[0]) for s in states):
         raise ValueError("give at least one path, and of one model")
     mean = {}
-    for name, weight in models[0].items():
-        stacked = torch.stack([weights[name].double() for weights in models])
+    for name, weight in states[0].items():
+        stacked = torch.stack([state[name].double() for state in states])
         mean[name] = stacked.mean(dim=0).to(weight.dtype)
     return mean
 
 
 def _check_info(info: dict[str, Any]) -> None:
-    """Refuse languages that are not two texts, and a corpus that is none.
+    """Raise if `languages` is not two texts, or `corpus` not a text.
 
     Chapter: checkpoints-models
     """
@@ -256,7 +273,7 @@ def _check_info(info: dict[str, Any]) -> None:
         raise ValueError(f"{languages=}: give two")
     for text in [*languages, info.get("corpus", "")]:
         if not isinstance(text, str):
-            raise ValueError(f"{text!r} is no text")
+            raise ValueError(f"info has {text!r}, which is no text")
 
 
 def _file_digest(path: Path) -> str:
@@ -282,6 +299,8 @@ def _write_config(
     }
     # As it will be read: a tuple, for example, comes back as a list.
     described = json.loads(json.dumps(described, allow_nan=False))
+    # The other files are there already; config.json has a digest of
+    # what it holds besides the digests.
     digests = {path.name: _file_digest(path) for path in folder.iterdir()}
     digests["config.json"] = _digest(described)
     text = json.dumps(described | {"sha256": digests}, indent=2)
@@ -290,7 +309,10 @@ def _write_config(
 
 @contextmanager
 def _draft_of(folder: str | Path) -> Iterator[Path]:
-    """A temporary folder; what can be read back from it moves to `folder`.
+    """A temporary folder, moved to `folder` when the block ends.
+
+    The block reads back what it wrote: after a ValueError in it,
+    nothing is moved.
 
     Chapter: checkpoints-models
     """
@@ -306,7 +328,9 @@ def _draft_of(folder: str | Path) -> Iterator[Path]:
 
 
 def _move_files(draft: Path, folder: Path) -> None:
-    """All are on the disk before the first takes an old one's place.
+    """Put a draft's files into `folder`, where an older model may be.
+
+    All are on the disk before the first takes an old one's place.
 
     Chapter: checkpoints-models
     """
@@ -315,10 +339,12 @@ def _move_files(draft: Path, folder: Path) -> None:
         for path in draft.iterdir():
             copy_file = partial(shutil.copyfile, path)
             write_atomically(Path(beside, path.name), copy_file)
-        if not (draft / "tokenizer.json").exists():  # an earlier model's
-            (folder / "tokenizer.json").unlink(missing_ok=True)
-        # In reverse order config.json, by which a model is found, is last.
-        for path in sorted(Path(beside).iterdir(), reverse=True):
+        for name in ("tokenizer.json", "model.safetensors"):
+            if not (draft / name).exists():  # an earlier model's
+                (folder / name).unlink(missing_ok=True)
+        # config.json, by which a model is found, comes last.
+        files = list(Path(beside).iterdir())
+        for path in sorted(files, key=lambda path: path.name == "config.json"):
             os.replace(path, folder / path.name)
 
 
@@ -345,7 +371,7 @@ def save_config(
 
 
 def _check_finite(weights: dict[str, Tensor]) -> None:
-    """Refuse weights that are NaN, infinite or whole numbers.
+    """Raise if a weight is NaN, infinite or a whole number.
 
     Chapter: checkpoints-models
     """
@@ -383,8 +409,10 @@ def save_model(
     Raises:
         ValueError: for what could not be read back: weights that are
             NaN, infinite or too large for `half`, a model that its
-            class and config do not build, another model's tokenizer,
-            `info` that JSON cannot hold. Nothing is written.
+            class and config do not build, another model's tokenizer.
+            Nothing is written.
+        TypeError: for a model that is no `Transformer`, or `info` that
+            JSON cannot hold.
 
     Chapter: checkpoints-models
     """
@@ -413,7 +441,8 @@ class Description:
         config: its sizes
         tokenizer: None if there is none
         info: what was said of it when it was saved
-        digests: SHA-256 of each file; none in an older folder
+        digests: SHA-256 of each file, for config.json of what it
+            holds besides them; none in an older folder
 
     Chapter: checkpoints-models
     """
@@ -430,7 +459,7 @@ class Description:
 
 
 def _check_file(path: Path, digests: dict[str, str]) -> None:
-    """Refuse a file that is not the one which was saved.
+    """Raise if a file is not the one that was saved.
 
     Chapter: checkpoints-models
     """
@@ -454,15 +483,19 @@ def load_config(folder: str | Path) -> Description:
     try:
         described = json.loads(path.read_text("utf-8"))
         digests = described.pop("sha256", {})
-        if digests or "class" in described:  # older ones have neither
+        if digests or "class" in described:  # older files have neither
             if digests["config.json"] != _digest(described):
                 raise ValueError("it was changed after it was saved")
-        # Before starts had names, all models were drawn with this one.
-        config = TransformerConfig(**{"start": "xavier"} | described["model"])
+        # Older files name no start: it was xavier.
+        sizes = {"start": "xavier"} | described["model"]
+        config = TransformerConfig(**sizes)
         info = dict(described.get("info", {}))
         _check_info(info)
     except Exception as error:  # of many kinds, one for each damage
-        raise ValueError(f"{path} is damaged ({error!r})") from None
+        raise ValueError(
+            f"{path} is damaged, or of a newer version ({error!r}): copy "
+            "it again, or update transformer_lib"
+        ) from None
     kind = model_class(described.get("class", "Transformer"))
     path = path.with_name("tokenizer.json")
     tokenizer = None
@@ -499,8 +532,8 @@ def load_model(
     path = Path(folder) / "model.safetensors"
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no {path}: a training that has not ended, "
-            "whose command would go on with it, or a lost file"
+            f"there is no {path}: its training has not ended (give its "
+            "command again), or the file is lost"
         )
     _check_file(path, saved.digests)
     try:

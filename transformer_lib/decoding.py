@@ -24,7 +24,7 @@ class DecoderCache:
     `layers` holds for every decoder layer what its `new_cache` made:
     with attention, the keys and values of the source, from `memory`
     (batch, source_len, d_model), and those of the target's first
-    `length` positions. There is room for `longest`.
+    `length` positions, with room for `longest`.
 
     Chapter: decoding-cache
     """
@@ -74,20 +74,21 @@ def length_limits(
     with learned positions ends where its table ends.
 
     Raises:
-        ValueError: if the ids are not (batch, source_len), there is
-            no place for an eos in them, or a limit is below 1.
+        ValueError: if `source_ids` is not (batch, source_len),
+            source_len is 0, or a limit is below 1.
 
     Chapter: decoding-greedy
     """
     if source_ids.dim() != 2 or source_ids.size(1) == 0:
         raise ValueError(
-            f"{source_ids.shape=}: a batch is ids[None], with an eos"
+            f"{source_ids.shape=}: give (batch, source_len); one "
+            "sentence is ids[None], with an eos"
         )
     pieces = (source_ids != PAD) & (source_ids != EOS)
-    limits = pieces.sum(1) + max_extra
+    most = pieces.sum(1) + max_extra
     if model.config.positions == "learned":
-        limits = limits.clamp(max=model.config.max_length)
-    limits = limits.tolist()
+        most = most.clamp(max=model.config.max_length)
+    limits = most.tolist()
     if min(limits, default=1) < 1:
         raise ValueError(f"{max_extra=} leaves no room for a piece")
     return limits
@@ -99,7 +100,8 @@ def next_logs(
     """Log-probabilities of what follows: (batch, vocab_size).
 
     `last` (batch,) is the newest piece of each row, not yet in the
-    cache. pad and bos, which no sentence contains, get -inf.
+    cache; `source_ids` says where the source is padded. pad and bos,
+    which no sentence contains, get -inf.
 
     Chapter: decoding-greedy
     """
@@ -114,7 +116,7 @@ def next_logs(
     return logs
 
 
-def check_number(log_probability: float) -> None:
+def check_not_nan(log_probability: float) -> None:
     """Raises FloatingPointError for NaN: the weights are damaged.
 
     Chapter: decoding-greedy
@@ -155,12 +157,12 @@ def greedy_decode(
         while active:
             logs = next_logs(model, last, source_ids, cache)
             gains, last = logs.max(-1)
-            # One transfer; float32 holds an id exactly.
+            # One transfer, the ids as floats: float32 holds them exactly.
             choices = torch.stack([gains, last], dim=1).tolist()
             unfinished = []  # rows that go on
             for row, (gain, piece) in enumerate(choices):
                 sentence = active[row]
-                check_number(gain)
+                check_not_nan(gain)
                 ids[sentence].append(int(piece))
                 totals[sentence] += gain
                 if piece != EOS and len(ids[sentence]) < limits[sentence]:

@@ -183,7 +183,7 @@ def recipe(
             config = replace(config, **{name: value})
         else:
             settings[name] = value
-    torch.empty(config.weights)  # an error, if memory cannot hold them
+    torch.empty(config.least_parameters)  # fails if memory is too small
     device = pick_device(settings.get("device"))
     settings["precision"] = pick_precision(settings["precision"], device)
     return config, TrainingConfig(**settings)

@@ -44,13 +44,13 @@ class TransformerConfig:
         attention_dropout: on attention weights; the paper has none
         relu_dropout: in feed-forward networks; the paper has none
         bias: whether attention's projections add one
-        norm: post, after a sum, or pre, before a sub-layer
+        norm: LayerNorm after each sum (post) or before each sub-layer (pre)
         positions: sinusoid, learned or none
         tie: what shares one matrix: both embeddings and the output
             (three-way), the target's and the output (decoder), none
         scale_embeddings: by the root of d_model
         max_length: of a sentence, where positions are learned
-        start: of the weights: xavier, packed or small
+        start: how the weights are drawn: xavier, packed or small
 
     Raises:
         ValueError: with the field, its value and what is allowed.
@@ -91,7 +91,8 @@ class TransformerConfig:
                 good = value in self.CHOICES[name]
                 wanted = f"one of {self.CHOICES[name]}"
             elif name.endswith("dropout"):
-                good, wanted = 0 <= value < 1, "0 <= p < 1"
+                good = isinstance(value, float | int) and 0 <= value < 1
+                wanted = "0 <= p < 1"
             else:
                 missing = value is None and name in ("d_k", "d_v")
                 most = 1000 if name == "N" else 2**31
@@ -119,10 +120,14 @@ class TransformerConfig:
         return cls(vocab_size, **(tiny | changes))
 
     @property
-    def weights(self) -> int:
-        """The fewest weights that a model of these sizes has."""
+    def least_parameters(self) -> int:
+        """A lower bound for a `Transformer`: no biases, no norms.
+
+        It tells early that a model does not fit into memory.
+        """
         own = self.d_model // self.h
-        # A layer of both stacks: three attentions and two networks.
+        # A layer of each stack: three attentions of four matrices, two
+        # networks of two.
         attentions = 6 * self.h * ((self.d_k or own) + (self.d_v or own))
         networks = 4 * self.d_ff
         layers = self.N * (attentions + networks)
@@ -138,8 +143,8 @@ _PACKED = {
     "cross_attention.w_k": math.sqrt(2 / 3),
     "cross_attention.w_v": math.sqrt(2 / 3),
 }
-_LAST = 1 / 4
-# So that a gated convolution's outputs vary as much as its inputs.
+_LAST = 1 / 4  # for the matrix that ends a sub-layer
+# Of the convolutional rival, so that outputs vary as much as inputs.
 _GATED = {"gated.mix": math.sqrt(6)}
 
 # A factor for each ending of a matrix's name; all others have 1.
@@ -155,7 +160,8 @@ def _draw(module: nn.Linear | nn.Conv1d | nn.GRU, factor: float) -> None:
         if name.startswith("bias"):
             nn.init.zeros_(weight)
             continue
-        parts = 3 if isinstance(module, nn.GRU) else 1  # a GRU's gates
+        # A GRU's three gates have their matrices one below the other.
+        parts = 3 if isinstance(module, nn.GRU) else 1
         for matrix in weight.chunk(parts):
             nn.init.xavier_uniform_(matrix).mul_(factor)
 
@@ -170,7 +176,8 @@ def draw_weights(model: nn.Module, start: str = "small") -> None:
     its inputs and outputs once for each place of the window. In every
     start a gated convolution has the factor sqrt(6), since its gate
     lets about a quarter of the variance pass. The paper does not say
-    how its weights began.
+    how its weights began. Embeddings are not drawn here, and weights
+    are to be tied afterwards: a tied embedding would be drawn anew.
 
     Args:
         start: "xavier": every factor is 1. "packed": the matrices of
@@ -189,12 +196,13 @@ def draw_weights(model: nn.Module, start: str = "small") -> None:
     if start not in STARTS:
         raise ValueError(f"{start=}: give one of {tuple(STARTS)}")
     for path, module in model.named_modules():
+        if not isinstance(module, nn.Linear | nn.Conv1d | nn.GRU):
+            continue
         factor = 1.0
         for ending, number in (_GATED | STARTS[start]).items():
             if f".{path}".endswith(f".{ending}"):
-                factor *= number
-        if isinstance(module, nn.Linear | nn.Conv1d | nn.GRU):
-            _draw(module, factor)
+                factor = number
+        _draw(module, factor)
 
 
 class Transformer(nn.Module):
@@ -207,7 +215,7 @@ class Transformer(nn.Module):
     Chapter: model-transformer
     """
 
-    decoder_layer = DecoderLayer
+    decoder_layer = DecoderLayer  # a subclass may have its own
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -231,6 +239,7 @@ class Transformer(nn.Module):
         self.pre_softmax: nn.Linear = nn.Linear(
             config.d_model, config.vocab_size, bias=False
         )
+        # Before weights are tied: an embedding is drawn otherwise.
         draw_weights(self, config.start)
         if config.tie != "none":
             self.pre_softmax.weight = self.target_embedding.weight
@@ -255,11 +264,11 @@ class Transformer(nn.Module):
         )
 
     def build_encoder_attention(self) -> nn.Module:
-        """The first sub-layer of an encoder layer."""
+        """An encoder layer's first sub-layer; a subclass may change it."""
         return self.build_attention()
 
     def build_decoder_attention(self) -> nn.Module:
-        """The first sub-layer of a decoder layer."""
+        """A decoder layer's first sub-layer; a subclass may change it."""
         return self.build_attention()
 
     def build_feed_forward(self) -> FeedForward:
@@ -307,7 +316,9 @@ class Transformer(nn.Module):
             ValueError: if `ids` is no batch.
         """
         if ids.dim() != 2:
-            raise ValueError(f"{ids.shape=}: a batch is ids[None]")
+            raise ValueError(
+                f"{ids.shape=}: give (batch, len); one sentence is ids[None]"
+            )
         x = embedding(ids)
         if self.positions is not None:
             x = self.positions(x, offset)
@@ -327,25 +338,26 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Hidden states: (batch, target_len, d_model).
 
-        Without `source_ids`, no source may be padded. With a
-        `DecoderCache`, `target_ids` holds the new positions alone,
+        `source_ids` says where the source is padded; it may be None
+        if it is nowhere. With a `DecoderCache`, `target_ids` holds
+        the new positions alone,
         without padding, and `memory` may be None. A new position
         sees what the cache holds and the new ones up to itself.
         """
         offset = 0 if cache is None else cache.length
         new = target_ids.size(-1)
         x = self.embed(target_ids, self.target_embedding, offset)
-        target_mask = source_mask = layers = None
+        target_mask = source_mask = layer_caches = None
         if cache is None:
             target_mask = decoder_mask(target_ids)
         else:
-            layers = cache.layers
+            layer_caches = cache.layers
             if new > 1:  # one alone may see every position
                 causal = causal_mask(offset + new, target_ids.device)
                 target_mask = causal[..., offset:, :]
         if source_ids is not None:
             source_mask = padding_mask(source_ids)
-        return self.decoder(x, memory, target_mask, source_mask, layers)
+        return self.decoder(x, memory, target_mask, source_mask, layer_caches)
 
     def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Hidden states (batch, target_len, d_model): both halves.
@@ -378,10 +390,12 @@ def model_class(name: str) -> type[Transformer]:
     classes = [Transformer]
     for known in classes:  # the list grows as it is read
         for derived in known.__subclasses__():
-            # An export to ONNX derives classes of torch's own.
-            mixed = [base.__module__ for base in derived.__bases__]
-            if not any(module.startswith("torch.fx") for module in mixed):
+            # An export to ONNX derives classes of ours, with their names:
+            # such a one may not take the place of the true one.
+            origins = [base.__module__ for base in derived.__bases__]
+            if not any(origin.startswith("torch.fx") for origin in origins):
                 classes.append(derived)
+    # Of two with one name, the last: a notebook's cell was run again.
     named = {known.__name__: known for known in classes}
     if name not in named:
         raise ValueError(

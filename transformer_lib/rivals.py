@@ -51,7 +51,8 @@ class StateCache:
 class AdditiveAttention(nn.Module):
     """Attention scored by one hidden layer, section 3.2.1.
 
-    Built from the widths of queries and memory.
+    Built from the width of the queries and that of the memory, which
+    the hidden layer has too.
 
     Chapter: rivals-additive
     """
@@ -96,6 +97,7 @@ def read_both_ways(gru: nn.GRU, x: Tensor, mask: Tensor) -> Tensor:
 
     Chapter: rivals-recurrent
     """
+    # Packing refuses a length of 0, which an empty sentence would have.
     lengths = mask[:, 0, 0].sum(-1).clamp(min=1).cpu()
     words = pack_padded_sequence(
         x, lengths, batch_first=True, enforce_sorted=False
@@ -107,14 +109,14 @@ def read_both_ways(gru: nn.GRU, x: Tensor, mask: Tensor) -> Tensor:
 
 
 class _RecurrentEncoderLayer(nn.Module):
-    """tanh(W [forward state; backward state]).
+    """tanh(W [forward state; backward state]), states of width d_ff.
 
     Chapter: rivals-recurrent
     """
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        d_model, d_state = config.d_model, config.d_ff  # the state's width
+        d_model, d_state = config.d_model, config.d_ff
         self.gru = nn.GRU(
             d_model, d_state, batch_first=True, bidirectional=True
         )
@@ -127,14 +129,14 @@ class _RecurrentEncoderLayer(nn.Module):
 
 
 class _RecurrentDecoderLayer(nn.Module):
-    """tanh(W [state; what attention found]).
+    """tanh(W [state; what attention found]), states of width d_ff.
 
     Chapter: rivals-recurrent
     """
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        d_model, d_state = config.d_model, config.d_ff  # the state's width
+        d_model, d_state = config.d_model, config.d_ff
         self.gru = nn.GRU(d_model, d_state, batch_first=True)
         self.cross_attention = AdditiveAttention(d_state, d_model)
         self.join = nn.Linear(d_state + d_model, d_model)
@@ -185,6 +187,7 @@ class RecurrentTranslator(Transformer):
         return _RecurrentDecoderLayer(self.config)
 
 
+# A sum of two vectors varies twice as much as one of them.
 _ROOT_HALF = math.sqrt(0.5)
 
 
@@ -230,7 +233,7 @@ class _ConvolutionalDecoderLayer(nn.Module):
         super().__init__()
         self.before = k - 1
         self.gated = _GatedConvolution(config.d_model, k, config.dropout)
-        self.cross_attention = MultiHeadAttention(config.d_model, 1)
+        self.cross_attention = MultiHeadAttention(config.d_model, h=1)
 
     def new_cache(self, memory: Tensor, longest: int) -> StateCache:
         state = memory.new_zeros(len(memory), self.before, memory.size(2))
@@ -250,11 +253,10 @@ class _ConvolutionalDecoderLayer(nn.Module):
         else:
             known = cache.source
             window = torch.cat([cache.state, x], dim=1)
-            # The last `before` positions are the next one's window.
+            # The next window begins with the last `before` positions.
             cache.advance(window[:, x.size(1) :], positions=x.size(1))
         states = self.gated(window)
         context = self.cross_attention(states, memory, source_mask, known)
-        # A sum of two vectors varies twice as much as one of them.
         found = (states + context) * _ROOT_HALF
         return (x + found) * _ROOT_HALF
 
@@ -264,8 +266,8 @@ class ConvolutionalTranslator(Transformer):
 
     Of `config` it takes vocab_size, N, d_model, dropout, tie,
     scale_embeddings, positions and max_length. It is called and
-    searched as `Transformer` is. The width is the class's: one of
-    another width is a class of its own, with another `k`.
+    searched as `Transformer` is. A saved model names its class, and
+    `k` is no part of `config`: for another width, derive a class.
 
     Chapter: rivals-convolutional
     """
@@ -273,6 +275,7 @@ class ConvolutionalTranslator(Transformer):
     k = 3
 
     def __init__(self, config: TransformerConfig):
+        # "post": no norm after the whole stack
         super().__init__(replace(config, norm="post"))
 
     def build_encoder_layer(self) -> nn.Module:
@@ -282,6 +285,10 @@ class ConvolutionalTranslator(Transformer):
         return _ConvolutionalDecoderLayer(self.config, self.k)
 
     def encode(self, source_ids: Tensor) -> Tensor:
-        """Stack plus input: (batch, source_len, d_model)."""
+        """The stack's output plus its input: (batch, source_len, d_model).
+
+        The decoder's values are this sum in ConvS2S too; its keys there
+        are the output alone.
+        """
         x = self.embed(source_ids, self.source_embedding)
         return x + self.encoder(x, padding_mask(source_ids))

@@ -74,6 +74,10 @@ class _Progress:
 class _Training:
     """A training: what it works with, and how far it has come.
 
+    Making one moves the model to its device and puts the folder's
+    newest checkpoint back into model and optimizer; with several
+    workers it joins their group.
+
     Chapter: training-loop
     """
 
@@ -90,10 +94,10 @@ class _Training:
         self.device = pick_device(config.device)
         self.model.to(self.device).train().zero_grad()
         self.optimizer = adam(self.model, config.betas, config.epsilon)
-        self.progress = _starting_point(self)
+        self.progress = _starting_point(self)  # fills model, optimizer
         losses = _Losses(self.model, config)
-        self.losses = _share_gradients(losses, self.progress.step)
-        self.unread: list[Tensor] = []  # losses that are not read yet
+        self.compute_losses = _share_gradients(losses, self.progress.step)
+        self.unread: list[Tensor] = []  # (loss, nll) of the last steps
         self.signals: list[int] = []  # not empty: somebody asks to stop
         self.began = time.perf_counter() - self.progress.seconds
         silent = self.rank > 0 or sys.stderr is None
@@ -123,8 +127,8 @@ def _take_steps(training: _Training) -> None:
         progress.step += 1
         progress.tokens += tokens
         progress.since.tokens += tokens
-        losses = _add_gradients(training, group, tokens)
-        training.unread.append(losses)
+        sums = _add_gradients(training, group, tokens)
+        training.unread.append(sums)
         _update_weights(training)
 
         validate = training.due(config.validate_every)
@@ -180,16 +184,21 @@ def _add_gradients(
     """
     config, device = training.config, training.device
     step = training.progress.step
+    # Dropout depends on these three alone, so a resumed training
+    # draws what it would have drawn, and each worker its own.
     dice = random.Random(f"{config.seed} {step} {training.rank}")
     torch.manual_seed(dice.getrandbits(32))
     bf16 = config.precision == "bf16"
     total = torch.zeros(2, device=device)
     for number, batch in enumerate(group, 1):
-        # Workers share their gradients once, at the last batch.
-        training.losses.require_backward_grad_sync = number == len(group)
-        with torch.autocast(device.type, torch.bfloat16, bf16):
-            loss, nll = training.losses(batch.to(device))
-        # The workers' mean is taken: times workers, it is the sum.
+        # Read by DistributedDataParallel: workers share their gradients
+        # once, at the last batch.
+        last = number == len(group)
+        training.compute_losses.require_backward_grad_sync = last
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            loss, nll = training.compute_losses(batch.to(device))
+        # DistributedDataParallel takes the mean over the workers; the
+        # loss per token needs their sum.
         (loss * training.workers / tokens).backward()
         total = total + torch.stack([loss.detach(), nll])
     return total
@@ -233,13 +242,13 @@ def _read_losses(training: _Training) -> None:
 
     Chapter: training-record
     """
-    losses = torch.stack(training.unread)  # (steps, 2)
+    sums = torch.stack(training.unread)  # (steps, 2)
     training.unread.clear()
     if training.workers > 1:
-        distributed.all_reduce(losses)
+        distributed.all_reduce(sums)
     since = training.progress.since
-    first_step = training.progress.step + 1 - len(losses)
-    for step, (loss, nll) in enumerate(losses.tolist(), first_step):
+    first_step = training.progress.step + 1 - len(sums)
+    for step, (loss, nll) in enumerate(sums.tolist(), first_step):
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"the loss of step {step} is {loss}: lower "
@@ -266,12 +275,13 @@ def _validate(training: _Training) -> dict[str, Any]:
         scores = evaluate(model, training.progress.step) or {}
     if not isinstance(scores, dict):
         raise TypeError(f"evaluate returns {scores!r}: give a dict")
+    scores = dict(scores)  # the caller's own stays as it is
     for name, score in scores.items():
         if name in _LOGGED:
             raise ValueError(f"evaluate returns {name!r}: rename it")
         if hasattr(score, "tolist"):  # a tensor, or numpy's
             scores[name] = score.tolist()
-    json.dumps(scores)
+    json.dumps(scores)  # what a log cannot hold fails here
     return scores
 
 
@@ -326,6 +336,7 @@ def _save(training: _Training) -> None:
         )
 
 
+# Whether the batches are the same, their fingerprint tells.
 _MAY_CHANGE = {"tokens_per_batch", "max_steps", "device", "log_every"}
 _MAY_CHANGE |= {"validate_every", "checkpoint_every", "keep_checkpoints"}
 
@@ -346,7 +357,8 @@ def check_settings(
 ) -> None:
     """Refuse to go on with other settings than a training began with.
 
-    One that `begun` lacks is newer, and had its default then.
+    A training setting that `begun` lacks is newer than that training
+    and had its default; a model's is not compared.
 
     Raises:
         ValueError: naming the setting and both values.
@@ -356,7 +368,7 @@ def check_settings(
     begun = asdict(TrainingConfig()) | begun
     for name, value in now.items():
         then = begun.get(name, value)
-        # As JSON keeps them: a tuple is a list, and 1 is 1.0.
+        # `begun` may come from a JSON file, in which tuples are lists.
         if json.loads(json.dumps(then)) != json.loads(json.dumps(value)):
             raise ValueError(
                 f"{where} is of a training with {name}={then}, not "
@@ -380,7 +392,9 @@ def _settings(training: _Training) -> dict[str, Any]:
 
 
 def _starting_point(training: _Training) -> _Progress:
-    """That of the folder's newest checkpoint, which is put back.
+    """Put the folder's newest checkpoint back; returns its progress.
+
+    Nothing is put back from a training that may not go on.
 
     Chapter: training-resume
     """
@@ -390,13 +404,15 @@ def _starting_point(training: _Training) -> _Progress:
     files = checkpoint_files(training.folder)
     if not files:
         return _Progress(settings)
-    state = load_checkpoint(files[-1], training.model, training.optimizer)
-    check_settings(state["settings"], settings, files[-1])
+    newest = files[-1]
+    state = load_checkpoint(newest)  # only read
+    check_settings(state["settings"], settings, newest)
+    max_steps = training.config.max_steps
+    if state["step"] > max_steps:
+        raise ValueError(f"{newest} is beyond {max_steps=}: give more")
+    load_checkpoint(newest, training.model, training.optimizer)
     progress = _Progress(**state)
     progress.since = _Sums(**state["since"])
-    max_steps = training.config.max_steps
-    if progress.step > max_steps:
-        raise ValueError(f"{files[-1]} is beyond {max_steps=}: give more")
     return progress
 
 
@@ -449,6 +465,8 @@ def pick_device(name: str | None = None) -> torch.device:
             torch.cuda.set_device(device)  # before any card is used
         probe = torch.zeros(1, device=device)
         probe.item()  # fails on "meta", which holds no numbers
+    except torch.OutOfMemoryError:
+        raise  # there is one, and it is full
     except (RuntimeError, AssertionError):  # no device, or no card
         raise ValueError(
             f"no device {name!r} here: give another, such as cpu"
@@ -458,6 +476,9 @@ def pick_device(name: str | None = None) -> torch.device:
 
 class _Losses(nn.Module):
     """Batch in, losses out: the smoothed sum and the plain one.
+
+    A module, because DistributedDataParallel wraps a `forward`, and
+    the model's own makes logits, which training does not need.
 
     Chapter: training-workers
     """
@@ -502,7 +523,7 @@ def _share_gradients(module: nn.Module, step: int) -> nn.Module:
 
 
 def _check_share(batches: TokenBatches) -> None:
-    """Refuse no batches at all, and those of another worker.
+    """Raise if there are no batches, or they are another worker's.
 
     Chapter: training-train
     """
@@ -518,7 +539,7 @@ def _check_share(batches: TokenBatches) -> None:
 
 
 def _check_fit(batches: TokenBatches, model: nn.Module) -> None:
-    """Refuse what has no epochs, and sentences without positions.
+    """Raise if there are no epochs, or a sentence is too long.
 
     Chapter: training-train
     """
@@ -552,8 +573,8 @@ def train(
             of `batches`, whatever `tokens_per_batch` says.
         evaluate: called as evaluate(model, step), without dropout and
             gradients, every `validate_every` steps and at the end;
-            the numbers it returns join the log. Of batches it is
-            their `validation_loss`.
+            the numbers it returns join the log. If it is a
+            `TokenBatches`, their `validation_loss` joins it.
         folder: for log.jsonl and checkpoints. A training that was
             stopped there goes on as if it had not been.
 
@@ -576,7 +597,10 @@ def train(
     if evaluate is not None and not callable(evaluate):
         _check_fit(evaluate, model)
         if getattr(evaluate, "world_size", 1) > 1:
-            raise ValueError("batches to validate on: give shuffle=False")
+            raise ValueError(
+                "the batches to validate on are shared out, but the first "
+                "worker validates alone: give them shuffle=False"
+            )
     training = _Training(
         model=model,
         batches=batches,
@@ -586,6 +610,7 @@ def train(
     )
     progress = training.progress
     if training.writes:
+        # Lines after the checkpoint go: their steps are taken again.
         write_atomically(training.folder / "log.jsonl", progress.log)
     cards = [training.device] if training.device.type == "cuda" else []
     with training.bar, torch.random.fork_rng(cards):
@@ -595,13 +620,15 @@ def train(
             _take_steps(training)
     if training.workers > 1:
         distributed.barrier()  # until all that is due is written
+    if training.signals:  # after the last step
+        raise KeyboardInterrupt
     model.eval()
     lines = progress.log.splitlines()
     return History([json.loads(line) for line in lines])
 
 
 def _catch_up(training: _Training) -> None:
-    """Write the line that a failed validation kept from the log.
+    """Write the line of a step whose validation failed, if one did.
 
     Chapter: training-train
     """
