@@ -18,13 +18,16 @@ from transformer_lib.batching import (
 )
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.training import train
 
 
-def some_pairs(n=500):
+def some_pairs(n=500, longest=30):
     """Pairs of like length; the first id names the pair."""
     chance = random.Random(0)
-    lengths = [chance.randint(4, 30) for _ in range(n)]
+    lengths = [chance.randint(4, longest) for _ in range(n)]
     others = [length + chance.randint(-3, 3) for length in lengths]
     return [
         ([10 + i] * a + [EOS], [10 + i] * b + [EOS])
@@ -54,9 +57,30 @@ def test_encode_pairs(bpe):
             assert side == bpe.encode(text) + [EOS]
 
 
-def test_one_vocabulary_for_both_languages(bpe):
-    [(source, target)] = encode_pairs([("Ana, no", "Ana, no")], bpe)
-    assert source == target and max(source) < len(bpe)
+class Letters:
+    """A tokenizer of one's own: a letter is its number."""
+
+    def __len__(self):
+        return 0x3000
+
+    def encode(self, text):
+        return [ord(letter) for letter in text]
+
+    def decode(self, ids):
+        return "".join(map(chr, ids))
+
+
+@pytest.mark.parametrize("max_length", [None, 20])
+def test_one_vocabulary_for_both_languages(bpe, max_length):
+    corpus = load_corpus("little_spanish")
+    texts = corpus.sources[:600] + corpus.targets[:600]
+    for tokenizer in (bpe, Letters()):
+        whole = [[*tokenizer.encode(text), EOS] for text in texts]
+        kept = [ids for ids in whole if len(ids) <= (max_length or 99)]
+        both = [(text, text) for text in texts]
+        found = encode_pairs(both, tokenizer, max_length)
+        assert found == [(ids, ids) for ids in kept]
+        assert max(map(max, kept)) < len(tokenizer)
 
 
 def test_long_pairs_are_dropped_not_cut(bpe):
@@ -114,14 +138,39 @@ def test_collate():
 
 
 def test_labels_are_one_place_ahead():
-    batch = collate(some_pairs(40))
-    kept = batch.labels != PAD
-    assert batch.tokens == kept.sum()
-    assert (batch.target_ids[:, 0] == BOS).all()
-    ahead, stays = batch.target_ids[:, 1:], kept[:, 1:]
-    assert torch.equal(ahead[stays], batch.labels[:, :-1][stays])
-    assert not (batch.target_ids == EOS).any()
-    assert torch.equal(kept, batch.target_ids != PAD)
+    chance = random.Random(0)
+
+    def sentence(length):
+        return [*chance.choices(range(4, 999), k=length), EOS]
+
+    pairs = [(sentence(i % 7), sentence(i % 61)) for i in range(122)]
+    for group in (pairs, pairs[5:6], pairs[8:9] * 3 + pairs[69:70]):
+        batch = collate(group).to("cpu")
+        kept = batch.labels != PAD
+        assert batch.tokens == kept.sum()
+        assert (batch.target_ids[:, 0] == BOS).all()
+        ahead, stays = batch.target_ids[:, 1:], kept[:, 1:]
+        assert torch.equal(ahead[stays], batch.labels[:, :-1][stays])
+        assert not (batch.target_ids == EOS).any()
+        assert torch.equal(kept, batch.target_ids != PAD)
+        rows = zip(batch.labels, kept, group, strict=True)
+        for labels, real, (_, target) in rows:
+            assert labels[real].tolist() == target
+    # And a training and its validation read them.
+    read = []
+
+    class Watched(Transformer):
+        def hidden(self, source_ids, target_ids):
+            read.append(target_ids)
+            return super().hidden(source_ids, target_ids)
+
+    sizes = dict(N=1, d_model=16, d_ff=16, h=2)
+    data = TokenBatches(some_pairs(40), 300)
+    config = TrainingConfig(max_steps=len(data), device="cpu")
+    train(Watched(TransformerConfig(60, **sizes)), data, config, data)
+    assert len(read) == 2 * len(data)
+    for ids, batch in zip(read, [*data.epoch(0)] * 2, strict=True):
+        assert torch.equal(ids, batch.target_ids)
 
 
 def test_devices():
@@ -223,27 +272,53 @@ def test_a_million_pairs_take_few_bytes():
     assert peak - batch < 40 * len(pairs)
 
 
-def test_batches_are_full():
-    pairs = some_pairs(20_000)
-    assert TokenBatches(pairs).tokens_per_batch == 25_000
-    epoch = list(TokenBatches(pairs).epoch(0))
+# Of a list or of stored pairs, in any epoch, for any worker.
+WAYS = [
+    ({}, 0, False),
+    ({}, 3, True),
+    (dict(shuffle=False), 0, False),
+    (dict(rank=1, world_size=2, seed=5), 1, True),
+]
+
+
+@pytest.mark.parametrize("settings, number, stored", WAYS)
+def test_batches_are_full(settings, number, stored, tmp_path):
+    pairs = some_pairs(9_000, longest=90)
+    if stored:
+        pairs = store_pairs(tmp_path, pairs)
+    batches = TokenBatches(pairs, **settings)
+    assert batches.tokens_per_batch == 25_000
+    epoch = list(batches.epoch(number))
     for side in "source_ids", "labels":
         cells = [getattr(batch, side).numel() for batch in epoch]
         assert max(cells) <= 25_000
-        full = [count > 22_000 for count in cells]
+        full = [count > 24_000 for count in cells]
         assert sum(full) > 0.8 * len(epoch) > 5
+        tokens = [(getattr(batch, side) != PAD).sum() for batch in epoch]
+        full = [count > 20_000 for count in tokens]
+        assert sum(full) > 0.7 * len(epoch)
 
 
-def test_sentences_of_like_length():
-    epoch = list(TokenBatches(some_pairs(5000), 1000).epoch(0))
-    for batch in epoch:
-        source = (batch.source_ids != PAD).sum(1)
-        target = (batch.labels != PAD).sum(1)
-        longer = torch.maximum(source, target)
-        assert longer.max() - longer.min() <= 1
-    cells = sum(b.source_ids.numel() + b.labels.numel() for b in epoch)
-    text = sum(len(s) + len(t) for s, t in some_pairs(5000))
-    assert 1 - text / cells < 0.08
+@pytest.mark.parametrize("settings, number, stored", WAYS)
+def test_sentences_of_like_length(settings, number, stored, tmp_path):
+    chance = random.Random(1)
+    alike, unlike = some_pairs(5000), []
+    for _ in range(5000):
+        one, other = chance.randint(1, 30), chance.randint(1, 30)
+        unlike.append(([5] * one + [EOS], [6] * other + [EOS]))
+    for pairs, spread, most in ((alike, 1, 0.045), (unlike, 6, 0.13)):
+        if stored:
+            pairs = store_pairs(tmp_path / f"{spread}", pairs)
+        batches = TokenBatches(pairs, 1000, **settings)
+        cells = text = 0
+        for batch in [*batches.epoch(0), *batches.epoch(number)]:
+            source = (batch.source_ids != PAD).sum(1)
+            target = (batch.labels != PAD).sum(1)
+            longer = torch.maximum(source, target)
+            assert longer.max() - longer.min() <= spread
+            cells += batch.source_ids.numel() + batch.labels.numel()
+            text += source.sum() + target.sum()
+        assert 1 - text / cells < most
 
 
 def equal(left, right):

@@ -1,5 +1,6 @@
 """Files: whole or absent, read back equal, refused when damaged."""
 
+import copy
 import json
 import pathlib
 from dataclasses import replace
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers.normalizers import Lowercase
 
 from transformer_lib import checkpoints
+from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -27,8 +29,9 @@ from transformer_lib.rivals import (
     ConvolutionalTranslator,
     RecurrentTranslator,
 )
-from transformer_lib.schedule import adam
+from transformer_lib.schedule import TrainingConfig, adam
 from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.training import train
 
 
 def small(seed=0, **changes):
@@ -515,6 +518,37 @@ def test_only_the_last_checkpoints_are_kept(tmp_path):
     steps = [int(x.stem[-8:]) for x in checkpoint_files(tmp_path)]
     assert steps == [15, 20, 100_000]
     assert len(list(tmp_path.iterdir())) == 6  # strangers are let be
+    # Of those that a stop left between, only the newest stays.
+    for step in (4, 7, 8, 12, 14, 16, 18):
+        save_checkpoint(tmp_path / "b", model, optimizer, {"step": step}, 2, 4)
+    steps = [int(x.stem[-8:]) for x in checkpoint_files(tmp_path / "b")]
+    assert steps == [12, 16, 18]
+
+
+def test_a_training_writes_a_checkpoint_every_so_many_steps(tmp_path):
+    there, weights = {}, {}
+
+    def evaluate(model, step):
+        """What the steps before this one left in the folder."""
+        files = checkpoint_files(tmp_path)
+        there[step] = [int(path.stem[-8:]) for path in files]
+        weights[step] = copy.deepcopy(model.state_dict())
+
+    pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
+    often = dict(checkpoint_every=4, keep_checkpoints=2, validate_every=1)
+    config = TrainingConfig(max_steps=14, device="cpu", **often)
+    train(small(), TokenBatches(pairs, 12), config, evaluate, tmp_path)
+    assert there == {
+        step: [at for at in (4, 8, 12) if at < step][-2:]
+        for step in range(1, 15)
+    }
+    files = checkpoint_files(tmp_path)
+    assert [int(path.stem[-8:]) for path in files] == [8, 12, 14]
+    for path, step in zip(files, (8, 12, 14), strict=True):
+        read = small(seed=1)
+        assert load_checkpoint(path, read)["step"] == step
+        for name, weight in read.state_dict().items():
+            assert torch.equal(weight, weights[step][name])
 
 
 def test_steps_of_nine_digits_are_found_and_sorted(tmp_path):

@@ -295,6 +295,22 @@ def test_own_files(tmp_path):
         ("One.", "Eins."),
         ("Two\u2028three.", "Zwei\x85drei."),
     ]
+    # A folder of them: many lines, some of them twice, and long ones.
+    for split in SPLITS:
+        pairs = [
+            (f"A {split}'s  DOG\tno. {n % 70}", f"{'Ein  ' * (n % 90)}Hund")
+            for n in range(1500)
+        ]
+        english = "\n".join(pair[0] for pair in pairs)
+        german = "\n".join(pair[1] for pair in pairs)
+        files = tmp_path / f"{split}.en", tmp_path / f"{split}.de.gz"
+        files[0].write_text(english)
+        files[1].write_bytes(gzip.compress(german.encode()))
+        assert [*read_parallel(*files)] == pairs
+        corpus = load_corpus(str(tmp_path), "en", "de", split)
+        assert [*corpus] == pairs
+        back = load_corpus(str(tmp_path), "de", "en", split)
+        assert [*back] == [pair[::-1] for pair in pairs]
 
 
 def test_a_folder(tmp_path):

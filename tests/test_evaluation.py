@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 
 import pytest
@@ -62,6 +63,17 @@ def test_bleu_is_the_formula():
     # Both sides are as long as each other there; here ours is shorter.
     one = SYSTEM[:1], REFERENCES[:1]
     assert bleu(*one).value == pytest.approx(by_hand(*one))
+    assert bleu(*one[::-1]).value == pytest.approx(by_hand(*one[::-1]))
+    # Of text as it is written, its signs are words; more sentences.
+    ours = [*SYSTEM * 5, "Is it a well-known song , my dear friend ?"]
+    theirs = [*REFERENCES * 5, "Is it A well-known song , my friend ?"]
+    glued = [
+        [re.sub(" ([.,?])", r"\1", text) for text in side]
+        for side in (ours, theirs)
+    ]
+    for samples in (0, 50):
+        value = bleu(*glued, samples=samples).value
+        assert value == pytest.approx(by_hand(ours, theirs))
     assert "case:mixed" in score.signature
     assert "tok:13a" in score.signature and score.interval is None
     assert "smooth:exp" in score.signature
@@ -118,7 +130,10 @@ def test_what_cannot_be_scored_is_refused(score):
 
 
 def test_report(monkeypatch):
-    pairs = tuple(zip(SYSTEM, REFERENCES, strict=True))
+    # In a second batch too, and some long ones.
+    sources = [*SYSTEM, " ".join(SYSTEM), " ".join(SYSTEM)] * 25
+    targets = [*REFERENCES, " ".join(REFERENCES), " ".join(SYSTEM)] * 25
+    pairs = tuple(zip(sources, targets, strict=True))
     corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
     tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
     config = TransformerConfig(
@@ -126,6 +141,7 @@ def test_report(monkeypatch):
     )
     model = Transformer(config).train()
     said = [REFERENCES[0], SYSTEM[1], REFERENCES[2], SYSTEM[3]]
+    said = [*said, targets[4], "I do ."] * 25
     ids = [[*tokenizer.encode(sentence), EOS] for sentence in said]
     monkeypatch.setattr(evaluation, "decode_all", lambda *_: ids)
     clock = iter([5.0, 8.0])
@@ -133,13 +149,13 @@ def test_report(monkeypatch):
     report = evaluate(model, tokenizer, corpus)
     assert model.training, "the mode is as before"
     assert report["translations"] == said and report["exact"] == 0.5
-    score = bleu(said, REFERENCES, samples=1000)
+    score = bleu(said, targets, samples=1000)
     assert report["bleu"] == score.value
     assert report["interval"] == list(score.interval)
     assert report["signature"] == score.signature
-    characters = chrf(said, REFERENCES)
+    characters = chrf(said, targets)
     named = {"corpus": "cats", "languages": ["en", "en"], "split": "test"}
-    search = {"sentences": 4, "beam_size": 4, "length_penalty": 0.6}
+    search = {"sentences": 150, "beam_size": 4, "length_penalty": 0.6}
     assert (named | search | {"seconds": 3.0}).items() <= report.items()
     assert report["chrf"] == characters.value
     assert report["chrf_signature"] == characters.signature
@@ -149,14 +165,17 @@ def test_report(monkeypatch):
         ([*tokenizer.encode(a), EOS], [*tokenizer.encode(b), EOS])
         for a, b in pairs
     ]
-    batch, model = collate(rows), model.eval()
-    logs = model(batch.source_ids, batch.target_ids).log_softmax(-1)
-    each = -logs.gather(-1, batch.labels[..., None])[..., 0]
-    nats = each[batch.labels != 0].sum().item()
+    nats, model = 0.0, model.eval()
+    for row in rows:
+        batch = collate([row])
+        logs = model(batch.source_ids, batch.target_ids).log_softmax(-1)
+        nats -= logs.gather(-1, batch.labels[..., None]).sum().item()
     pieces = sum(len(target) for _, target in rows)
+    assert pieces > 4096, "more than a batch"
     assert report["perplexity"] == pytest.approx(
-        math.exp(nats / pieces), rel=1e-3
+        math.exp(nats / pieces), rel=1e-4
     ), "per piece, its eos counted"
+    assert report["nats_per_token"] == pytest.approx(nats / pieces)
 
 
 def test_a_test_set_is_translated_as_a_users_sentences():

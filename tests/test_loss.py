@@ -15,6 +15,8 @@ from transformer_lib.loss import (
     validation_loss,
 )
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.schedule import TrainingConfig
+from transformer_lib.training import train
 
 KINDS = ("uniform", "others")
 LABELS = torch.tensor([[4, 9, 3, 0], [7, 3, 0, 0], [5, 6, 8, 3]])
@@ -28,25 +30,60 @@ def rows(count=12, d_model=8, vocab_size=11, dtype=torch.float64):
     return hidden.requires_grad_(), weight.requires_grad_()
 
 
-def test_uniform_equals_cross_entropy():
+def both_losses_are(defined, *settings):
+    """`smoothed_loss`, `projected_losses` and what a training logs."""
     torch.manual_seed(0)
-    logits = 2 * torch.randn(*LABELS.shape, 11)
-    settings = dict(ignore_index=0, reduction="sum")
-    flat = logits.flatten(0, 1), LABELS.flatten()
-    theirs = F.cross_entropy(*flat, label_smoothing=0.1, **settings)
-    assert torch.allclose(smoothed_loss(logits, LABELS), theirs)
-    theirs = F.cross_entropy(*flat, **settings)
-    assert torch.allclose(smoothed_loss(logits, LABELS, 0.0), theirs)
+    many = torch.randint(0, 300, (2, 700))  # three chunks
+    for labels, pieces in ((LABELS, 11), (many, 300)):
+        hidden, weight = rows(labels.numel(), 8, pieces)
+        logits = hidden.view(*labels.shape, 8) @ weight.T
+        wanted = defined(logits, labels)
+        slow = smoothed_loss(logits, labels, *settings)
+        fast, _ = projected_losses(hidden, weight, labels, *settings)
+        slope = torch.autograd.grad(wanted, (hidden, weight), None, True)
+        for loss in (slow, fast):
+            assert torch.allclose(loss, wanted)
+            found = torch.autograd.grad(loss, (hidden, weight), None, True)
+            torch.testing.assert_close(found, slope)
+
+    config = TransformerConfig.tiny(20, N=1, d_model=16, dropout=0.0)
+    model = Transformer(config)
+    data = TokenBatches([([5, 3], [7, 8, 9, 3]), ([5, 6, 3], [6, 3])], 8)
+    [batch] = data.epoch(0)
+    logits = model(batch.source_ids, batch.target_ids)
+    wanted = defined(logits, batch.labels).item() / batch.tokens
+    named = dict(zip(("label_smoothing", "smoothing"), settings, strict=False))
+    once = TrainingConfig(max_steps=1, device="cpu", **named)
+    logged = train(model, data, once).lines[0]["loss"]
+    assert math.isclose(logged, wanted, rel_tol=1e-5)
+
+
+def test_uniform_equals_cross_entropy():
+    for given in ((), (0.1,), (0.0,), (0.3, "uniform")):
+        share = given[0] if given else 0.1
+
+        def theirs(logits, labels, share=share):
+            return F.cross_entropy(
+                logits.flatten(0, 1),
+                labels.flatten(),
+                label_smoothing=share,
+                ignore_index=0,
+                reduction="sum",
+            )
+
+        both_losses_are(theirs, *given)
 
 
 def test_others_spreads_over_the_wrong_pieces_alone():
-    torch.manual_seed(0)
-    logits = 2 * torch.randn(*LABELS.shape, 11)
-    target = torch.full(logits.shape, 0.2 / 10)
-    target.scatter_(-1, LABELS[..., None], 0.8)
-    defined = -(target * logits.log_softmax(-1))[LABELS != 0].sum()
-    ours = smoothed_loss(logits, LABELS, 0.2, "others")
-    assert torch.allclose(ours, defined)
+    for share in (0.1, 0.2, 0.5):
+
+        def defined(logits, labels, share=share):
+            rest = share / (logits.size(-1) - 1)
+            target = torch.full_like(logits, rest)
+            target.scatter_(-1, labels[..., None], 1 - share)
+            return -(target * logits.log_softmax(-1))[labels != 0].sum()
+
+        both_losses_are(defined, share, "others")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -193,10 +230,17 @@ def test_validation_leaves_each_module_in_its_own_mode():
 
 def test_validation_loss_is_the_plain_mean_without_dropout():
     torch.manual_seed(0)
-    config = TransformerConfig.tiny(20, N=1, dropout=0.5)
-    model = Transformer(config)
-    pairs = [([5, 6, 3], [7, 8, 9, 3]), ([5, 3], [6, 3])]
-    found = validation_loss(model, TokenBatches(pairs, 4))
+    config = TransformerConfig.tiny(20, N=1, d_model=32, dropout=0.5)
+    model = Transformer(config).double()
+    pairs = []
+    for length in range(1, 41):
+        source, target = torch.randint(4, 20, (2, length)).tolist()
+        pairs.append((source[: length % 9] + [3], target + [3]))
+    # Each sentence in a batch of its own, some together, and one batch.
+    found = [
+        validation_loss(model, TokenBatches(pairs, budget))
+        for budget in (41, 300, 5000)
+    ]
     assert model.training, "as it was before"
     model.eval()
     losses = [
@@ -210,6 +254,8 @@ def test_validation_loss_is_the_plain_mean_without_dropout():
         ).item()
         for source, target in pairs
     ]
-    assert math.isclose(found, sum(losses) / 6, rel_tol=1e-5)
-    padded = validation_loss(model, TokenBatches(pairs, 8))  # one batch
-    assert math.isclose(padded, found, rel_tol=1e-5)
+    pieces = sum(len(target) for _, target in pairs)
+    for nats in found:
+        assert math.isclose(nats, sum(losses) / pieces, rel_tol=1e-9)
+        assert math.isclose(perplexity(nats), math.exp(nats))
+    assert nats > 3 and math.isclose(perplexity(7), math.exp(7))

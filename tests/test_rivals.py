@@ -3,6 +3,7 @@
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import tangle
@@ -258,24 +259,49 @@ def test_saved_and_found_again_by_the_name_of_its_class(kind, tmp_path):
     assert torch.equal(model(SOURCE, TARGET), read(SOURCE, TARGET))
 
 
-def test_additive_attention_is_its_equation():
-    attend = AdditiveAttention(6, 8).double()
-    x = torch.randn(2, 3, 6).double()
-    memory = torch.randn(2, 5, 8).double()
-    mask = torch.ones(2, 1, 1, 5).bool()
-    mask[1, ..., 3:] = False
-    found = attend(x, memory, mask)
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_additive_attention_is_its_equation(dtype):
+    attend = AdditiveAttention(6, 8).to(dtype)
+    x = torch.randn(3, 4, 6, dtype=dtype)
+    memory = torch.randn(3, 20, 8, dtype=dtype)
+    lengths = (5, 20, 3)
+    mask = torch.arange(20) < torch.tensor(lengths)[:, None, None, None]
+    known = attend.keys_values(memory)
     w_q, b, w_k, v = attend.parameters()
-    for row, length in ((0, 5), (1, 3)):
-        for at in range(3):
-            q = w_q @ x[row, at] + b
-            scores = [
-                (v[0] * (q + w_k @ k).tanh()).sum()
-                for k in memory[row, :length]
-            ]
-            weights = torch.stack(scores).softmax(0)
-            wanted = weights @ memory[row, :length]
-            torch.testing.assert_close(found[row, at], wanted)
+    for hidden, sizes in ((mask, lengths), (None, (20, 20, 20))):
+        found = [attend.train()(x, memory, hidden)]
+        found.append(attend.eval()(x, None, hidden, known))
+        each = [
+            attend(x[:, at : at + 1], None, hidden, known) for at in range(4)
+        ]
+        found.append(torch.cat(each, dim=1))
+        for row, length in enumerate(sizes):
+            for at in range(4):
+                q = w_q @ x[row, at] + b
+                scores = [
+                    (v[0] * (q + w_k @ k).tanh()).sum()
+                    for k in memory[row, :length]
+                ]
+                weights = torch.stack(scores).softmax(0)
+                wanted = weights @ memory[row, :length]
+                for result in found:
+                    torch.testing.assert_close(result[row, at], wanted)
+
+
+def cost(function):
+    """Multiplications and additions, and the numbers that are kept."""
+    sizes = {}
+
+    def pack(tensor):
+        sizes[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, id):
+        function()
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops(), sum(sizes.values())
 
 
 def test_additive_attention_multiplies_as_much_and_keeps_more():
@@ -283,29 +309,19 @@ def test_additive_attention_multiplies_as_much_and_keeps_more():
 
     How long both take was measured by `benchmarks/additive.py`.
     """
-    n, d = 50, 32
-    attend, x = AdditiveAttention(d, d), torch.randn(1, n, d)
+    for n, d in ((50, 32), (16, 64), (64, 64), (256, 64)):
+        attend, x = AdditiveAttention(d, d), torch.randn(2, n, d)
+        mask = torch.ones(2, 1, 1, n).bool()
 
-    def dot_product():
-        query, key = attend.from_query(x), attend.from_key(x)
-        return attention(query, key, x)[0]
+        def dot_product(attend=attend, x=x, mask=mask):
+            query, key = attend.from_query(x), attend.from_key(x)
+            return attention(query, key, x, mask[:, 0])[0]
 
-    multiplied, kept = [], []
-    for function in (lambda: attend(x, x), dot_product):
-        sizes = {}
-
-        def pack(tensor, sizes=sizes):
-            sizes[tensor.data_ptr()] = tensor.numel()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, id):
-            function()
-        kept.append(sum(sizes.values()))
-        with FlopCounterMode(display=False) as counter:
-            function()
-        multiplied.append(counter.get_total_flops())
-    assert multiplied[0] == multiplied[1]
-    assert kept[0] > n * n * d and kept[0] > 5 * kept[1]
+        additive = partial(attend, x, x, mask)
+        multiplied, kept = zip(cost(additive), cost(dot_product), strict=True)
+        assert multiplied[0] == multiplied[1]
+        assert kept[0] - kept[1] > n * n * d
+        assert kept[0] > 2 * n * n * d and (n < 50 or kept[0] > 5 * kept[1])
     measured = load_counts("additive")["rows"]
     assert {row["n"] for row in measured} == {16, 64, 256}
     for row in measured:

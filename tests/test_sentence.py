@@ -1,12 +1,16 @@
 """What the first sentence shows, held on the shipped model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from transformer_lib.decoding import greedy_decode
-from transformer_lib.embeddings import BOS, EOS
+from transformer_lib.batching import collate
+from transformer_lib.decoding import DecoderCache, greedy_decode
+from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.model import Transformer
+from transformer_lib.positions import sinusoids
 from transformer_lib.translator import Translator
 
 FOLDER = Path(__file__).parent.parent / "runs/models/little-spanish"
@@ -22,8 +26,44 @@ def translator():
     return Translator.from_pretrained(FOLDER, device="cpu")
 
 
-def encoded(translator, text):
-    return torch.tensor([[*translator.tokenizer.encode(text), EOS]])
+@pytest.fixture(scope="module")
+def batch(translator):
+    """The sentences of the page, and all of them three times over."""
+    pairs = [*PAIRS.items()]
+    pairs.append((" ".join([*PAIRS] * 3), " ".join([*PAIRS.values()] * 3)))
+    encode = translator.tokenizer.encode
+    return collate([([*encode(a), EOS], [*encode(b), EOS]) for a, b in pairs])
+
+
+def alone(ids):
+    """One row of a batch as a batch of its own, without padding."""
+    return ids[ids != PAD][None]
+
+
+def embedded(model, ids):
+    table = sinusoids(ids.size(1), model.config.d_model)
+    return model.output_weight[ids] * model.config.d_model**0.5 + table
+
+
+def encoded_by_hand(model, source_ids):
+    """Layer by layer, for one sentence without padding."""
+    x = embedded(model, source_ids)
+    for layer in model.encoder.layers:
+        first, second = layer.residuals
+        x = first.norm(x + layer.self_attention(x, x))
+        x = second.norm(x + layer.feed_forward(x))
+    return x
+
+
+def decoded_by_hand(model, target_ids, memory):
+    x = embedded(model, target_ids)
+    before = torch.ones(x.size(1), x.size(1)).tril().bool()
+    for layer in model.decoder.layers:
+        first, second, third = layer.residuals
+        x = first.norm(x + layer.self_attention(x, x, before))
+        x = second.norm(x + layer.cross_attention(x, memory))
+        x = third.norm(x + layer.feed_forward(x))
+    return x
 
 
 @torch.no_grad()
@@ -39,33 +79,79 @@ def written(model, source_ids):
     return ids, torch.stack(chances)
 
 
-@pytest.mark.parametrize("english, spanish", PAIRS.items())
-def test_the_sentences_of_the_page(english, spanish, translator):
-    assert translator.translate(english, beam_size=1) == spanish
+@torch.no_grad()
+def decodes_as_by_hand(model, batch):
+    """All at once, piece by piece and two by two; rows that end leave."""
+    source_ids = batch.source_ids
+    memory, lengths = model.encode(source_ids), (batch.labels != PAD).sum(1)
+    wanted = [
+        decoded_by_hand(model, alone(target)[:, :length], one[None, :size])[0]
+        for target, length, one, size in zip(
+            batch.target_ids,
+            lengths,
+            memory,
+            (source_ids != PAD).sum(1),
+            strict=True,
+        )
+    ]
+    states = model.decode(batch.target_ids, memory, source_ids)
+    for row, length in enumerate(lengths):
+        assert torch.allclose(states[row, :length], wanted[row], atol=1e-4)
+    for step in (1, 2):
+        cache = DecoderCache(model, memory, batch.labels.size(1) + 1)
+        rows = torch.arange(len(memory))
+        for t in range(0, batch.labels.size(1), step):
+            new = batch.target_ids[rows, t : t + step]
+            states = model.decode(new, None, source_ids[rows], cache)
+            for row, state in zip(rows, states, strict=True):
+                same = wanted[row][t : t + step]
+                assert torch.allclose(state[: len(same)], same, atol=1e-4)
+            going = lengths[rows] > t + step
+            cache.select(going.nonzero()[:, 0])
+            rows = rows[going]
+
+
+def test_the_sentences_of_the_page(translator, batch):
+    assert translator.translate([*PAIRS], beam_size=1) == [*PAIRS.values()]
     # With a cache, piece by piece, as from all that is written so far.
-    source_ids = encoded(translator, english)
-    ids, chances = written(translator.model, source_ids)
-    found = greedy_decode(translator.model, source_ids)
-    assert found.ids[0][0] == ids[1:]
-    [[total]] = found.log_probabilities
-    assert total == pytest.approx(chances.log().sum().item(), abs=1e-3)
+    found = greedy_decode(translator.model, batch.source_ids)
+    for row, (english, spanish) in enumerate(PAIRS.items()):
+        assert translator.translate(english, beam_size=1) == spanish
+        source_ids = alone(batch.source_ids[row])
+        ids, chances = written(translator.model, source_ids)
+        assert found.ids[row][0] == ids[1:]
+        [total] = found.log_probabilities[row]
+        wanted = chances.log().sum().item()
+        assert total == pytest.approx(wanted, abs=1e-3)
+    decodes_as_by_hand(translator.model, batch)
 
 
-@pytest.mark.parametrize("english", PAIRS)
-def test_one_run_says_what_writing_step_by_step_says(english, translator):
+@pytest.mark.parametrize("training", [False, True])
+@torch.no_grad()
+def test_one_run_says_what_writing_step_by_step_says(
+    training, translator, batch
+):
     """Section 3.1: the mask and the shift by one position."""
-    source_ids = encoded(translator, english)
-    ids, chances = written(translator.model, source_ids)
-    with torch.no_grad():
-        logits = translator.model(source_ids, torch.tensor([ids[:-1]]))[0]
-    best = logits.softmax(-1).max(-1)
-    assert best.indices.tolist() == ids[1:]
-    assert torch.allclose(best.values, chances, atol=1e-5)
+    config = replace(translator.model.config, dropout=0.0)
+    model = Transformer(config).train(training)
+    model.load_state_dict(translator.model.state_dict())
+    at_once = model(batch.source_ids, batch.target_ids).softmax(-1)
+    for row, labels in enumerate(batch.labels):
+        source_ids = alone(batch.source_ids[row])
+        memory = model.encode(source_ids)
+        ids = [BOS, *alone(labels)[0].tolist()]
+        for t in range(1, len(ids)):
+            before = torch.tensor([ids[:t]])
+            states = model.decode(before, memory, source_ids)
+            chances = model.project(states[0, -1]).softmax(-1)
+            assert torch.allclose(at_once[row, t - 1], chances, atol=1e-5)
 
 
-def test_the_memory_has_a_vector_for_each_piece(translator):
-    for english in PAIRS:
-        source_ids = encoded(translator, english)
-        memory = translator.model.encode(source_ids)
-        width = translator.model.config.d_model
-        assert memory.shape == (1, source_ids.size(1), width)
+@torch.no_grad()
+def test_the_memory_has_a_vector_for_each_piece(translator, batch):
+    model = translator.model
+    memory = model.encode(batch.source_ids)
+    assert memory.shape == (*batch.source_ids.shape, model.config.d_model)
+    for source, vectors in zip(batch.source_ids, memory, strict=True):
+        wanted = encoded_by_hand(model, alone(source))[0]
+        assert torch.allclose(vectors[: len(wanted)], wanted, atol=1e-4)

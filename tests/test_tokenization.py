@@ -12,9 +12,10 @@ import torch
 from tokenizers.normalizers import Lowercase
 
 from transformer_lib.batching import TokenBatches, encode_pairs
-from transformer_lib.checkpoints import save_model
+from transformer_lib.checkpoints import load_config, save_model
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
+from transformer_lib.experiment import Experiment
 from transformer_lib.export import export
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -24,6 +25,7 @@ from transformer_lib.translator import Translator
 
 CORPUS = load_corpus("little_spanish")
 TEXTS = CORPUS.sources + CORPUS.targets
+LETTERS = "abcdefghijklmnop"
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +71,58 @@ def test_the_commonest_pair_is_merged_first(bpe):
         )
 
 
-def test_merges_are_the_tokenizer(bpe):
-    pairs = learnt(bpe)
-    for text in TEXTS[:300] + ["Unseen wörds: ñandú, 日本"]:
-        symbols = [
-            symbol
-            for word in words_of(bpe, [text])
-            for symbol in merged(word, pairs)
-        ]
-        ids = [bpe.tokenizer.token_to_id(s) for s in symbols]
-        assert bpe.encode(text) == ids
+GERMAN = [
+    "Die Straße ist schön, weiß und länger als früher.",
+    "Der Hund hört die Vögel, und die Vögel hören den Hund.",
+    "Wir müssen größere Häuser für die Gäste bauen!",
+    "The street is nice, white and longer than before.",
+    "The dog hears the birds, and the birds hear the dog.",
+]
 
 
-@pytest.mark.parametrize("size", [260, 333])
-def test_a_vocabulary_of_the_size_asked_for(size):
-    assert len(BPETokenizer.train(TEXTS, size)) == size
+def test_merges_are_the_tokenizer(bpe, tmp_path):
+    german = BPETokenizer.train(GERMAN, vocab_size=380)
+    german.save(tmp_path / "bpe.json")
+    loaded = BPETokenizer.load(tmp_path / "bpe.json")
+    page = " ".join(GERMAN * 3)
+    unseen = ["Unseen wörds: ñandú, 日本", "Äußerst süße Füße", page]
+    for tokenizer, texts in (
+        (bpe, TEXTS[:300]),
+        (german, GERMAN),
+        (loaded, GERMAN),
+    ):
+        pairs, texts = learnt(tokenizer), texts + unseen
+        assert len({*map("".join, pairs)}) == len(tokenizer) - 260 > 100
+        wanted = []
+        for text in texts:
+            symbols = [
+                symbol
+                for word in words_of(tokenizer, [text])
+                for symbol in merged(word, pairs)
+            ]
+            ids = [tokenizer.tokenizer.token_to_id(s) for s in symbols]
+            assert tokenizer.encode(text) == ids
+            wanted.append(ids)
+        assert tokenizer.encode_all(texts) == wanted
+
+
+def test_a_vocabulary_of_the_size_asked_for(root):
+    for size in (260, 333):
+        assert len(BPETokenizer.train(TEXTS, size)) == size
+    chance = random.Random(1)
+    invented = ["".join(chance.choices(LETTERS, k=8)) for _ in range(17_000)]
+    assert len(BPETokenizer.train(invented, 37_001)) == 37_001
+    assert len(BPETokenizer.train(invented[:5000])) == 8000
+    assert Experiment.vocab_size == 8000
+    # The recorded translators say what they asked for and what they have.
+    folders = [*root.glob("runs/models/*/config.json")]
+    assert len(folders) > 3
+    for path in folders:
+        saved = load_config(path.parent)
+        size = len(saved.tokenizer)
+        assert saved.config.vocab_size == size
+        assert size <= saved.info.get("pieces_asked", size)
+        assert all(saved.tokenizer.pieces(range(size)))
 
 
 def test_training_is_deterministic(bpe):
@@ -273,13 +312,6 @@ def test_a_vocabulary_too_small_or_too_large(size):
 
 def test_a_vocabulary_of_a_million_may_be_asked_for():
     assert len(BPETokenizer.train(["a"], 10**6)) == 260
-
-
-def test_a_vocabulary_has_8000_tokens_unless_another_is_asked_for():
-    chance = random.Random(1)
-    letters = "abcdefghijklmnop"
-    texts = ["".join(chance.choices(letters, k=12)) for _ in range(4000)]
-    assert len(BPETokenizer.train(texts)) == 8000
 
 
 def test_a_sentence_has_an_end(bpe):

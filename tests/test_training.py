@@ -1,5 +1,6 @@
 """Training: resumed, accumulated, shared out, stopped, and learning."""
 
+import copy
 import json
 import os
 import signal
@@ -8,12 +9,14 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from test_experiment import changed
+from torch.nn.functional import cross_entropy
 from translators import copies
 
 from transformer_lib import training
@@ -590,7 +593,10 @@ def work(folder):
     model = small(dropout=0.0).double()
     if rank:  # the first worker's weights are everybody's
         torch.nn.init.zeros_(model.output_weight)
-    history = train(model, mine, replace(QUICK, clip_norm=0.5))
+    # Of two workers a step has one batch each, of eight it has two.
+    often = 2 if workers > 2 else 1
+    config = replace(QUICK, clip_norm=0.5, accumulate=often)
+    history = train(model, mine, config)
     weights = {n: w.detach() for n, w in model.named_parameters()}
     save_file(weights, f"{folder}/weights-{rank}.safetensors")
     if rank == 0:
@@ -618,14 +624,20 @@ def test_two_workers_equal_one(two_workers):
     assert sizes[0] != sizes[1]  # a mean of means would differ
     config = replace(QUICK, clip_norm=0.5, accumulate=2)
     history = train(one, data, config)
-    for rank in range(2):
-        read = load_file(two_workers / f"weights-{rank}.safetensors")
+    came_to_the_same(two_workers, 2, one, history)
+
+
+def came_to_the_same(folder, workers, one, history):
+    """The weights of every worker, and what the first one logged."""
+    for rank in range(workers):
+        read = load_file(folder / f"weights-{rank}.safetensors")
         for name, weight in one.named_parameters():
             assert torch.allclose(read[name], weight, atol=1e-9, rtol=0)
-    lines = json.loads((two_workers / "lines.json").read_text())
+    lines = json.loads((folder / "lines.json").read_text())
     for line, wanted in zip(lines, untimed(history), strict=True):
         assert line["tokens"] == wanted["tokens"]
-        assert abs(line["loss"] - wanted["loss"]) < 1e-9
+        for name in ("loss", "nll", "learning_rate"):
+            assert abs(line[name] - wanted[name]) < 1e-9
 
 
 def test_eight_workers_equal_one(tmp_path, root):
@@ -634,11 +646,9 @@ def test_eight_workers_equal_one(tmp_path, root):
     one = small(dropout=0.0).double()
     data = batches()
     assert len(data) % 8 == 0  # or a batch would be given out twice
-    train(one, data, replace(QUICK, clip_norm=0.5, accumulate=8))
-    for rank in range(8):
-        read = load_file(tmp_path / f"weights-{rank}.safetensors")
-        for name, weight in one.named_parameters():
-            assert torch.allclose(read[name], weight, atol=1e-9, rtol=0)
+    config = replace(QUICK, clip_norm=0.5, accumulate=16)
+    history = train(one, data, config)
+    came_to_the_same(tmp_path, 8, one, history)
 
 
 def test_the_mean_is_of_the_last_five(tmp_path):
@@ -646,25 +656,30 @@ def test_the_mean_is_of_the_last_five(tmp_path):
     seen = []
 
     def evaluate(model, step):
-        seen.append(model.output_weight.detach().clone())
-        return {}
+        seen.append(copy.deepcopy(model.state_dict()))
 
     often = dict(checkpoint_every=1, validate_every=1, device="cpu")
     config = TrainingConfig(max_steps=8, warmup_steps=10, **often)
     model = small()
     train(model, batches(), config, evaluate, tmp_path)
     mean = average_checkpoints(checkpoint_files(tmp_path))
-    wanted = torch.stack(seen[-5:]).mean(0)
-    torch.testing.assert_close(mean["pre_softmax.weight"], wanted)
-    assert not torch.allclose(wanted, seen[-1])
-    # What a recorded training saves is that mean.
-    quick = replace(changed(max_steps=8), average=None)  # the default
-    run_experiment(quick, tmp_path / "run")
-    files = checkpoint_files(tmp_path / "run")
-    saved = load_model(tmp_path / "run")[0].state_dict()
-    assert len(files) == 5
-    for name, weight in average_checkpoints(files).items():
-        assert torch.equal(saved[name], weight)
+    assert mean.keys() == seen[0].keys()
+    for name, weight in mean.items():
+        wanted = torch.stack([state[name] for state in seen[-5:]]).mean(0)
+        torch.testing.assert_close(weight, wanted)
+        assert not torch.equal(wanted, seen[-1][name])
+    # What a recorded training saves is that mean; by default, of five.
+    for average, used in ((None, 5), (3, 3)):
+        folder = tmp_path / f"{average}"
+        quick = replace(changed(max_steps=8), average=average)
+        run_experiment(quick, folder)
+        files = checkpoint_files(folder)
+        assert len(files) == 5
+        saved = load_model(folder)[0].state_dict()
+        for name, weight in average_checkpoints(files[-used:]).items():
+            assert torch.equal(saved[name], weight)
+        report = json.loads((folder / "report.json").read_text())
+        assert report["result"]["averaged_checkpoints"] == used
 
 
 def test_bf16_reaches_about_the_loss_of_fp32():
@@ -678,9 +693,48 @@ def test_bf16_reaches_about_the_loss_of_fp32():
     assert abs(nll["bf16"] / nll["fp32"] - 1) < 0.1
 
 
+def plain_loop(model, data, steps, warmup_steps):
+    """Section 5 in PyTorch's own words, a batch a step."""
+    optimizer = torch.optim.Adam(model.parameters(), 1.0, (0.9, 0.98), 1e-9)
+    stream = chain.from_iterable(map(data.epoch, count()))
+    for step, batch in zip(range(1, steps + 1), stream, strict=False):
+        logits = model(batch.source_ids, batch.target_ids)
+        loss = cross_entropy(
+            logits.flatten(0, 1),
+            batch.labels.flatten(),
+            ignore_index=0,
+            label_smoothing=0.1,
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        rate = min(step**-0.5, step * warmup_steps**-1.5)
+        optimizer.param_groups[0]["lr"] = model.config.d_model**-0.5 * rate
+        optimizer.step()
+
+
 def test_the_papers_regime_learns_to_copy():
     """Post-norm, dropout, smoothing, Adam and warm-up of section 5."""
+    ours, theirs = (small(N=2, dropout=0.0).double() for _ in range(2))
+    data = batches()
+    config = replace(QUICK, max_steps=len(data) + 9)
+    train(ours, data, config)
+    plain_loop(theirs, data, config.max_steps, config.warmup_steps)
+    for weight, wanted in zip(
+        ours.parameters(), theirs.parameters(), strict=True
+    ):
+        assert torch.allclose(weight, wanted, atol=1e-9, rtol=0)
+    # Dropout acts in every step, on both sums and after each sub-layer.
+    model, acting = small(h=4), []
+    drops = [part for part in model.modules() if getattr(part, "p", 0)]
+    for part in drops:
+        assert part.p == 0.1
+        part.register_forward_hook(
+            lambda part, *_: acting.append(part.training)
+        )
+    train(model, data, replace(QUICK, max_steps=3))
+    assert len(acting) == 3 * (len(drops) + 1) and all(acting)
     model = small(h=4)
+    assert model.config.norm == "post"
     data = TokenBatches(copies(1500, 7, seed=1), tokens_per_batch=500)
     config = replace(
         QUICK,
