@@ -90,6 +90,12 @@ def test_equation_1_on_numbers_worked_by_hand(dtype, gap):
                 output, weights = attention(query, key, value, mask)
             torch.testing.assert_close(weights, shares, **close)
             torch.testing.assert_close(output, wanted, **close)
+        # With dropout some weights are zero, and the sum is of the rest.
+        output, weights = attention(query, key, value, mask, dropout=0.5)
+        kept = 2 * shares * (weights != 0)
+        torch.testing.assert_close(weights, kept, **close)
+        summed = torch.einsum("...qk,...kv->...qv", weights, value)
+        torch.testing.assert_close(output, summed, **close)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -443,6 +449,7 @@ def test_the_scale_keeps_the_variance_at_one():
         every = torch.ones(200, 99).bool()
         for given in (
             (query, key, key),
+            (query, key, key[..., : d_k // 2]),
             (query, key, key, every),
             (query[0, 1], key[0, 1], key[0, 1]),
             (query.double(), key.double(), key.double()),
@@ -469,7 +476,7 @@ def test_large_products_leave_the_softmax_small_gradients(masked, key_len):
         asked = torch.randn(3, 1, 40, key_len)
         for name, size in (("scaled", 1.0), ("unscaled", math.sqrt(d_k))):
             asks = (size * query).requires_grad_()
-            _, weights = attention(asks, key, key, mask)
+            _, weights = attention(asks, key, key[..., : d_k // 2], mask)
             plain = (asks @ key.mT / math.sqrt(d_k)).softmax(-1)
             torch.testing.assert_close(weights, plain, atol=1e-3, rtol=1e-3)
             ours, wanted = (

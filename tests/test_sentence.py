@@ -145,6 +145,7 @@ def test_one_run_says_what_writing_step_by_step_says(
             states = model.decode(before, memory, source_ids)
             chances = model.project(states[0, -1]).softmax(-1)
             assert torch.allclose(at_once[row, t - 1], chances, atol=1e-5)
+    decodes_as_by_hand(model, batch)
 
 
 @torch.no_grad()
