@@ -240,6 +240,8 @@ def test_length_limit_is_each_sentences_own(monkeypatch):
     batch[1, 4:9] = UNK  # as long as a known piece
     assert length_limits(model, batch) == [51, 80, 53]
     assert length_limits(model, sources(600, 601)) == [650, 651]
+    table = a_model(0, replace(SMALL, positions="learned", max_length=60))
+    assert length_limits(table, sources(1, 30)) == [51, 60]
     for found in (
         greedy_decode(model, batch, max_extra=4),
         beam_search(model, batch, max_extra=4),

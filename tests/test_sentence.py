@@ -146,6 +146,16 @@ def test_one_run_says_what_writing_step_by_step_says(
             chances = model.project(states[0, -1]).softmax(-1)
             assert torch.allclose(at_once[row, t - 1], chances, atol=1e-5)
     decodes_as_by_hand(model, batch)
+    # With learnt positions too, which the shipped model has not.
+    other = Transformer(replace(config, positions="learned")).train(training)
+    states = other.hidden(batch.source_ids, batch.target_ids)
+    memory = other.encode(batch.source_ids)
+    cache = DecoderCache(other, memory, states.size(1))
+    for t in range(states.size(1)):
+        new = batch.target_ids[:, t : t + 1]
+        state = other.decode(new, None, batch.source_ids, cache)
+        real = batch.labels[:, t] != PAD
+        assert torch.allclose(state[real, 0], states[real, t], atol=1e-4)
 
 
 @torch.no_grad()
