@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
+from translators import decode_in_parts
 
 from transformer_lib import cli
 from transformer_lib.beams import beam_search, decode_all
@@ -157,13 +158,8 @@ def test_several_new_positions_see_no_later_one(sizes):
     ids = torch.randint(4, 7, (2, 5))
     with evaluating(model):
         memory = model.encode(source)
-        cache = DecoderCache(model, memory, longest=5)
-        parts = [
-            model.decode(new, None, source, cache)
-            for new in ids.split(sizes, dim=1)
-        ]
+        found = decode_in_parts(model, ids, memory, source, sizes)
         expected = model.decode(ids, memory, source)
-    found = torch.cat(parts, dim=1)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from translators import decode_in_parts
 
-from transformer_lib.decoding import DecoderCache, greedy_decode
+from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK, Embeddings
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import sinusoids
@@ -71,9 +72,7 @@ def test_scaled_vectors_have_size_one():
             model.train(training)(IDS, target)
             for found, vectors in zip(seen[-2:], wanted, strict=True):
                 assert torch.allclose(found, vectors, atol=1e-5)
-        cache = DecoderCache(model, model.encode(IDS), longest=4)
-        for new in target.split([1, 1, 2], 1):
-            model.decode(new, None, IDS, cache)
+        decode_in_parts(model, target, model.encode(IDS), IDS, [1, 1, 2])
         assert torch.allclose(torch.cat(seen[-3:], 1), wanted[1], atol=1e-5)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 from translators import (
+    decode_in_parts,
     hides_what_comes_later,
     ignores_padding,
     silence_attention,
@@ -54,15 +55,6 @@ def sentences(*lengths: int) -> torch.Tensor:
         row[:n] = torch.randint(4, 13, (n,))
         row[n - 1] = 3
     return ids
-
-
-def decode_in_parts(model, target, memory, source, size: int = 1):
-    """Hidden states of a search's kind, `size` pieces at a time."""
-    cache = DecoderCache(model, memory, longest=target.size(1))
-    parts = [
-        model.decode(new, None, source, cache) for new in target.split(size, 1)
-    ]
-    return torch.cat(parts, 1)
 
 
 def under_their_names(ours: dict) -> dict:
@@ -152,7 +144,7 @@ def test_later_target_never_changes_earlier_logits(norm):
             model.decode(ids, memory, sources),
             model.decode(ids, memory, None),
             decode_in_parts(model, ids, memory, sources),
-            decode_in_parts(model, ids, memory, sources, size=7),
+            decode_in_parts(model, ids, memory, sources, sizes=7),
         ):
             hidden = hidden.unflatten(0, (9, 3))
             moved = (hidden - hidden[-1]).abs().amax(-1) > 1e-9

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
+from translators import decode_in_parts
 
-from transformer_lib.decoding import DecoderCache
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import (
     LearnedPositions,
@@ -151,15 +151,11 @@ def test_order_matters_with_positions_alone(kind):
     words = torch.tensor([5, 6]).repeat(300, 1).T
     for training in (True, False):
         memory = model.train(training).encode(words)
-        cache = DecoderCache(model, memory, longest=300)
-        steps = [
-            model.decode(piece, None, words, cache)
-            for piece in words.split([1, 1, 1, 47, 250], 1)
-        ]
+        sizes = [1, 1, 1, 47, 250]
         for found in (
             memory,
             model.decode(words, memory, words),
-            torch.cat(steps, 1),
+            decode_in_parts(model, words, memory, words, sizes),
         ):
             apart = torch.cdist(found, found)
             if kind == "none":
@@ -183,9 +179,8 @@ def added_below_its_stack(model, side, table):
         model(ids[:1, :3], ids[:1, :3])
         assert torch.allclose(seen.pop(), wanted[:1, :3], atol=1e-5)
     if side == "target":  # and where a search adds piece by piece
-        cache = DecoderCache(model, model.encode(ids), longest=330)
-        for new in ids.split([1, 1, 7, 250, 1, 70], 1):
-            model.decode(new, None, ids, cache)
+        sizes = [1, 1, 7, 250, 1, 70]
+        decode_in_parts(model, ids, model.encode(ids), ids, sizes)
         assert torch.allclose(torch.cat(seen, 1), wanted, atol=1e-5)
     hook.remove()
 

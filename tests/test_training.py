@@ -433,7 +433,7 @@ def test_batches_of_another_worker_are_refused(monkeypatch, share):
 
 def test_a_share_of_the_validation_is_refused():
     share = batches(rank=0, world_size=2)
-    with pytest.raises(ValueError, match="shuffle=False"):
+    with pytest.raises(ValueError, match="give shuffle=False"):
         train(small(), batches(), QUICK, share)
 
 
@@ -668,6 +668,8 @@ def test_the_mean_is_of_the_last_five(tmp_path):
         wanted = torch.stack([state[name] for state in seen[-5:]]).mean(0)
         torch.testing.assert_close(weight, wanted)
         assert not torch.equal(wanted, seen[-1][name])
+    last = seen[-1]["pre_softmax.weight"]
+    assert not torch.allclose(mean["pre_softmax.weight"], last)
     # What a recorded training saves is that mean; by default, of five.
     for average, used in ((None, 5), (3, 3), (7, 7)):
         folder = tmp_path / f"{average}"
@@ -678,6 +680,8 @@ def test_the_mean_is_of_the_last_five(tmp_path):
         states = [torch.load(file)["model"] for file in files[-used:]]
         saved = load_model(folder)[0].state_dict()
         assert saved.keys() == states[0].keys()
+        for name, weight in average_checkpoints(files[-used:]).items():
+            assert torch.equal(saved[name], weight)
         for name, weight in saved.items():
             wanted = torch.stack([state[name] for state in states]).mean(0)
             torch.testing.assert_close(weight, wanted)

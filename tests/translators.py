@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from transformer_lib.attention import MultiHeadAttention
+from transformer_lib.decoding import DecoderCache
 
 
 def hides_what_comes_later(model):
@@ -23,6 +24,16 @@ def silence_attention(model):
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             nn.init.zeros_(module.w_o.weight)
+
+
+def decode_in_parts(model, target, memory, source, sizes=1):
+    """Hidden states with a cache, the target given in parts."""
+    cache = DecoderCache(model, memory, longest=target.size(1))
+    parts = [
+        model.decode(new, None, source, cache)
+        for new in target.split(sizes, 1)
+    ]
+    return torch.cat(parts, 1)
 
 
 def ignores_padding(model, source_ids, target_ids):

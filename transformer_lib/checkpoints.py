@@ -214,8 +214,8 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
-    Without a model nothing is put back. The optimizer's rate and
-    other settings stay as they are.
+    Without a model only the state is read, and nothing is put back.
+    The optimizer's rate and other settings stay as they are.
 
     Raises:
         ValueError: if the file is damaged or of another model; both
@@ -223,9 +223,9 @@ def load_checkpoint(
 
     Chapter: checkpoints-resume
     """
-    content = _read(path, ["model", "optimizer", "state"])
     if model is None:
-        return content["state"]
+        return _read(path, ["state"], mmap=True)["state"]
+    content = _read(path, ["model", "optimizer", "state"])
     saved, own = _shapes(content["model"]), _shapes(model.state_dict())
     for name in saved | own:
         if saved.get(name) != own.get(name):
@@ -254,7 +254,8 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     Chapter: checkpoints-average
     """
     states = [_read(path, ["model"], mmap=True)["model"] for path in paths]
-    if not states or any(_shapes(s) != _shapes(states[0]) for s in states):
+    shapes = [_shapes(state) for state in states]
+    if not states or any(other != shapes[0] for other in shapes):
         raise ValueError("give at least one path, and of one model")
     mean = {}
     for name, weight in states[0].items():

@@ -599,7 +599,7 @@ def train(
         if getattr(evaluate, "world_size", 1) > 1:
             raise ValueError(
                 "the batches to validate on are shared out, but the first "
-                "worker validates alone: give them shuffle=False"
+                "worker validates alone: give shuffle=False"
             )
     training = _Training(
         model=model,
