@@ -116,6 +116,17 @@ def same_as_pytorchs(ours, theirs, run_theirs, *ways):
         torch.testing.assert_close(gradients[name], p.grad, **close)
 
 
+def always_runs(layer, parts, run):
+    """In training no part is left out, however much is dropped."""
+    calls = []
+    for part in parts:
+        part.register_forward_hook(lambda part, *_: calls.append(part))
+    layer.train()
+    for _ in range(30):
+        run(layer)
+    assert calls == parts * 30
+
+
 def pytorchs(kind, norm):
     return kind(
         D_MODEL,
@@ -145,6 +156,9 @@ def test_encoder_layer_equals_pytorchs(norm, lengths):
         lambda layer: layer(x, src_key_padding_mask=padded),
         lambda layer: layer(x, mask),
     )
+    dropping = layer_of(EncoderLayer, norm, dropout=0.5)
+    parts = [dropping.self_attention, dropping.feed_forward]
+    always_runs(dropping, parts, lambda layer: layer(x, mask))
 
 
 @both_norms
@@ -170,6 +184,16 @@ def test_decoder_layer_equals_pytorchs(norm, target_len, lengths):
         ),
         lambda layer: layer(x, memory, target_mask, source_mask),
         lambda layer: in_steps(layer, x, memory, source_mask, ends),
+    )
+    dropping = layer_of(DecoderLayer, norm, dropout=0.5)
+    always_runs(
+        dropping,
+        [
+            dropping.self_attention,
+            dropping.cross_attention,
+            dropping.feed_forward,
+        ],
+        lambda layer: layer(x, memory, target_mask, source_mask),
     )
 
 
@@ -251,6 +275,15 @@ def test_feed_forward_is_two_convolutions_of_width_1():
             with torch.set_grad_enabled(network.training):
                 found = network(x)
             torch.testing.assert_close(found, out, atol=1e-4, rtol=1.3e-6)
+
+    # one position far larger than the rest changes no other
+    x = torch.randn(3, 7, D_MODEL).double()
+    x[1, 2] *= 1e4
+    network.double()
+    inner = F.conv1d(x.mT, one.weight[..., None], one.bias).relu()
+    out = F.conv1d(inner, two.weight[..., None], two.bias).mT
+    for _ in in_both_modes(network):
+        torch.testing.assert_close(network(x), out)
 
 
 def test_feed_forward_treats_positions_apart_and_alike():

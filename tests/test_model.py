@@ -604,6 +604,12 @@ def test_what_torch_derives_to_trace_a_model_is_not_its_class():
     assert traced in Transformer.__subclasses__()
 
 
+def test_no_subclass_takes_the_place_of_the_transformer():
+    derived = type("Transformer", (Transformer,), {"__module__": "theirs"})
+    assert model_class("Transformer") is Transformer
+    assert derived in Transformer.__subclasses__()
+
+
 def test_a_stack_has_at_most_a_thousand_layers():
     assert TransformerConfig(13, N=1000).N == 1000
     with pytest.raises(ValueError, match="N=1001: .* from 1 to 1000"):

@@ -27,6 +27,7 @@ from transformer_lib.checkpoints import (
     load_model,
 )
 from transformer_lib.decoding import greedy_decode
+from transformer_lib.embeddings import EOS
 from transformer_lib.experiment import run_experiment
 from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
@@ -364,7 +365,7 @@ def test_sentences_beyond_learned_positions_are_seen_at_once(where):
     model = small(positions="learned", max_length=12)
     before = model.output_weight.detach().clone()
     given = {"training": long, "validation": batches()}[where]
-    with pytest.raises(ValueError, match="21 ids, positions for 12"):
+    with pytest.raises(ValueError, match="21 ids, the model positions for 12"):
         train(model, given, QUICK, long)
     assert torch.equal(model.output_weight, before)
 
@@ -568,6 +569,16 @@ def two_workers(tmp_path_factory, root):
     return trained_by(2, tmp_path_factory.mktemp("two"), root)
 
 
+class Stopping(TokenBatches):
+    """Somebody asks to stop while the second batch is fetched."""
+
+    def epoch(self, number, start=0):
+        for place, batch in enumerate(super().epoch(number, start)):
+            if place == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield batch
+
+
 def trained_by(workers, folder, root):
     """The folder, once that many workers of torchrun have trained."""
     command = [sys.executable, "-m", "torch.distributed.run"]
@@ -614,6 +625,18 @@ def work(folder):
     apart = f"{folder}/{'part' if rank else 'elsewhere'}"
     with pytest.raises(ValueError, match="give one shared folder"):
         train(small(), mine, QUICK, folder=apart)
+
+    # What the first worker alone validates on lengthens its table of sines.
+    long = [([5] * 300 + [EOS], [5] * 300 + [EOS])]
+    long = TokenBatches(long, tokens_per_batch=400, shuffle=False)
+    train(small(), mine, replace(QUICK, validate_every=4), long)
+
+    # Nobody leaves before the first one, which is slow, has saved.
+    stopping = Stopping(copies(), tokens_per_batch=40)
+    config, place = replace(QUICK, validate_every=1), f"{folder}/stopped"
+    with pytest.raises(KeyboardInterrupt):
+        train(small(), stopping, config, lambda *_: time.sleep(1), place)
+    assert checkpoint_files(place)
 
 
 def test_two_workers_equal_one(two_workers):

@@ -56,7 +56,7 @@ def attention(
 
 
 def _additive_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Numbers to add to the scores: 0 where the mask allows, else the lowest.
+    """Numbers to add to the scores: 0 if allowed, else the dtype's lowest.
 
     So, in float32 and bfloat16, PyTorch's kernel gives a query that
     may attend to no key the plain average, as `attention` does; with
@@ -82,7 +82,7 @@ class MultiHeadAttention(nn.Module):
         d_k, d_v: widths of a head's keys and values, d_model / h if
             None.
         dropout: on the attention weights, during training.
-        bias: whether the four projections add one.
+        bias: whether the four projections have one.
 
     Raises:
         ValueError: if `h` does not divide `d_model`, and `d_k` or
@@ -149,7 +149,7 @@ class MultiHeadAttention(nn.Module):
         query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
         key, value = keys_values or self.keys_values(memory)
         dropout = self.dropout if self.training else 0.0
-        # The kernel returns no weights and, training on a CPU, is slower.
+        # The kernel returns no weights and is slower in training on a CPU.
         if self.record is not None or (self.training and x.is_cpu):
             heads, weights = attention(query, key, value, mask, dropout)
             if self.record is not None:
@@ -174,9 +174,9 @@ _RECORDING = threading.RLock()
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Keep the attention weights of each `MultiHeadAttention`, section 3.2.
 
-    If two are nested, the inner one gets the weights until it ends,
-    then the outer one again. Only the calling thread's weights are
-    kept; recordings in several threads wait for one another.
+    If two recordings are nested, the inner one gets the weights until
+    it ends, then the outer one again. Only the calling thread's weights
+    are kept; recordings in several threads wait for one another.
 
     Yields:
         A dict from a module's path, such as

@@ -84,7 +84,7 @@ class Batch:
 
     Shapes: source_ids (batch, source_len), target_ids and labels
     (batch, target_len). Labels are the target one place ahead.
-    `tokens` is the number of labels that are no padding.
+    `tokens` is the number of labels that are not padding.
 
     Chapter: batching-batch
     """

@@ -264,7 +264,7 @@ def encode_sentences(
     for number, sentence in enumerate(sentences, 1):
         if not isinstance(sentence, str):
             raise TypeError(f"sentence {number} is no string")
-        if any("\ud800" <= sign < "\ue000" for sign in sentence):
+        if any("\ud800" <= c < "\ue000" for c in sentence):  # surrogates
             raise ValueError(f"sentence {number} is not UTF-8: convert it")
         ids = tokenizer.encode(sentence.strip())
         if len(ids) > most:

@@ -141,6 +141,7 @@ def _delete_old(folder: Path, newest: Path, keep: int, every: int) -> None:
     Chapter: checkpoints-resume
     """
     files = checkpoint_files(folder)
+    # With every=0 the newest alone stays.
     due = [path for path in files if every and _step_of(path) % every == 0]
     kept = [*due[-keep:], newest]
     unfinished = folder.glob(".checkpoint-*.part")  # of killed trainings
@@ -173,7 +174,7 @@ def _read(
 ) -> dict[str, Any]:
     """What `save_checkpoint` wrote, without running code in it.
 
-    Of `parts`, some of its keys, the digests are compared. With
+    `parts` are those of its keys whose digests are compared. With
     `mmap`, what is not used is not read.
 
     Chapter: checkpoints-resume
@@ -218,8 +219,8 @@ def load_checkpoint(
     The optimizer's rate and other settings stay as they are.
 
     Raises:
-        ValueError: if the file is damaged or of another model; both
-            stay as they were.
+        ValueError: if the file is damaged or of another model; then
+            model and optimizer stay as they were.
 
     Chapter: checkpoints-resume
     """
@@ -298,7 +299,7 @@ def _write_config(
         "model": asdict(model.config),
         "info": info,
     }
-    # As it will be read: a tuple, for example, comes back as a list.
+    # As it will be read: a key that is a number comes back as a text.
     described = json.loads(json.dumps(described, allow_nan=False))
     # The other files are there already; config.json has a digest of
     # what it holds besides the digests.
@@ -358,6 +359,10 @@ def save_config(
 ) -> None:
     """Write config.json and, if there is one, tokenizer.json.
 
+    A model.safetensors in `folder` is deleted, and so is a
+    tokenizer.json if no tokenizer is given: they are an earlier
+    model's.
+
     `info` is what JSON can hold, such as languages=["en", "es"].
 
     Raises:
@@ -372,14 +377,14 @@ def save_config(
 
 
 def _check_finite(weights: dict[str, Tensor]) -> None:
-    """Raise if a weight is NaN, infinite or a whole number.
+    """Raise if a weight is not of floats, or holds NaN or infinity.
 
     Chapter: checkpoints-models
     """
     for name, weight in weights.items():
         finite = weight.float().isfinite().all()
         if not (weight.is_floating_point() and finite):
-            raise ValueError(f"{name} holds no finite floats")
+            raise ValueError(f"{name} holds NaN, infinity or no floats")
 
 
 def _answer(model: Transformer) -> Tensor:
@@ -429,7 +434,7 @@ def save_model(
         _write_config(draft, model, tokenizer, info)
         read, _, _ = load_model(draft)
         difference = (_answer(read) - _answer(model)).abs().max()
-        if difference > 1e-4:
+        if not difference <= 1e-4:  # larger, or NaN
             raise ValueError("the model that was read answers otherwise")
 
 
@@ -442,8 +447,8 @@ class Description:
         config: its sizes
         tokenizer: None if there is none
         info: what was said of it when it was saved
-        digests: SHA-256 of each file, for config.json of what it
-            holds besides them; none in an older folder
+        digests: SHA-256 of each file; that of config.json is of its
+            content without the digests; empty for an older folder
 
     Chapter: checkpoints-models
     """
@@ -484,7 +489,8 @@ def load_config(folder: str | Path) -> Description:
     try:
         described = json.loads(path.read_text("utf-8"))
         digests = described.pop("sha256", {})
-        if digests or "class" in described:  # older files have neither
+        # Only older files have neither; any other needs a digest.
+        if digests or "class" in described:
             if digests["config.json"] != _digest(described):
                 raise ValueError("it was changed after it was saved")
         # Older files name no start: it was xavier.
@@ -492,6 +498,8 @@ def load_config(folder: str | Path) -> Description:
         config = TransformerConfig(**sizes)
         info = dict(described.get("info", {}))
         _check_info(info)
+    except OSError:
+        raise  # the file may be good
     except Exception as error:  # of many kinds, one for each damage
         raise ValueError(
             f"{path} is damaged, or of a newer version ({error!r}): copy "

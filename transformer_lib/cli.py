@@ -97,10 +97,11 @@ def _translate(
     Chapter: cli-translate
     """
     translator = Translator.from_pretrained(model, pick_device(device))
-    lines = iter(sentences or sys.stdin or ())  # it may be closed
+    lines = iter(sentences or sys.stdin or ())  # stdin may be closed
     typed = sys.stdin and sys.stdin.isatty()
+    size = 1 if typed else 64
     number, code = 0, 0
-    while batch := list(islice(lines, 1 if typed else 64)):
+    while batch := list(islice(lines, size)):
         sources = []
         for line in batch:
             number += 1

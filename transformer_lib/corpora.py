@@ -68,9 +68,9 @@ def read_parallel(
 
     Raises:
         ValueError: if the files differ in length, or one is cut
-            short; or for a line that is empty, no UTF-8, has a NUL or
-            over 10,000 characters, if such pairs are not to be
-            skipped and counted.
+            short; or for a line that is empty on one side, is not
+            UTF-8, holds a NUL or has over 10,000 characters, unless
+            such pairs are to be skipped and counted.
 
     Chapter: corpora-own
     """
@@ -80,7 +80,7 @@ def read_parallel(
     for number, rows in enumerate(zip_longest(*files, fillvalue=b""), 1):
         if not any(row.strip() for row in rows):
             continue  # empty on both sides, as at the end of files
-        if b"" in rows:  # a row that is there has its "\n" at least
+        if b"" in rows:  # the fillvalue: a real row has its "\n"
             short = paths[rows.index(b"")]
             raise ValueError(f"{names}: {short} has no line {number}")
         # The last cell is for a row that has no tab.
@@ -122,9 +122,11 @@ def _rows(path: str | Path) -> Iterator[bytes]:
     """
     try:
         with _open(Path(path)) as file:
-            for row in file:  # \r: as on old Macs
-                whole = row.endswith(b"\n")
-                yield from [row] if whole else row.split(b"\r")
+            for row in file:
+                if row.endswith(b"\n"):
+                    yield row
+                else:  # the last row, or a whole file of an old Mac
+                    yield from row.split(b"\r")
     except _BROKEN as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -139,7 +141,7 @@ def _open(path: Path):
 
 
 def _split_of(english: str) -> str:
-    """The split of an English sentence, whatever its case and signs.
+    """The split of an English sentence, whatever its case and punctuation.
 
     By its hash, 1 in 100 goes to "test" and 1 to "validation".
 
@@ -265,7 +267,7 @@ def load_corpus(
         raise ValueError(f"{name} has {languages}, no {pair}")
     files = _files(name, split, source, target)
     if name == "little_spanish":
-        rows = files[0].read_text("utf-8").splitlines()
+        rows = files[0].read_text("utf-8").rstrip("\n").split("\n")
         cells = [row.split("\t") for row in rows]
         pairs = [(en, es) for part, en, es in cells if part == split]
     else:

@@ -22,9 +22,9 @@ class DecoderCache:
     """What `model.decode(..., cache=cache)` need not compute again.
 
     `layers` holds for every decoder layer what its `new_cache` made:
-    with attention, the keys and values of the source, from `memory`
-    (batch, source_len, d_model), and those of the target's first
-    `length` positions, with room for `longest`.
+    for a layer with attention, the keys and values of the source,
+    from `memory` (batch, source_len, d_model), and those of the
+    target's first `length` positions, with room for `longest`.
 
     Chapter: decoding-cache
     """
@@ -42,8 +42,8 @@ class DecoderCache:
     def select(self, rows: Tensor, source: bool = True) -> None:
         """Make row i what row `rows[i]` was: reorder, repeat or drop.
 
-        With `source=False` the source's part is left as it is, where
-        rows change places within their own sentence.
+        With `source=False` the source's part is left as it is: for
+        rows that only change places within their own sentence.
         """
         for layer in self.layers:
             layer.select(rows, source)
@@ -101,7 +101,7 @@ def next_logs(
 
     `last` (batch,) is the newest piece of each row, not yet in the
     cache; `source_ids` says where the source is padded. pad and bos,
-    which no sentence contains, get -inf.
+    which are never a right next piece, get -inf.
 
     Chapter: decoding-greedy
     """
@@ -157,7 +157,7 @@ def greedy_decode(
         while active:
             logs = next_logs(model, last, source_ids, cache)
             gains, last = logs.max(-1)
-            # One transfer, the ids as floats: float32 holds them exactly.
+            # One transfer, the ids as floats: exact in float32 to 2**24.
             choices = torch.stack([gains, last], dim=1).tolist()
             unfinished = []  # rows that go on
             for row, (gain, piece) in enumerate(choices):

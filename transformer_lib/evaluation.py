@@ -52,7 +52,7 @@ def _score(
         )
     result = metric.corpus_score(hypotheses, [references], max(samples, 1))
     interval = None
-    if samples > 1:  # it drew test sets from the test set
+    if samples > 1:  # sacreBLEU's bootstrap, explained below
         low, high = result._mean - result._ci, result._mean + result._ci
         interval = low, min(high, 100.0)
     return Score(result.score, str(metric.get_signature()), interval)

@@ -147,7 +147,7 @@ class DecoderLayer(nn.Module):
     def look_back(
         self, x: Tensor, mask: Tensor | None, cache: "LayerCache | None"
     ) -> Tensor:
-        """The target's attention to itself, what is kept included."""
+        """The target's attention to itself, with the cache's positions."""
         if cache is None:
             return self.self_attention(x, x, mask)
         key, value = self.self_attention.keys_values(x)
@@ -213,7 +213,7 @@ class Decoder(_Stack):
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
-        A `cache` holds what each layer keeps, in their order.
+        A `cache` holds what each layer keeps, in the layers' order.
         """
         for i, layer in enumerate(self.layers):
             kept = cache[i] if cache else None

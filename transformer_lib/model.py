@@ -43,7 +43,7 @@ class TransformerConfig:
         dropout: on sub-layers and embedding sums
         attention_dropout: on attention weights; the paper has none
         relu_dropout: in feed-forward networks; the paper has none
-        bias: whether attention's projections add one
+        bias: whether attention's projections have one
         norm: LayerNorm after each sum (post) or before each sub-layer (pre)
         positions: sinusoid, learned or none
         tie: what shares one matrix: both embeddings and the output
@@ -125,10 +125,11 @@ class TransformerConfig:
 
         It tells early that a model does not fit into memory.
         """
-        own = self.d_model // self.h
+        width = self.d_model // self.h  # of a head
         # A layer of each stack: three attentions of four matrices, two
         # networks of two.
-        attentions = 6 * self.h * ((self.d_k or own) + (self.d_v or own))
+        d_k, d_v = self.d_k or width, self.d_v or width
+        attentions = 6 * self.h * (d_k + d_v)
         networks = 4 * self.d_ff
         layers = self.N * (attentions + networks)
         return self.d_model * (self.vocab_size + layers)
@@ -144,7 +145,8 @@ _PACKED = {
     "cross_attention.w_v": math.sqrt(2 / 3),
 }
 _LAST = 1 / 4  # for the matrix that ends a sub-layer
-# Of the convolutional rival, so that outputs vary as much as inputs.
+# Xavier's range, for twice as many outputs as inputs, lets 2/3 of the
+# variance pass, and the gate 1/4: the convolutional rival makes up for it.
 _GATED = {"gated.mix": math.sqrt(6)}
 
 # A factor for each ending of a matrix's name; all others have 1.
@@ -174,14 +176,15 @@ def draw_weights(model: nn.Module, start: str = "small") -> None:
     the model, and multiplied by the factors of `start`; biases begin
     at zero. A GRU's gates are drawn one by one; a convolution counts
     its inputs and outputs once for each place of the window. In every
-    start a gated convolution has the factor sqrt(6), since its gate
-    lets about a quarter of the variance pass. The paper does not say
-    how its weights began. Embeddings are not drawn here, and weights
-    are to be tied afterwards: a tied embedding would be drawn anew.
+    start a gated convolution has the factor sqrt(6): its range lets
+    2/3 of the variance pass, and its gate about 1/4 of that. The paper
+    does not say how its weights began. Embeddings are not drawn here,
+    and weights are to be tied afterwards: a tied embedding would be
+    drawn anew.
 
     Args:
-        start: "xavier": every factor is 1. "packed": the matrices of
-            queries, keys and values in self-attention are drawn as
+        start: "xavier": every other factor is 1. "packed": the
+            matrices of queries, keys and values in self-attention are drawn as
             if they were one, those of keys and values from the
             source too. "small": packed, and the matrices that end a
             sub-layer, `w_o` and `w_2`, have the factor 1/4. The
@@ -200,6 +203,7 @@ def draw_weights(model: nn.Module, start: str = "small") -> None:
             continue
         factor = 1.0
         for ending, number in (_GATED | STARTS[start]).items():
+            # With the dots, only whole names match.
             if f".{path}".endswith(f".{ending}"):
                 factor = number
         _draw(module, factor)
@@ -239,7 +243,7 @@ class Transformer(nn.Module):
         self.pre_softmax: nn.Linear = nn.Linear(
             config.d_model, config.vocab_size, bias=False
         )
-        # Before weights are tied: an embedding is drawn otherwise.
+        # Before weights are tied, as an embedding is drawn differently.
         draw_weights(self, config.start)
         if config.tie != "none":
             self.pre_softmax.weight = self.target_embedding.weight
@@ -338,11 +342,11 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Hidden states: (batch, target_len, d_model).
 
-        `source_ids` says where the source is padded; it may be None
-        if it is nowhere. With a `DecoderCache`, `target_ids` holds
-        the new positions alone,
-        without padding, and `memory` may be None. A new position
-        sees what the cache holds and the new ones up to itself.
+        `source_ids` says where the source is padded; None says that
+        it has no padding. With a `DecoderCache`, `target_ids` holds
+        the new positions alone, without padding, and `memory` may be
+        None. A new position sees what the cache holds and the new
+        ones up to itself.
         """
         offset = 0 if cache is None else cache.length
         new = target_ids.size(-1)
@@ -390,13 +394,14 @@ def model_class(name: str) -> type[Transformer]:
     classes = [Transformer]
     for known in classes:  # the list grows as it is read
         for derived in known.__subclasses__():
-            # An export to ONNX derives classes of ours, with their names:
-            # such a one may not take the place of the true one.
+            # An export to ONNX derives classes from ours, under their
+            # names; these may not take the place of the true ones.
             origins = [base.__module__ for base in derived.__bases__]
             if not any(origin.startswith("torch.fx") for origin in origins):
                 classes.append(derived)
-    # Of two with one name, the last: a notebook's cell was run again.
+    # Of two with one name the last counts: a cell was run again.
     named = {known.__name__: known for known in classes}
+    named["Transformer"] = Transformer  # no subclass takes its place
     if name not in named:
         raise ValueError(
             f"no class {name!r} is known: import the module that "

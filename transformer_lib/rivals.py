@@ -51,8 +51,8 @@ class StateCache:
 class AdditiveAttention(nn.Module):
     """Attention scored by one hidden layer, section 3.2.1.
 
-    Built from the width of the queries and that of the memory, which
-    the hidden layer has too.
+    `AdditiveAttention(d_query, d_model)`: the widths of the queries
+    and of the memory; the hidden layer is as wide as the memory.
 
     Chapter: rivals-additive
     """
@@ -61,6 +61,7 @@ class AdditiveAttention(nn.Module):
         super().__init__()
         self.from_query: nn.Linear = nn.Linear(d_query, d_model)
         self.from_key: nn.Linear = nn.Linear(d_model, d_model, bias=False)
+        # The vector that scores the hidden layer; no values.
         self.v: nn.Linear = nn.Linear(d_model, 1, bias=False)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,10 +91,10 @@ class AdditiveAttention(nn.Module):
 
 
 def read_both_ways(gru: nn.GRU, x: Tensor, mask: Tensor) -> Tensor:
-    """The states of both directions, each word's side by side.
+    """The states of both directions, side by side for each word.
 
     (batch, n, d_model) to (batch, n, 2 * d_state). `mask`, (batch, 1,
-    1, n), is True where a sentence has words.
+    1, n), is True where a sentence has words; padding follows them.
 
     Chapter: rivals-recurrent
     """
@@ -203,7 +204,9 @@ class _GatedConvolution(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.glu(self.mix(self.dropout(x).mT).mT)
+        # Conv1d takes (batch, d, n).
+        mixed = self.mix(self.dropout(x).mT).mT  # (batch, n, 2 * d)
+        return F.glu(mixed)  # (batch, n, d)
 
 
 class _ConvolutionalEncoderLayer(nn.Module):
@@ -265,9 +268,10 @@ class ConvolutionalTranslator(Transformer):
     """Gated convolutions of width k, like table 2's ConvS2S row.
 
     Of `config` it takes vocab_size, N, d_model, dropout, tie,
-    scale_embeddings, positions and max_length. It is called and
-    searched as `Transformer` is. A saved model names its class, and
-    `k` is no part of `config`: for another width, derive a class.
+    scale_embeddings, positions, max_length and, for the attention to
+    the source, start. It is called and searched as `Transformer` is.
+    A saved model names its class, and `k` is no part of `config`: for
+    another width, derive a class.
 
     Chapter: rivals-convolutional
     """
@@ -287,8 +291,8 @@ class ConvolutionalTranslator(Transformer):
     def encode(self, source_ids: Tensor) -> Tensor:
         """The stack's output plus its input: (batch, source_len, d_model).
 
-        The decoder's values are this sum in ConvS2S too; its keys there
-        are the output alone.
+        In ConvS2S the decoder attends with the output alone as keys
+        and this sum as values; here the sum is both.
         """
         x = self.embed(source_ids, self.source_embedding)
         return x + self.encoder(x, padding_mask(source_ids))

@@ -47,7 +47,7 @@ class _Sums:
     """
 
     loss: float = 0.0  # nats, with smoothing
-    nll: float = 0.0  # nats, without
+    nll: float = 0.0  # negative log-likelihood: nats, without it
     tokens: int = 0  # target tokens, without padding
     time: float = 0.0  # seconds, without validation
 
@@ -143,6 +143,8 @@ def _take_steps(training: _Training) -> None:
         if save:
             _save(training)
         if stop:
+            if training.workers > 1:
+                distributed.barrier()  # until the first one has saved
             raise KeyboardInterrupt
         mark = time.perf_counter()
 
@@ -336,7 +338,7 @@ def _save(training: _Training) -> None:
         )
 
 
-# Whether the batches are the same, their fingerprint tells.
+# tokens_per_batch too: if it changes the batches, their fingerprint tells.
 _MAY_CHANGE = {"tokens_per_batch", "max_steps", "device", "log_every"}
 _MAY_CHANGE |= {"validate_every", "checkpoint_every", "keep_checkpoints"}
 
@@ -357,8 +359,9 @@ def check_settings(
 ) -> None:
     """Refuse to go on with other settings than a training began with.
 
-    A training setting that `begun` lacks is newer than that training
-    and had its default; a model's is not compared.
+    If `begun` lacks a field of `TrainingConfig`, the training is older
+    than the field and had its default. What else `begun` lacks is not
+    compared.
 
     Raises:
         ValueError: naming the setting and both values.
@@ -418,7 +421,7 @@ def _starting_point(training: _Training) -> _Progress:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
-    """A list that Ctrl-C and SIGTERM fill, instead of ending all.
+    """Ctrl-C and SIGTERM fill a list, instead of ending the program.
 
     A second signal of the kind does what it always did.
 
@@ -436,7 +439,8 @@ def _asked_to_stop() -> Iterator[list[int]]:
             handler = signal.getsignal(number)
             # None: whoever handles it is not written in Python.
             if handler not in (signal.SIG_IGN, None):
-                usual_handlers[number] = signal.signal(number, note)
+                usual_handlers[number] = handler
+                signal.signal(number, note)
     try:
         yield signals
     finally:
@@ -501,7 +505,10 @@ class _Losses(nn.Module):
 def _share_gradients(module: nn.Module, step: int) -> nn.Module:
     """A module whose gradients are the mean over all workers.
 
-    All take the weights of the first, and begin after the same step.
+    All take the weights of the first.
+
+    Raises:
+        ValueError: if they do not begin after the same step.
 
     Chapter: training-workers
     """
@@ -519,7 +526,10 @@ def _share_gradients(module: nn.Module, step: int) -> nn.Module:
         raise ValueError(
             f"workers at steps {least} and {most}: give one shared folder"
         )
-    return DistributedDataParallel(module)
+    shared = DistributedDataParallel(module)
+    # Each worker's table of sines is as long as that worker needed.
+    shared.broadcast_buffers = False
+    return shared
 
 
 def _check_share(batches: TokenBatches) -> None:
@@ -550,8 +560,8 @@ def _check_fit(batches: TokenBatches, model: nn.Module) -> None:
         longest, most = batches.lengths.max(), model.config.max_length
         if longest > most:
             raise ValueError(
-                f"a sentence has {longest} ids, positions for {most}: "
-                f"leave it out, encode_pairs(..., {most})"
+                f"a sentence has {longest} ids, the model positions for "
+                f"{most}: leave it out, encode_pairs(..., {most})"
             )
 
 
@@ -568,7 +578,7 @@ def train(
         model: moved to the device of the settings or, if they name
             none, to the best one here. It stays there, in evaluation
             mode.
-        batches: those of this worker, if there are several.
+        batches: this worker's share, if there are several workers.
         training_config: the settings. The tokens of a batch are those
             of `batches`, whatever `tokens_per_batch` says.
         evaluate: called as evaluate(model, step), without dropout and

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import re
 import tokenize
 from pathlib import Path
 
@@ -37,16 +38,29 @@ def code_lines(path: Path) -> set[int]:
     return lines
 
 
+HEADER = re.compile(r"(?<={code-cell} ipython3\n)---\n.*?\n---\n", re.DOTALL)
+CAPTION = re.compile(r"caption:(.*?)\n    name:", re.DOTALL)
+
+
+def read_by_people(page: Path) -> str:
+    """A page without what stands over its cells, captions kept."""
+
+    def captions(header: re.Match) -> str:
+        return " ".join(CAPTION.findall(header[0]))
+
+    return HEADER.sub(captions, page.read_text("utf-8"))
+
+
 def test_the_totals_are_loose():
     """So that nobody doubles the book unseen; nothing is squeezed.
 
     2,700 lines were met again by squeezing, when a recorded training got
     a module of its own and `train` was written out. With pairs in files
-    and tokenizers of another make the library has some 3,250.
+    and tokenizers of another make the library has some 3,300.
     """
     lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
-    assert sum(lengths.values()) <= 3300, lengths
+    assert sum(lengths.values()) <= 3350, lengths
     assert len(transformer_lib.__all__) <= 100
     pages = [ROOT / "index.md", *(ROOT / "book").glob("*/*.md")]
-    words = {page.stem: len(page.read_text("utf-8").split()) for page in pages}
-    assert sum(words.values()) <= 119_000, words
+    words = {page.stem: len(read_by_people(page).split()) for page in pages}
+    assert sum(words.values()) <= 118_000, words

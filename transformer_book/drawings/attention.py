@@ -138,8 +138,8 @@ def projections(
 
     return show(
         draw,
-        "X, a row a token, goes into W Q, W K and W V; out come Q and "
-        "K, four numbers a token, and V, two numbers a token.",
+        "X, with one row per token, is multiplied by W Q, W K and W V. "
+        "Q and K have four numbers per token, V has two.",
     )
 
 
@@ -222,8 +222,9 @@ def triangles(steps: Mapping[str, np.ndarray], tokens: Sequence) -> Picture:
 
     return show(
         draw,
-        "Three matrices of weights, a row a query: 1, halves and thirds "
-        "in a triangle; other shares in the same triangle; all nine.",
+        "Three matrices of weights, with one row per query. First a "
+        "triangle of 1, halves and thirds; then the same triangle with "
+        "other shares; last all nine cells are filled.",
     )
 
 

@@ -239,7 +239,7 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
     )
     return show(
         draw,
-        "What the loss rises by without each head, in nats per piece, for "
+        "By how much the loss rises without each head, in nats per piece, for "
         "encoder, decoder and encoder-decoder attention. The dearest: "
         f"{dear[0]} {dear[1]}, {top:.2f}.",
     )
@@ -265,7 +265,7 @@ def together(told: Mapping[str, Any]) -> Markdown:
 
 
 def two_prices(told: Mapping[str, Mapping[str, Mapping]]) -> Picture:
-    """Every head by what its loss costs in nats and in BLEU points."""
+    """Every head by what its removal costs in nats and in BLEU points."""
     marks = {"encoder": "o", "decoder": "s", "cross": "^"}
 
     def draw(narrow: bool):
@@ -287,7 +287,7 @@ def two_prices(told: Mapping[str, Mapping[str, Mapping]]) -> Picture:
 
     return show(
         draw,
-        "Every head by what its loss costs in nats and in BLEU points: "
+        "Every head by what its removal costs in nats and in BLEU points: "
         "the few dearest in nats are among the dearest in BLEU, the many "
         "cheap ones lie around zero.",
     )

@@ -63,7 +63,7 @@ def curves(records: Mapping[str, Run]) -> Picture:
     steps, scores = run.series("validation_bleu")
     return show(
         draw,
-        "The recorded trainings, a line a seed: training loss, learning "
+        "The recorded trainings, one line per seed: training loss, learning "
         "rate, perplexity and BLEU of greedy translations on the "
         f"validation set. The first one's BLEU goes from {scores[0]:.1f} "
         f"at step {steps[0]} to {scores[-1]:.1f} at step {steps[-1]}.",
@@ -197,9 +197,9 @@ def mistakes(by_length: Sequence, by_rarity: Sequence) -> Picture:
     told = zip([*spans, *often], [*bleus, *shares], strict=True)
     return show(
         draw,
-        "Left, BLEU of a quarter of the test set each, by the words of "
-        "the source. Right, the share of the references' words found, by "
-        "how often they were seen in training. "
+        "Left, the BLEU of each quarter of the test set, by the number of "
+        "words in the source. Right, the share of the references' words "
+        "found, by how often they were seen in training. "
         + "; ".join(f"{name}: {height:.0f}" for name, height in told),
     )
 
@@ -212,7 +212,7 @@ def worst(rows: Sequence[Mapping[str, Any]], said: Sequence[str]) -> Markdown:
                 {
                     "sentence": row["sentence"] + 1,
                     "said": said[row["sentence"]],
-                    "of the reference": f"{row['shared']:.0%}",
+                    "words of the reference found": f"{row['shared']:.0%}",
                     "among the missing": ", ".join(row["missing"]),
                 }
                 for row in rows

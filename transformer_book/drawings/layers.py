@@ -80,7 +80,7 @@ def who_notices(
             heights = moved.detach() / moved.max().item()
             ax.bar(list(tokens), heights, color=COLOURS[looks[part]])
             ax.set_title(part)
-        axes[0].set_ylabel("change, of the largest")
+        axes[0].set_ylabel("change, share of the largest")
         return figure
 
     return show(
@@ -104,7 +104,7 @@ def what_arrives(
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=2.9)
         titles = (
-            "gradient that arrives,\nof the gradient at the top",
+            "gradient that arrives,\nshare of that at the top",
             "how much positions differ\nfrom their mean",
         )
         for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
@@ -125,7 +125,7 @@ def what_arrives(
     return show(
         draw,
         "Left, the gradient at each of twelve layers relative to the "
-        "top: even with path and norm, growing by powers of ten "
-        "downwards without norm. Right, how much positions differ: "
-        "without paths nothing is left after a few layers.",
+        "top: about level with path and norm; without norm it grows by "
+        "powers of ten towards the bottom. Right, how much positions "
+        "differ: without paths nothing is left after a few layers.",
     )

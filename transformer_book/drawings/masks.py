@@ -64,7 +64,7 @@ def honest_and_leaking(
         ax.axhline(best, color=COLOURS["muted"], linestyle=":")
         place = {"x": len(honest) - 1, "y": best + 0.15, "ha": "right"}
         ax.text(**place, s="ln 20: the best possible", va="bottom")
-        ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, None))
+        ax.set(xlabel="step", ylabel="loss, nats per symbol", ylim=(0, None))
         ax.legend(loc="lower left")
     return show(
         figure,

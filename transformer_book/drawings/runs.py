@@ -19,5 +19,5 @@ def losses(training: Series, validation: Series) -> Picture:
         draw,
         f"The training loss falls from {training[1][0]:.1f} to "
         f"{training[1][-1]:.1f} nats per piece in {training[0][-1]} steps, "
-        "and the validation loss with it, a little below.",
+        "and the validation loss with it, below the training loss throughout.",
     )

@@ -37,8 +37,8 @@ LOOKS = {
 NAMES = {
     "xavier": "each matrix alone",
     "packed": "packed",
-    "packed-linear": "packed, small networks",
-    "packed-quarter": "packed, ends at a quarter",
+    "packed-linear": "packed, nn.Linear's feed-forward",
+    "packed-quarter": "packed, w_o and w_2 at a quarter",
 }
 
 
@@ -133,7 +133,7 @@ def branches(runs: Mapping[str, Run], step: str = "0") -> Picture:
                     label=NAMES[start],
                 )
         looks = (
-            ("what a sub-layer adds,\nof what passes beside it", 8, 20),
+            ("what a sub-layer adds,\nshare of what passes beside it", 8, 20),
             ("gradient of a layer's weights", 4, 8),
         )
         for ax, (title, encoder, last) in zip(axes, looks, strict=True):
@@ -152,8 +152,8 @@ def branches(runs: Mapping[str, Run], step: str = "0") -> Picture:
     return show(
         draw,
         f"After {step} steps. Left, by sub-layer, the size of what it adds "
-        "divided by the size of what passes beside it: three quarters and "
-        "more where every matrix is drawn alone, about a seventh in the "
+        "divided by the size of what passes beside it: on average three "
+        "quarters where every matrix is drawn alone, and an eighth in the "
         "small start. Right, by layer, the gradient of its weights: in the "
         "decoder it rises with the layers where every matrix is drawn "
         "alone, and is level in the small start.",

@@ -24,8 +24,8 @@ def copying(nll: Series, copied: Series) -> Picture:
         draw,
         f"First chart: the loss falls from {nll[1][0]:.1f} nats per symbol to "
         f"{nll[1][-1]:.2f} in {nll[0][-1]} steps. Second: the share of "
-        "unseen sequences that are copied exactly stays low at first and "
-        f"then climbs to {copied[1][-1]:.0f} %.",
+        "unseen sequences that are copied exactly is zero at first and "
+        f"climbs, with setbacks, to {copied[1][-1]:.0f} %.",
     )
 
 
@@ -57,6 +57,6 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
         "Four pairs of curves. Healthy: training and validation loss fall "
         "together. Not shifted: the training loss drops to almost nothing "
         "and the validation loss rises. Rate 20 times: both stop falling "
-        "while they are high. Sixty sentences: the training loss falls to "
-        "almost nothing, and the validation loss stops early, far above.",
+        "while they are high. Sixty sentences: the training loss keeps "
+        "falling, and the validation loss stops early, far above.",
     )

@@ -113,7 +113,7 @@ def results(rows: Sequence[Mapping[str, Any]]) -> Markdown:
                 "paper's nats": of_paper,
                 "our nats": f"{gap:+.3f}",
                 "95%": f"{low:+.3f} to {high:+.3f}" if row["gap"] else "",
-                "BLEU, a seed each": ", ".join(
+                "BLEU, one per seed": ", ".join(
                     f"{score:.1f}" for score in row["bleus"]
                 ),
                 "verdict": row["verdict"],
