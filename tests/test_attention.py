@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib.attention import (
     MultiHeadAttention,
+    _additive_mask,
     attention,
     record_attention,
 )
@@ -207,6 +208,14 @@ def test_a_query_that_may_look_nowhere_averages_on_every_path(dtype):
     for output in found:
         torch.testing.assert_close(output[0, 1], wanted, atol=1e-2, rtol=1e-2)
         torch.testing.assert_close(output, found[0], atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_forbidden_scores_stay_finite_in_the_kernel_of_a_card(dtype):
+    """CUDA's takes exp2 of scores times log2(e): -inf would be zeros."""
+    numbers = _additive_mask(torch.tensor([True, False]), dtype).float()
+    assert numbers[0] == 0 and -torch.inf < numbers[1] * math.log2(math.e)
+    assert numbers[1] < -1e38
 
 
 def test_dropout_removes_weights_and_keeps_the_mean():

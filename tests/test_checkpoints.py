@@ -5,6 +5,7 @@ import json
 import pathlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -324,6 +325,25 @@ def test_a_new_config_does_not_keep_the_weights_of_the_old(saved):
         load_model(saved)
 
 
+def test_a_training_with_numbers_of_numpys_goes_on(tmp_path):
+    """As a sweep has them; a file with numpy's own would be refused."""
+    sweep = np.geomspace(0.5, 2, 3)
+    config = TrainingConfig(
+        max_steps=2,
+        learning_rate_scale=sweep[0],
+        epsilon=np.float64(1e-8),
+        betas=(np.float64(0.9), np.float64(0.98)),
+        device="cpu",
+    )
+    pairs = [([5, 6, 3], [7, 3]), ([8, 3], [9, 3])]
+    batches = TokenBatches(pairs, tokens_per_batch=20)
+    changes = {"dropout": np.float64(0.1)}
+    train(small(**changes), batches, config, folder=tmp_path)
+    more = replace(config, max_steps=3)
+    history = train(small(**changes), batches, more, folder=tmp_path)
+    assert history.lines[-1]["step"] == 3
+
+
 def test_a_disk_that_does_not_answer_is_no_damage(saved, monkeypatch):
     def read_text(*_):
         raise PermissionError("not yours")
@@ -351,6 +371,14 @@ def exchanged():
     model = small()
     model.encoder.layers[0].feed_forward = torch.nn.Linear(16, 16)
     return model
+
+
+class Wide(ConvolutionalTranslator):
+    """Its config alone does not build it."""
+
+    def __init__(self, config, k):
+        self.k = k
+        super().__init__(config)
 
 
 class Gelu(FeedForward):
@@ -399,6 +427,7 @@ def without_a_number(model):
         (lambda: spoilt(float("-inf")), {}, "w_k.*holds NaN"),
         (lambda: spoilt(1e5), {"half": True}, "w_k.*holds NaN"),
         (exchanged, {}, "(?s)nothing was saved.*feed_forward.w_1"),
+        (lambda: Wide(small().config, 5), {}, "(?s)nothing was saved.*'k'"),
         (small, {"place": pathlib.Path("x")}, "not JSON serializable"),
         (small, {"rate": float("nan")}, "not JSON compliant"),
         (lambda: torch.nn.Linear(2, 2), {}, "Linear is no Transformer"),

@@ -4,6 +4,7 @@ import inspect
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from translators import copies
@@ -157,6 +158,7 @@ def test_defaults_are_the_papers(trained):
         ("learning_rate_scale", math.inf, "a finite number"),
         ("learning_rate_scale", -1, "above 0"),
         ("epsilon", 0, "above 0"),
+        ("epsilon", np.float32(1e-9), "above 0"),  # no number of Python's
         ("clip_norm", 0.0, "above 0"),
         ("clip_norm", math.nan, "above 0"),
         ("betas", (0.9, 1.0), "from 0 to below 1"),

@@ -629,7 +629,9 @@ def work(folder):
     # What the first worker alone validates on lengthens its table of sines.
     long = [([5] * 300 + [EOS], [5] * 300 + [EOS])]
     long = TokenBatches(long, tokens_per_batch=400, shuffle=False)
-    train(small(), mine, replace(QUICK, validate_every=4), long)
+    grown = small()
+    train(grown, mine, replace(QUICK, validate_every=4), long)
+    train(grown, mine, QUICK)
 
     # Nobody leaves before the first one, which is slow, has saved.
     stopping = Stopping(copies(), tokens_per_batch=40)

@@ -56,7 +56,7 @@ def attention(
 
 
 def _additive_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Numbers to add to the scores: 0 if allowed, else the dtype's lowest.
+    """Numbers to add to the scores: 0 if allowed, else half the lowest.
 
     So, in float32 and bfloat16, PyTorch's kernel gives a query that
     may attend to no key the plain average, as `attention` does; with
@@ -67,7 +67,8 @@ def _additive_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None:
         return None
     numbers = torch.zeros_like(mask, dtype=dtype)
-    return numbers.masked_fill(~mask, torch.finfo(dtype).min)
+    # Half: a kernel for cards multiplies it by log2(e), within range.
+    return numbers.masked_fill(~mask, torch.finfo(dtype).min / 2)
 
 
 class MultiHeadAttention(nn.Module):

@@ -20,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -89,6 +90,20 @@ def _digest(content: Any) -> str:
     return sha256(repr(_with_digests(content)).encode()).hexdigest()
 
 
+def _plain(content: Any) -> Any:
+    """The same dicts and lists, with Python's numbers for NumPy's.
+
+    To read NumPy's back would run code, which `_read` refuses.
+
+    Chapter: checkpoints-resume
+    """
+    if isinstance(content, dict):
+        return {name: _plain(part) for name, part in content.items()}
+    if isinstance(content, list | tuple):
+        return type(content)(_plain(part) for part in content)
+    return content.item() if isinstance(content, np.generic) else content
+
+
 def save_checkpoint(
     folder: str | Path,
     model: nn.Module,
@@ -124,8 +139,8 @@ def save_checkpoint(
         )
     content = {
         "model": weights,
-        "optimizer": optimizer.state_dict(),
-        "state": state,
+        "optimizer": _plain(optimizer.state_dict()),
+        "state": _plain(state),
     }
     digests = {part: _digest(content[part]) for part in content}
     content["sha256"] = digests
@@ -549,7 +564,7 @@ def load_model(
         _check_finite(load_file(path))
         model = saved.build()
         read_safetensors(model, path)
-    except (SafetensorError, RuntimeError, ValueError) as error:
+    except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged or another model's ({error!s:.200}): "
             "copy it again"

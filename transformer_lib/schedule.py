@@ -118,7 +118,8 @@ class TrainingConfig:
             value = getattr(self, name)
             if name == "clip_norm" and value is None:
                 continue
-            if not 0 < value < math.inf:
+            number = isinstance(value, float | int)
+            if not number or not 0 < value < math.inf:
                 self._refuse(name, "a finite number above 0")
         whole = [field.name for field in fields(self) if field.type is int]
         for name in whole:

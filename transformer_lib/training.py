@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -526,10 +527,11 @@ def _share_gradients(module: nn.Module, step: int) -> nn.Module:
         raise ValueError(
             f"workers at steps {least} and {most}: give one shared folder"
         )
-    shared = DistributedDataParallel(module)
-    # Each worker's table of sines is as long as that worker needed.
-    shared.broadcast_buffers = False
-    return shared
+    # Each worker's table of sines is as long as that worker needed, so
+    # buffers stay out, at the start too: what is to replace this option
+    # would share them once.
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        return DistributedDataParallel(module, broadcast_buffers=False)
 
 
 def _check_share(batches: TokenBatches) -> None:
