@@ -373,7 +373,7 @@ def exchanged():
     return model
 
 
-class Wide(ConvolutionalTranslator):
+class NeedsItsWidth(ConvolutionalTranslator):
     """Its config alone does not build it."""
 
     def __init__(self, config, k):
@@ -427,7 +427,11 @@ def without_a_number(model):
         (lambda: spoilt(float("-inf")), {}, "w_k.*holds NaN"),
         (lambda: spoilt(1e5), {"half": True}, "w_k.*holds NaN"),
         (exchanged, {}, "(?s)nothing was saved.*feed_forward.w_1"),
-        (lambda: Wide(small().config, 5), {}, "(?s)nothing was saved.*'k'"),
+        (
+            lambda: NeedsItsWidth(small().config, 5),
+            {},
+            "(?s)nothing was saved.*'k'",
+        ),
         (small, {"place": pathlib.Path("x")}, "not JSON serializable"),
         (small, {"rate": float("nan")}, "not JSON compliant"),
         (lambda: torch.nn.Linear(2, 2), {}, "Linear is no Transformer"),

@@ -13,6 +13,7 @@ from transformer_lib.beams import beam_search, decode_all
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.decoding import (
     DecoderCache,
+    _likeliest,
     evaluating,
     greedy_decode,
     length_limits,
@@ -331,3 +332,18 @@ def test_one_sentence_is_a_batch_of_one():
         with pytest.raises(ValueError, match=f"max_extra={max_extra}"):
             greedy_decode(a_model(), sources(3), max_extra=max_extra)
     assert length_limits(a_model(), sources(3), max_extra=-2) == [1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_likeliest_is_the_maximum(dtype):
+    """Ties, rows of one piece alone and what is not a number included."""
+    logs = torch.randn(50, 300, dtype=dtype)
+    logs[0, 7:] = logs[0].max() + 1  # many are the largest
+    logs[1] = -torch.inf
+    logs[2, 5] = torch.nan
+    gains, places = _likeliest(logs)
+    wanted, _ = logs.max(-1)
+    torch.testing.assert_close(gains, wanted, rtol=0, atol=0, equal_nan=True)
+    assert places[0] == 7 and places[2] == 5
+    assert torch.equal(places[3:], logs[3:].max(-1).indices)
+    assert torch.equal(_likeliest(logs[3:, :1])[1], torch.zeros(47).long())

@@ -127,6 +127,19 @@ def check_not_nan(log_probability: float) -> None:
         )
 
 
+def _likeliest(logs: Tensor) -> tuple[Tensor, Tensor]:
+    """What `logs.max(-1)` gives: the largest of each row, and its place.
+
+    On a CPU NumPy finds the place many times as fast as PyTorch.
+
+    Chapter: decoding-greedy
+    """
+    if not logs.is_cpu:
+        return logs.max(-1)
+    places = torch.from_numpy(logs.numpy().argmax(-1))
+    return logs.gather(1, places[:, None]).squeeze(1), places
+
+
 def greedy_decode(
     model: Transformer, source_ids: Tensor, max_extra: int = 50
 ) -> Hypotheses:
@@ -156,7 +169,7 @@ def greedy_decode(
         cache = DecoderCache(model, memory, max(limits, default=1))
         while active:
             logs = next_logs(model, last, source_ids, cache)
-            gains, last = logs.max(-1)
+            gains, last = _likeliest(logs)
             # One transfer, the ids as floats: exact in float32 to 2**24.
             choices = torch.stack([gains, last], dim=1).tolist()
             unfinished = []  # rows that go on

@@ -253,16 +253,11 @@ def look_inside(page) -> None:
     page.get_by_role("button", name="Look inside your model").click()
 
 
-def depth(address: str) -> int:
-    return 0 if address == "model" else address.count(".") + 1
-
-
 def is_open(page, address: str) -> None:
     """Wait until the level of an address is drawn."""
     page.wait_for_function(
-        f"count => document.querySelectorAll('{PART} .zoom-crumbs li')"
-        ".length === count",
-        arg=depth(address) + 1,
+        f"level => document.querySelector('{PART}').dataset.level === level",
+        arg=address,
     )
 
 

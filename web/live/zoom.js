@@ -216,6 +216,7 @@ export function show(place, model) {
 
   function draw() {
     painters = [];
+    place.dataset.level = path.join(".") || "model";
     const parts = { model, path, box, strip, colours };
     const shown = PICTURES[level(path).split(" ").at(-1)](parts);
     crumbs.replaceChildren(
