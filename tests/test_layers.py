@@ -266,11 +266,15 @@ def test_feed_forward_is_equation_2(dtype, d_ff):
 def test_feed_forward_is_two_convolutions_of_width_1():
     network = FeedForward(D_MODEL, D_FF)
     one, two = network.w_1, network.w_2
+
+    def convolved(x):
+        inner = F.conv1d(x.mT, one.weight[..., None], one.bias).relu()
+        return F.conv1d(inner, two.weight[..., None], two.bias).mT
+
     for length in (1, 7, 130):
         # ten times the numbers, so ten times the usual gap
         x = 10 * torch.randn(3, length, D_MODEL)
-        inner = F.conv1d(x.mT, one.weight[..., None], one.bias).relu()
-        out = F.conv1d(inner, two.weight[..., None], two.bias).mT
+        out = convolved(x)
         for _ in in_both_modes(network):
             with torch.set_grad_enabled(network.training):
                 found = network(x)
@@ -280,10 +284,8 @@ def test_feed_forward_is_two_convolutions_of_width_1():
     x = torch.randn(3, 7, D_MODEL).double()
     x[1, 2] *= 1e4
     network.double()
-    inner = F.conv1d(x.mT, one.weight[..., None], one.bias).relu()
-    out = F.conv1d(inner, two.weight[..., None], two.bias).mT
     for _ in in_both_modes(network):
-        torch.testing.assert_close(network(x), out)
+        torch.testing.assert_close(network(x), convolved(x))
 
 
 def test_feed_forward_treats_positions_apart_and_alike():

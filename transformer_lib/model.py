@@ -184,10 +184,10 @@ def draw_weights(model: nn.Module, start: str = "small") -> None:
 
     Args:
         start: "xavier": every other factor is 1. "packed": the
-            matrices of queries, keys and values in self-attention are drawn as
-            if they were one, those of keys and values from the
-            source too. "small": packed, and the matrices that end a
-            sub-layer, `w_o` and `w_2`, have the factor 1/4. The
+            matrices of queries, keys and values in self-attention are
+            drawn as if they were one, those of keys and values from
+            the source too. "small": packed, and the matrices that end
+            a sub-layer, `w_o` and `w_2`, have the factor 1/4. The
             factors are right for d_k = d_v = d_model / h; other sizes
             get the same ones.
 

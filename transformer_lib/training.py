@@ -48,7 +48,7 @@ class _Sums:
     """
 
     loss: float = 0.0  # nats, with smoothing
-    nll: float = 0.0  # negative log-likelihood: nats, without it
+    nll: float = 0.0  # negative log-likelihood: nats, unsmoothed
     tokens: int = 0  # target tokens, without padding
     time: float = 0.0  # seconds, without validation
 

@@ -8,7 +8,7 @@ arguments. The site shows the directive, the notebooks show the box:
     :::{admonition} On the book's site: a translation is written
     :class: on-the-site live play
 
-    `make serve` opens it.
+    `make serve` shows it in place of this box.
     :::
 """
 
