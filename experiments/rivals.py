@@ -3,7 +3,7 @@ r"""Table 2 again, smaller: three translators in equal minutes.
     python experiments/rivals.py seconds --out runs/rivals/seconds.json
     python experiments/rivals.py race recurrent --out runs/rivals/recurrent-0
     python experiments/rivals.py copying recurrent 50 \
-        --out runs/copying/recurrent-50
+        --out runs/copying/recurrent-50-0
 
 `seconds` times a step of each model, the three in turn on the same
 batches. `race` trains one on Multi30k, English to German, as often as
@@ -71,6 +71,7 @@ SWAPS = {  # the same sizes, and within a percent the same weights
     "decoder-recurrence": (RecurrenceInDecoder, {}),
 }
 RATES = [0.5, 1.0, 2.0]  # times equation 3
+LOWER_RATES = [0.25, 0.5, 1.0]  # long rows need them
 LENGTHS = [20, 50, 100, 200]
 SYMBOLS = 32
 WORDS = [(1, 9), (10, 12), (13, 16), (17, 99)]
@@ -249,6 +250,9 @@ def by_length(model, tokenizer, corpus):
 def copying(options):
     """Learn to copy; how many new rows come out without a slip."""
     folder, task = options.out, f"copying-{options.length}"
+    if options.rate_of:
+        chosen = json.loads(options.rate_of.read_text("utf-8"))
+        options.rates = [chosen["rate"]]
     size = EOS + 1 + SYMBOLS
     learnt = rows_to_copy(options.length, 20_000, options.seed)
     batches = TokenBatches(learnt, TOKENS, options.seed)
@@ -287,16 +291,19 @@ def parser():
     timed.add_argument("--rounds", type=int, default=15)
     timed.add_argument("--out", type=Path, default=SECONDS)
     timed.set_defaults(run=time_steps)
-    for run, minutes in ((race, 15), (copying, 6)):
+    runs = (race, 15, RATES), (copying, 6, LOWER_RATES)
+    for run, minutes, rates in runs:
         one = what.add_parser(run.__name__)
         one.add_argument("model", choices=[*MODELS, *SWAPS])
         if run is copying:
             one.add_argument("length", type=int, choices=LENGTHS)
+            help = "the record whose best rate is taken"
+            one.add_argument("--rate-of", type=Path, help=help)
         else:
             one.add_argument("--limit", type=int, help="pairs")
         one.add_argument("--minutes", type=float, default=minutes)
         one.add_argument("--steps", type=int, help="not minutes")
-        one.add_argument("--rates", type=float, nargs="+", default=RATES)
+        one.add_argument("--rates", type=float, nargs="+", default=rates)
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--out", type=Path, required=True)
         one.set_defaults(run=run)

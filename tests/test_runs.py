@@ -57,6 +57,10 @@ def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
     (tmp_path / "experiments/Makefile").write_text(makefile)
     (tmp_path / "runs/rivals").mkdir(parents=True)
     (tmp_path / "runs/rivals/seconds.json").touch()
+    if report.get("model") and report["seed"]:  # its rate is of seed 0
+        first = tmp_path / f"runs/{name[:-2]}-0" / path.name
+        first.parent.mkdir(parents=True)
+        first.touch()
     script, options = told(shlex.split(report["command"]))
     precision = options.get("precision", "bf16")
     words = ["make", "-sn", name, f"precision={precision}"]
