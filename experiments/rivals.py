@@ -109,7 +109,7 @@ def settings(options, steps, rate):
         learning_rate_scale=rate,
         clip_norm=CLIP,
         seed=options.seed,
-        device="cpu",
+        device=options.device,
         log_every=max(1, steps // 100),
         validate_every=max(1, steps // 8),
         checkpoint_every=max(1, steps // 40),
@@ -305,6 +305,7 @@ def parser():
         one.add_argument("--steps", type=int, help="not minutes")
         one.add_argument("--rates", type=float, nargs="+", default=rates)
         one.add_argument("--seed", type=int, default=0)
+        one.add_argument("--device", default="cpu")
         one.add_argument("--out", type=Path, required=True)
         one.set_defaults(run=run)
     return made

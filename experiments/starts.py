@@ -51,7 +51,6 @@ TRAINING = dict(
     warmup_steps=2000,
     learning_rate_scale=2.53,
     precision="fp32",
-    device="cpu",
     log_every=20,
     validate_every=400,
     checkpoint_every=100,
@@ -174,7 +173,7 @@ def sizes(model, pairs):
     of the sub-layer's weights, of the mean loss of these pairs.
     """
     rows, handles = [], []
-    batch = collate(pairs)
+    batch = collate(pairs).to(model.output_weight.device)
 
     def note(residual, args):
         x, sublayer = args
@@ -249,7 +248,6 @@ def rivals(options, steps):
         clip_norm=1.0,
         max_steps=steps,
         precision="fp32",
-        device="cpu",
         log_every=steps // 100,
         validate_every=steps // 8,
         checkpoint_every=steps // 40,
@@ -301,6 +299,7 @@ def parser():
     made.add_argument("--rate", type=float, default=1.0)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--max-steps", type=int)
+    made.add_argument("--device", default="cpu")
     made.add_argument("--out", type=Path, required=True)
     return made
 
@@ -316,7 +315,9 @@ def main(words):
 def run(options, folder, words):
     data, sizes_of_model, settings = TASKS[options.task](options)
     tokenizer, held_out, pairs, checks = data
-    training = TrainingConfig(**settings, seed=options.seed)
+    training = TrainingConfig(
+        **settings, seed=options.seed, device=options.device
+    )
     sizes_path = folder / "sizes.json"
 
     torch.manual_seed(options.seed)

@@ -63,7 +63,9 @@ def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
         first.touch()
     script, options = told(shlex.split(report["command"]))
     precision = options.get("precision", "bf16")
-    words = ["make", "-sn", name, f"precision={precision}"]
+    device = options.get("device") or "cpu"
+    words = ["make", "-sn", name]
+    words += [f"precision={precision}", f"device={device}"]
     made = subprocess.check_output(
         words, cwd=tmp_path / "experiments", text=True
     )
