@@ -224,7 +224,11 @@ def test_a_race_keeps_the_rate_with_the_lowest_loss(tmp_path):
     rows = rivals.rows_to_copy(20, 40, 0)
     held_out = TokenBatches(rows, 512, shuffle=False)
     options = SimpleNamespace(
-        model="transformer", rates=[30.0, 1.0], steps=4, seed=0
+        model="transformer",
+        rates=[30.0, 1.0],
+        steps=4,
+        seed=0,
+        device="cpu",
     )
     options.out = tmp_path
     size = EOS + 1 + rivals.SYMBOLS
@@ -286,7 +290,12 @@ def test_a_swapped_model_takes_the_transformers_steps(name, tmp_path):
     rows = rivals.rows_to_copy(20, 10, 0)
     held_out = TokenBatches(rows, 512, shuffle=False)
     options = SimpleNamespace(
-        model=name, rates=[1.0], steps=2, seed=0, out=tmp_path
+        model=name,
+        rates=[1.0],
+        steps=2,
+        seed=0,
+        device="cpu",
+        out=tmp_path,
     )
     size = EOS + 1 + rivals.SYMBOLS
     *_, clock = rivals.trained(options, "copying-20", size, held_out, held_out)
