@@ -23,6 +23,7 @@ from transformer_lib import cli
 from transformer_lib.beams import (
     _MAX_PIECES,
     _Beam,
+    _likeliest,
     beam_search,
     decode_all,
     decode_line,
@@ -43,6 +44,25 @@ def every_output(limit):
             yield [*ids, EOS]
     for ids in product(pieces, repeat=limit):
         yield list(ids)
+
+
+@pytest.mark.parametrize("count", [1, 8, 40])
+@pytest.mark.parametrize("vocab_size", [3, 50])
+@pytest.mark.parametrize("width", [1, 4])
+def test_the_candidates_are_the_best_of_all(width, vocab_size, count):
+    """Of every piece behind every parent, sorted one by one."""
+    sentences = 3
+    totals = torch.randperm(sentences * width * vocab_size).float()
+    totals = totals.view(sentences * width, vocab_size)
+    found = _likeliest(totals, sentences, count)
+    for sentence, candidates in enumerate(found):
+        rows = totals[sentence * width :][:width].tolist()
+        every = [
+            [total, parent, piece]
+            for parent, row in enumerate(rows)
+            for piece, total in enumerate(row)
+        ]
+        assert candidates == sorted(every, reverse=True)[:count]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])

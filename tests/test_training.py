@@ -11,11 +11,13 @@ import time
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from test_experiment import changed
+from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.nn.functional import cross_entropy
 from translators import copies
 
@@ -500,6 +502,45 @@ def test_each_worker_takes_its_own_card_first(monkeypatch, name):
     pick_device(name)
     taken = [("set", "cuda:1"), ("used", "cuda:1")]
     assert asked == ([("used", "cpu")] if name == "cpu" else taken)
+
+
+def test_a_worker_without_a_card_hears_which_one_is_missing(monkeypatch):
+    """Two workers where there is one card."""
+    card = torch.device("cuda")
+    monkeypatch.setattr(training, "worker", lambda: (1, 2))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: card)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda x: torch.zeros(-1))
+    with pytest.raises(ValueError, match="no device 'cuda:1' here"):
+        pick_device()
+
+
+@pytest.mark.parametrize("cards", [False, True])
+def test_workers_are_connected_by_processors_and_by_cards(monkeypatch, cards):
+    """PyTorch asks the machine what to connect if it is not told.
+
+    It then connects the cards of a machine that has some, and nothing
+    else; but the counts of `_agree` are on the processor.
+    """
+    given = {}
+
+    def connect(backend=None, timeout=None):
+        given["backend"] = Backend(backend or "undefined")
+        raise InterruptedError
+
+    monkeypatch.setattr(training, "worker", lambda: (0, 2))
+    monkeypatch.setattr(torch.distributed, "init_process_group", connect)
+    weight = SimpleNamespace(is_cuda=cards)
+    module = SimpleNamespace(parameters=lambda: iter([weight]))
+    accelerator = SimpleNamespace(type="cuda")  # as on a machine with cards
+    monkeypatch.setattr(torch._C, "_get_accelerator", lambda: accelerator)
+    with pytest.raises(InterruptedError):
+        training._share_gradients(module, step=0)
+    connected = BackendConfig(given["backend"]).device_backend_map
+    assert connected["cpu"] == "gloo"
+    if cards:
+        assert connected["cuda"] == "nccl"
 
 
 def test_the_best_device_is_taken_if_none_is_named(monkeypatch):

@@ -120,10 +120,16 @@ def _likeliest(
 
     Chapter: beams-search
     """
-    vocab_size = totals.size(1)
-    of_sentence = totals.view(sentences, -1)
-    best, index = of_sentence.topk(min(count, of_sentence.size(1)))
-    parent, piece = index // vocab_size, index % vocab_size
+    by_parent = totals.view(sentences, -1, totals.size(1))
+    # The pieces that reach most, each behind the parent it fits best:
+    # the candidates sought are among these pieces.
+    few = min(count, totals.size(1))
+    pieces = by_parent.amax(1).topk(few).indices
+    behind_each = pieces[:, None].expand(-1, by_parent.size(1), -1)
+    among = by_parent.gather(2, behind_each).flatten(1)
+    best, index = among.topk(min(count, among.size(1)))
+    parent = index // few
+    piece = pieces.gather(1, index % few)
     # One transfer; float32 holds parents and ids exactly.
     return torch.stack([best, parent, piece], dim=-1).tolist()
 

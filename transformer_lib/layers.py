@@ -279,4 +279,6 @@ class LayerCache:
             )
         if source:
             key, value = self.source
-            self.source = key[rows], value[rows]
+            # key[rows] and value[rows], in half the time
+            key, value = (x.index_select(0, rows) for x in (key, value))
+            self.source = key, value

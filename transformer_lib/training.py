@@ -462,11 +462,13 @@ def pick_device(name: str | None = None) -> torch.device:
     best = None
     if torch.accelerator.is_available():
         best = torch.accelerator.current_accelerator()
+    wanted = str(name or best or "cpu")
     _, workers = worker()
     try:
-        device = torch.device(name or best or "cpu")
+        device = torch.device(wanted)
         if device.type == "cuda" and workers > 1:
-            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            wanted = f"cuda:{os.environ['LOCAL_RANK']}"
+            device = torch.device(wanted)
             torch.cuda.set_device(device)  # before any card is used
         probe = torch.zeros(1, device=device)
         probe.item()  # fails on "meta", which holds no numbers
@@ -474,7 +476,7 @@ def pick_device(name: str | None = None) -> torch.device:
         raise  # there is one, and it is full
     except (RuntimeError, AssertionError):  # no device, or no card
         raise ValueError(
-            f"no device {name!r} here: give another, such as cpu"
+            f"no device {wanted!r} here: give another, such as cpu"
         ) from None
     return probe.device
 
@@ -517,8 +519,14 @@ def _share_gradients(module: nn.Module, step: int) -> nn.Module:
     if workers == 1:
         return module
     if not distributed.is_initialized():
-        # A day, as the others wait while the first one validates.
-        distributed.init_process_group(timeout=timedelta(days=1))
+        # Counts are shared by the processors, gradients by the cards:
+        # unasked, PyTorch would connect the cards alone.
+        cards = next(module.parameters()).is_cuda
+        distributed.init_process_group(
+            backend="cpu:gloo,cuda:nccl" if cards else "gloo",
+            # A day, as the others wait while the first one validates.
+            timeout=timedelta(days=1),
+        )
         atexit.register(distributed.destroy_process_group)
     least, most = torch.tensor(step), torch.tensor(step)
     distributed.all_reduce(least, distributed.ReduceOp.MIN)
