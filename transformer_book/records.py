@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "Run",
     "load_counts",
+    "load_recipes",
     "load_run",
     "markdown_table",
     "recorded_runs",
@@ -98,6 +99,21 @@ def load_run(name: str | Path) -> Run:
     )
     log = (folder / "log.jsonl").read_text("utf-8").splitlines()
     return Run(folder, config, [json.loads(x) for x in log], report)
+
+
+def load_recipes() -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """The headline's neighbours, by name: (config.json, log) of each.
+
+    They were stopped on the way and have no report. An installed
+    package has none of them.
+    """
+    runs = Path(str(files("transformer_lib"))).parent / "runs"
+    found = []
+    for path in sorted(runs.glob("recipes/*/config.json")):
+        log = path.with_name("log.jsonl").read_text("utf-8").splitlines()
+        config = json.loads(path.read_text("utf-8"))
+        found.append((config, [json.loads(x) for x in log]))
+    return found
 
 
 def load_counts(name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What the chapter on the full run shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from IPython.display import Markdown
@@ -68,6 +68,33 @@ def curves(records: Mapping[str, Run]) -> Picture:
         f"validation set. The first one's BLEU goes from {scores[0]:.1f} "
         f"at step {steps[0]} to {scores[-1]:.1f} at step {steps[-1]}.",
     )
+
+
+def by_recipe(
+    trained: Iterable[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]],
+    step: int,
+) -> dict[tuple[int, int], list[float]]:
+    """{(pieces, d_ff): validation BLEU at that step, of each seed}.
+
+    `trained` holds the config.json and the log of every training.
+    """
+    found: dict[tuple[int, int], list[float]] = {}
+    for config, log in trained:
+        sizes = config["model"]["vocab_size"], config["model"]["d_ff"]
+        for line in log:
+            if line["step"] == step:
+                found.setdefault(sizes, []).append(line["validation_bleu"])
+    return found
+
+
+def neighbours(found: Mapping[tuple[int, int], Sequence[float]]) -> Markdown:
+    """What `by_recipe` found, a row for each recipe."""
+    rows = [
+        {"pieces": f"{pieces:,}", r"$d_{\text{ff}}$": d_ff}
+        | {f"seed {seed}": f"{score:.1f}" for seed, score in enumerate(scores)}
+        for (pieces, d_ff), scores in found.items()
+    ]
+    return Markdown(markdown_table(rows))
 
 
 def looked_at(run: Run, places: Sequence[int] = (0, 3, -1)) -> Markdown:

@@ -359,30 +359,47 @@ def caught_up(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 
 
 def copying(found: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Whole rows and nats by length and model, the best rate of each."""
-    rows: dict[int, dict] = {}
-    # of several rates the lowest loss last, so that it stays
-    for one in sorted(found, key=lambda x: (x["length"], -x["nats"])):
-        row = rows.setdefault(
-            one["length"],
-            {"symbols, up to": one["length"]} | dict.fromkeys(LOOKS, ""),
-        )
-        row[one["model"]] = f"{one['whole']:.0%}, {one['nats']:.2f}"
-    return Markdown(markdown_table([*rows.values()]))
+    """Whole rows and nats by length and model, of every seed."""
+    rows = []
+    for length in sorted({one["length"] for one in found}):
+        row: dict[str, Any] = {"symbols, up to": length}
+        for kind in LOOKS:
+            seeds = of_length(found, kind, length)
+            shares = " and ".join(f"{one['whole']:.0%}" for one in seeds)
+            nats = " and ".join(f"{one['nats']:.2f}" for one in seeds)
+            row[kind] = f"{shares}; {nats}"
+        rows.append(row)
+    return Markdown(markdown_table(rows))
+
+
+def of_length(
+    found: Sequence[Mapping[str, Any]], kind: str, length: int
+) -> list[Mapping[str, Any]]:
+    """The records of one model and length, by seed."""
+    chosen = [
+        one for one in found if (one["model"], one["length"]) == (kind, length)
+    ]
+    return sorted(chosen, key=lambda one: one["seed"])
 
 
 def copied(found: Sequence[Mapping[str, Any]]) -> Picture:
-    """The share of rows copied whole, by length, a line a model."""
-    best: dict[tuple, Mapping] = {}
-    for one in sorted(found, key=lambda x: -x["nats"]):
-        best[one["model"], one["length"]] = one
-    lengths = sorted({length for _, length in best})
+    """The share of rows copied whole, by length, a line a seed."""
+    lengths = sorted({one["length"] for one in found})
+    shares = {
+        kind: [
+            [100 * one["whole"] for one in of_length(found, kind, length)]
+            for length in lengths
+        ]
+        for kind in LOOKS
+    }
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=2.9)
         for kind, (colour, marks) in LOOKS.items():
-            shares = [100 * best[kind, n]["whole"] for n in lengths]
-            ax.plot(lengths, shares, marks, color=COLOURS[colour], label=kind)
+            lines = ax.plot(
+                lengths, shares[kind], marks, color=COLOURS[colour]
+            )
+            lines[0].set_label(kind)
         ax.set(xscale="log", ylim=(-4, 104))
         ax.set_xticks(lengths, lengths)
         ax.minorticks_off()
@@ -393,11 +410,14 @@ def copied(found: Sequence[Mapping[str, Any]]) -> Picture:
 
     told = "; ".join(
         f"{kind} "
-        + ", ".join(f"{best[kind, n]['whole']:.0%}" for n in lengths)
+        + ", ".join(
+            " and ".join(f"{share:.0f}%" for share in seeds)
+            for seeds in shares[kind]
+        )
         for kind in LOOKS
     )
     return show(
         draw,
         "Share of new rows copied without a slip for rows of up to "
-        f"{', '.join(map(str, lengths))} symbols: {told}.",
+        f"{', '.join(map(str, lengths))} symbols, two seeds each: {told}.",
     )
