@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "Run",
+    "load_copying",
     "load_counts",
     "load_recipes",
     "load_run",
@@ -114,6 +115,16 @@ def load_recipes() -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
         config = json.loads(path.read_text("utf-8"))
         found.append((config, [json.loads(x) for x in log]))
     return found
+
+
+def load_copying() -> list[dict[str, Any]]:
+    """What each training of the copying experiment found.
+
+    An installed package has none of them.
+    """
+    runs = Path(str(files("transformer_lib"))).parent / "runs"
+    paths = sorted(runs.glob("copying/*/copying.json"))
+    return [json.loads(path.read_text("utf-8")) for path in paths]
 
 
 def load_counts(name: str) -> dict[str, Any]:
