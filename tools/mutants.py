@@ -135,6 +135,8 @@ def passes(module: str, code: bytes, seconds: int) -> bool:
             signal.signal(name, lambda *_: os._exit(9))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 9))
         signal.alarm(20 * seconds)  # for one that waits for ever
+        room = 8 << 30  # bytes, for one that fills the memory
+        resource.setrlimit(resource.RLIMIT_DATA, (room, room))
         result = pytest.main([*OPTIONS, f"tests/test_{module}.py"])
     os._exit(int(result))
 

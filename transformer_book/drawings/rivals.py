@@ -359,17 +359,16 @@ def caught_up(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 
 
 def copying(found: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Whole rows and nats by length and model, of every seed."""
-    rows = []
+    """Whole rows and nats by length, seed and model."""
+    rows: dict[tuple[int, int], dict[str, Any]] = {}
     for length in sorted({one["length"] for one in found}):
-        row: dict[str, Any] = {"symbols, up to": length}
         for kind in LOOKS:
-            seeds = of_length(found, kind, length)
-            shares = " and ".join(f"{one['whole']:.0%}" for one in seeds)
-            nats = " and ".join(f"{one['nats']:.2f}" for one in seeds)
-            row[kind] = f"{shares}; {nats}"
-        rows.append(row)
-    return Markdown(markdown_table(rows))
+            for one in of_length(found, kind, length):
+                place = length, one["seed"]
+                first = {"symbols, up to": length, "seed": one["seed"]}
+                row = rows.setdefault(place, first)
+                row[kind] = f"{one['whole']:.1%}, {one['nats']:.2f}"
+    return Markdown(markdown_table([*rows.values()]))
 
 
 def of_length(
