@@ -90,7 +90,7 @@ def by_recipe(
 def neighbours(found: Mapping[tuple[int, int], Sequence[float]]) -> Markdown:
     """What `by_recipe` found, a row for each recipe."""
     rows = [
-        {"pieces": f"{pieces:,}", r"$d_{\text{ff}}$": d_ff}
+        {"pieces": pieces, "inner width": d_ff}
         | {f"seed {seed}": f"{score:.1f}" for seed, score in enumerate(scores)}
         for (pieces, d_ff), scores in found.items()
     ]
