@@ -297,8 +297,7 @@ def parser():
         one.add_argument("model", choices=[*MODELS, *SWAPS])
         if run is copying:
             one.add_argument("length", type=int, choices=LENGTHS)
-            help = "the record whose best rate is taken"
-            one.add_argument("--rate-of", type=Path, help=help)
+            one.add_argument("--rate-of", type=Path, help="whose rate to take")
         else:
             one.add_argument("--limit", type=int, help="pairs")
         one.add_argument("--minutes", type=float, default=minutes)

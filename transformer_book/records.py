@@ -61,6 +61,11 @@ class Run:
         return History(self.log).series(name)
 
 
+def _runs_folder() -> Path:
+    """Where a checkout has its records; an installed package has none."""
+    return Path(str(files("transformer_lib"))).parent / "runs"
+
+
 def recorded_runs() -> dict[str, Path]:
     """Every recorded run: {name: folder}.
 
@@ -71,7 +76,7 @@ def recorded_runs() -> dict[str, Path]:
     package = Path(str(files("transformer_lib")))
     shipped = (package / "pretrained").glob("*/report.json")
     found = {report.parent.name: report.parent for report in sorted(shipped)}
-    runs = package.parent / "runs"
+    runs = _runs_folder()
     for report in sorted(runs.glob("*/*/report.json")):
         folder = report.parent
         if folder.parent.name == "models":
@@ -94,27 +99,24 @@ def load_run(name: str | Path) -> Run:
             f"{str(name)!r} is neither a recorded run nor the folder "
             f"of a training that ended; recorded are: {names}"
         )
-    config, report = (
-        json.loads((folder / file).read_text("utf-8"))
-        for file in ("config.json", "report.json")
-    )
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    return _read(folder, report)
+
+
+def _read(folder: Path, report: dict[str, Any]) -> Run:
+    config = json.loads((folder / "config.json").read_text("utf-8"))
     log = (folder / "log.jsonl").read_text("utf-8").splitlines()
     return Run(folder, config, [json.loads(x) for x in log], report)
 
 
-def load_recipes() -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The headline's neighbours, by name: (config.json, log) of each.
+def load_recipes() -> list[Run]:
+    """The headline's neighbours, by name.
 
-    They were stopped on the way and have no report. An installed
+    They were stopped on the way: their reports are empty. An installed
     package has none of them.
     """
-    runs = Path(str(files("transformer_lib"))).parent / "runs"
-    found = []
-    for path in sorted(runs.glob("recipes/*/config.json")):
-        log = path.with_name("log.jsonl").read_text("utf-8").splitlines()
-        config = json.loads(path.read_text("utf-8"))
-        found.append((config, [json.loads(x) for x in log]))
-    return found
+    paths = sorted(_runs_folder().glob("recipes/*/config.json"))
+    return [_read(path.parent, report={}) for path in paths]
 
 
 def load_copying() -> list[dict[str, Any]]:
@@ -122,8 +124,7 @@ def load_copying() -> list[dict[str, Any]]:
 
     An installed package has none of them.
     """
-    runs = Path(str(files("transformer_lib"))).parent / "runs"
-    paths = sorted(runs.glob("copying/*/copying.json"))
+    paths = sorted(_runs_folder().glob("copying/*/copying.json"))
     return [json.loads(path.read_text("utf-8")) for path in paths]
 
 
@@ -132,8 +133,7 @@ def load_counts(name: str) -> dict[str, Any]:
 
     An installed package has no such records: then it is empty.
     """
-    runs = Path(str(files("transformer_lib"))).parent / "runs"
-    path = runs / name / f"{name}.json"
+    path = _runs_folder() / name / f"{name}.json"
     if not path.is_file():
         return {}
     return json.loads(path.read_text("utf-8"))

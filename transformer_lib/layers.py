@@ -280,5 +280,7 @@ class LayerCache:
         if source:
             key, value = self.source
             # key[rows] and value[rows], in half the time
-            key, value = (x.index_select(0, rows) for x in (key, value))
-            self.source = key, value
+            self.source = (
+                key.index_select(0, rows),
+                value.index_select(0, rows),
+            )

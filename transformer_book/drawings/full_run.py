@@ -71,17 +71,14 @@ def curves(records: Mapping[str, Run]) -> Picture:
 
 
 def by_recipe(
-    trained: Iterable[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]],
-    step: int,
+    runs: Iterable[Run], step: int
 ) -> dict[tuple[int, int], list[float]]:
-    """{(pieces, d_ff): validation BLEU at that step, of each seed}.
-
-    `trained` holds the config.json and the log of every training.
-    """
+    """{(pieces, d_ff): validation BLEU at that step, of each seed}."""
     found: dict[tuple[int, int], list[float]] = {}
-    for config, log in trained:
-        sizes = config["model"]["vocab_size"], config["model"]["d_ff"]
-        for line in log:
+    for run in runs:
+        model = run.config["model"]
+        sizes = model["vocab_size"], model["d_ff"]
+        for line in run.log:
             if line["step"] == step:
                 found.setdefault(sizes, []).append(line["validation_bleu"])
     return found

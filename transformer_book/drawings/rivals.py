@@ -361,13 +361,12 @@ def caught_up(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 def copying(found: Sequence[Mapping[str, Any]]) -> Markdown:
     """Whole rows and nats by length, seed and model."""
     rows: dict[tuple[int, int], dict[str, Any]] = {}
-    for length in sorted({one["length"] for one in found}):
-        for kind in LOOKS:
-            for one in of_length(found, kind, length):
-                place = length, one["seed"]
-                first = {"symbols, up to": length, "seed": one["seed"]}
-                row = rows.setdefault(place, first)
-                row[kind] = f"{one['whole']:.1%}, {one['nats']:.2f}"
+    for one in sorted(found, key=lambda one: (one["length"], one["seed"])):
+        length, seed = one["length"], one["seed"]
+        empty = {"symbols, up to": length, "seed": seed}
+        empty |= dict.fromkeys(LOOKS, "")
+        row = rows.setdefault((length, seed), empty)
+        row[one["model"]] = f"{one['whole']:.1%}, {one['nats']:.2f}"
     return Markdown(markdown_table([*rows.values()]))
 
 
