@@ -105,8 +105,10 @@ def next_logs(
 
     Chapter: decoding-greedy
     """
+    # Where no source is padded, no mask is needed.
+    padded = source_ids if (source_ids == PAD).any() else None
     # No memory: the cache has its keys and values.
-    hidden = model.decode(last[:, None], None, source_ids, cache)
+    hidden = model.decode(last[:, None], None, padded, cache)
     logits = model.project(hidden[:, -1])
     # In float32 at least: float16 would lose much of a small probability.
     precision = torch.promote_types(logits.dtype, torch.float32)
