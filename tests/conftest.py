@@ -25,10 +25,3 @@ def interruptible():
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT
-
-
-@pytest.fixture(scope="session")
-def site() -> Path:
-    folder = ROOT / "_build" / "html"
-    assert folder.exists(), "build the book first: make book"
-    return folder

@@ -444,6 +444,17 @@ def test_recordings_in_threads_keep_to_themselves():
     assert not wrong and module.record is None
 
 
+def test_another_thread_is_not_recorded():
+    module = MultiHeadAttention(8, 2)
+    with record_attention(module) as maps:
+        module(torch.randn(1, 3, 8), torch.randn(1, 3, 8))
+        other = torch.randn(1, 2, 8)
+        thread = threading.Thread(target=module, args=(other, other))
+        thread.start()
+        thread.join()
+    assert maps[""].shape == (1, 2, 3, 3)
+
+
 def test_under_autocast():
     module, x = MultiHeadAttention(8, 2), torch.randn(2, 4, 8)
     expected = module(x, x, causal_mask(4))

@@ -3,7 +3,11 @@
 import copy
 import json
 import pathlib
+from collections import namedtuple
 from dataclasses import replace
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -342,6 +346,25 @@ def test_a_training_with_numbers_of_numpys_goes_on(tmp_path):
     more = replace(config, max_steps=3)
     history = train(small(**changes), batches, more, folder=tmp_path)
     assert history.lines[-1]["step"] == 3
+
+
+class Norm(StrEnum):
+    POST = "post"
+
+
+@pytest.mark.parametrize(
+    "value", [Path("x"), date(2017, 6, 12), np.zeros(2), Norm.POST]
+)
+def test_a_state_that_could_not_be_read_back_is_refused(tmp_path, value):
+    model, optimizer = trained()
+    good = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
+    state = {"step": 2, "scores": [value]}
+    with pytest.raises(TypeError, match="a checkpoint cannot hold"):
+        save_checkpoint(tmp_path, model, optimizer, state, keep=1)
+    assert checkpoint_files(tmp_path) == [good]
+    pair = namedtuple("Pair", "x y")(1, 2)  # becomes a plain one
+    path = save_checkpoint(tmp_path, model, optimizer, {"step": 3, "a": pair})
+    assert load_checkpoint(path, model, optimizer)["a"] == (1, 2)
 
 
 def test_a_disk_that_does_not_answer_is_no_damage(saved, monkeypatch):

@@ -127,6 +127,8 @@ def test_what_cannot_be_scored_is_refused(score):
         score([], [])
     with pytest.raises(TypeError, match="in a list"):
         score("a b c", ["a b c"])
+    with pytest.raises(TypeError, match="in a list"):
+        published_bleu("a b c", "a b c", "en")
 
 
 def test_report(monkeypatch):
@@ -195,6 +197,15 @@ def test_a_test_set_is_translated_as_a_users_sentences():
     corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
     with pytest.raises(ValueError, match="sentence 4 has .* split it"):
         evaluate(translator.model, tokenizer, corpus)
+
+
+def test_a_translation_of_two_lines_is_reported_as_one(monkeypatch):
+    tokenizer = BPETokenizer.train(SYSTEM, 300)
+    ids = [*tokenizer.encode("one\ntwo"), EOS]
+    monkeypatch.setattr(evaluation, "decode_all", lambda *_: [ids])
+    model = Transformer(TransformerConfig.tiny(len(tokenizer), N=1))
+    report = evaluate(model, tokenizer, ParallelCorpus((("a", "b"),)))
+    assert report["translations"] == ["one two"]
 
 
 def test_the_published_form_is_for_multi30k_alone(monkeypatch):

@@ -64,6 +64,10 @@ def test_presets_take_the_papers_steps():
         ({"limit": 0}, "limit=0: give 1"),
         ({"limit": -3}, "limit=-3"),  # not all but three
         ({"average": 0}, "average=0"),
+        (
+            {"average": 3, "changes": {"keep_checkpoints": 2}},
+            "keep_checkpoints=2 is too few for a mean of 3",
+        ),
         ({"preset": "huge"}, "preset='huge': .*tiny"),
     ],
 )
@@ -71,6 +75,11 @@ def test_what_no_experiment_can_mean_is_named(wrong, said, tmp_path):
     with pytest.raises(ValueError, match=said):
         run_experiment(replace(QUICK, **wrong), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_corpus_is_named_by_a_text(tmp_path):
+    with pytest.raises(TypeError, match="corpus=.*: give its name as text"):
+        Experiment(corpus=tmp_path)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -143,6 +152,23 @@ def test_too_long_a_sentence_is_found_before_the_first_step(tmp_path):
     long = changed(positions="learned", max_length=12)
     with pytest.raises(ValueError, match="max_length=12: .*validation"):
         run_experiment(long, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "part, asked",
+    [("validation", {"validation_bleu": True}), ("test", {"test": "test"})],
+)
+def test_too_long_to_translate_is_found_before_the_first_step(
+    tmp_path, part, asked
+):
+    for name in "train", "validation", "test":
+        text = "qz " * 600 if name == part else "one two"
+        for language in "en", "es":
+            (tmp_path / f"{name}.{language}").write_text(f"{text}\n" * 9)
+    own = replace(QUICK, corpus=str(tmp_path), **asked)
+    with pytest.raises(ValueError, match="reads up to 512: split it"):
+        run_experiment(own, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

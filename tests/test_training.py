@@ -159,6 +159,13 @@ def test_log_lines(tmp_path):
         assert abs(one[name] - nats / first[0].tokens) < 1e-5
 
 
+def test_a_score_may_not_take_the_name_of_a_field():
+    once = replace(QUICK, max_steps=1)
+    for field in train(small(), batches(), once).lines[0]:
+        with pytest.raises(ValueError, match=f"'{field}': rename"):
+            train(small(), batches(), once, lambda *_, x=field: {x: 1.0})
+
+
 def test_accumulated_batches_weigh_by_their_tokens():
     """Two batches a step are one batch that holds both."""
 

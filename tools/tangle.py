@@ -42,7 +42,8 @@ INIT = '''\
 
 Every module is collected from the chapter of the same name. The public
 names stand in __init__.pyi. Each is imported when it is first used, so
-that `import transformer_lib` is quick and loads no torch.
+that `import transformer_lib` is quick and loads no torch. (lazy_loader's
+`attach_stub` does the same, but hides a module of its function's name.)
 """
 
 import re

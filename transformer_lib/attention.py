@@ -177,7 +177,8 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
     If two recordings are nested, the inner one gets the weights until
     it ends, then the outer one again. Only the calling thread's weights
-    are kept; recordings in several threads wait for one another.
+    are kept. Recordings in several threads wait for one another, so
+    inside of one do not wait for a thread that makes another.
 
     Yields:
         A dict from a module's path, such as

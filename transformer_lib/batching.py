@@ -185,8 +185,8 @@ class TokenBatches:
         """SHA-256 of what the batches hold, the same on each worker."""
         settings = self.tokens_per_batch, self.seed, self.shuffle
         digest = sha256(repr((settings, self.world_size)).encode())
-        for pair in self.pairs:
-            digest.update(repr(pair).encode())
+        for source, target in self.pairs:
+            digest.update(repr((source, target)).encode())
         return digest.hexdigest()
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:

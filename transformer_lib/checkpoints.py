@@ -93,15 +93,25 @@ def _digest(content: Any) -> str:
 def _plain(content: Any) -> Any:
     """The same dicts and lists, with Python's numbers for NumPy's.
 
-    To read NumPy's back would run code, which `_read` refuses.
+    To read any other class back would run code, which `_read` refuses.
 
     Chapter: checkpoints-resume
     """
     if isinstance(content, dict):
         return {name: _plain(part) for name, part in content.items()}
-    if isinstance(content, list | tuple):
-        return type(content)(_plain(part) for part in content)
-    return content.item() if isinstance(content, np.generic) else content
+    if isinstance(content, list):
+        return [_plain(part) for part in content]
+    if isinstance(content, tuple):
+        return tuple(_plain(part) for part in content)
+    if isinstance(content, np.generic):
+        return content.item()
+    simple = bool, int, float, str, type(None), torch.Tensor
+    if type(content) not in simple:
+        raise TypeError(
+            f"a checkpoint cannot hold {content!r}: give numbers, texts, "
+            "tensors, lists or dicts"
+        )
+    return content
 
 
 def save_checkpoint(
@@ -120,6 +130,7 @@ def save_checkpoint(
     with the next one. Section 6.1.
 
     Raises:
+        TypeError: for a `state` that could not be read back.
         ValueError: for a `step` that is no whole number from 0, or
             `keep` below 1.
         FloatingPointError: if a weight is not finite; the earlier

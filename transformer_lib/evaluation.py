@@ -101,6 +101,8 @@ def _published_form(sentences: _Texts, language: str) -> list[str]:
 
     Chapter: evaluation-published
     """
+    if isinstance(sentences, str):
+        raise TypeError("put a single sentence in a list to score it")
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalize = MosesPunctNormalizer(language).normalize

@@ -81,6 +81,7 @@ class Experiment:
             `TrainingConfig` by their names
 
     Raises:
+        TypeError: if `corpus` is no text.
         ValueError: if `limit` or `average` is below 1.
 
     Chapter: experiment-settings
@@ -103,6 +104,8 @@ class Experiment:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value}: give 1 or more")
+        if not isinstance(self.corpus, str):
+            raise TypeError(f"corpus={self.corpus!r}: give its name as text")
 
     def load(self, part: str) -> ParallelCorpus:
         """A part of the corpus.
@@ -186,7 +189,13 @@ def recipe(
     torch.empty(config.least_parameters)  # fails if memory is too small
     device = pick_device(settings.get("device"))
     settings["precision"] = pick_precision(settings["precision"], device)
-    return config, TrainingConfig(**settings)
+    training = TrainingConfig(**settings)
+    if training.keep_checkpoints < average:
+        raise ValueError(
+            f"keep_checkpoints={training.keep_checkpoints} is too few for "
+            f"a mean of {average}: keep more, or give another average"
+        )
+    return config, training
 
 
 @dataclass(frozen=True)

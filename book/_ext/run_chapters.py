@@ -30,7 +30,7 @@ from sphinx.util.display import status_iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACING = str(Path(__file__).parent / "tracing")
-SECONDS = 300  # that a cell may take
+SECONDS = 1200  # that a cell may take: after these it hangs
 AT_ONCE = 2
 THREADS = str(max(1, (os.cpu_count() or 1) // AT_ONCE))  # for each
 

@@ -123,6 +123,7 @@ def violations():
 
     def find(page, part):
         page.evaluate(AXE.read_text("utf-8"))
+        page.add_style_tag(content="* { transition: none !important }")
         return page.evaluate(
             """async part => {
               const found = await axe.run(part, { preload: false });

@@ -29,7 +29,6 @@ MODULES = [n for n in PAGES if n.startswith("_modules/transformer_lib")]
 LOOKED_AT = [  # one template, and code alone: two of these speak for all
     name for name in PAGES if name not in MODULES[2:]
 ]
-TRANSLATE = "index.html"
 MOST = 700_000  # bytes of a first visit, before a live part is opened
 READY = """() => {
   const count = what => document.querySelectorAll(what).length;
@@ -131,8 +130,7 @@ async def look(page) -> dict[str, list[str]]:
     """What axe-core finds, the colours by day and by night."""
     await page.evaluate(THIN)
     await page.evaluate(AXE.read_text("utf-8"))
-    found = {}
-    found["rules"] = await page.evaluate(LOOK, ["light", NO_COLOURS])
+    found = {"rules": await page.evaluate(LOOK, ["light", NO_COLOURS])}
     await page.evaluate(KINDS)
     for theme in ["light", "dark"]:
         found[theme] = await page.evaluate(LOOK, [theme, {"runOnly": COLOURS}])
@@ -146,7 +144,7 @@ async def examine(context, address: str, name: str) -> dict:
     found["first"] = list(asked)
     await page.evaluate(DRAW)
     await page.wait_for_function(DRAWN)
-    if name in (TRANSLATE, "index.html"):
+    if name == "index.html":
         await translate(page)
     await page.set_viewport_size({"width": 360, "height": 800})
     found["width"] = await page.evaluate(
@@ -167,8 +165,7 @@ async def examine_all(chromium: dict, address: str) -> dict[str, dict]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**chromium)
         context = await browser.new_context(
-            viewport={"width": 1200, "height": 900},
-            color_scheme="light",
+            viewport={"width": 1200, "height": 900}, color_scheme="light"
         )
 
         async def work():

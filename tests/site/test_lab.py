@@ -18,9 +18,6 @@ CHAPTERS = [  # a check, a drawing and a table are in each of them
     "book/training/loss.md",
     "book/results/cost.md",
 ]
-SETTINGS = {  # every cell is in the page, not those alone that are seen
-    "tracker.jupyterlab-settings": {"windowingMode": "none"},
-}
 FOLDED = """() => [...document.querySelectorAll(".jp-CodeCell")].map(cell =>
   !!cell.querySelector(".jp-InputPlaceholder"))"""
 SEEN = """() => [...document.querySelectorAll(".jp-CodeCell")].filter(cell =>
@@ -33,8 +30,9 @@ def lab(chromium, tmp_path_factory):
     home = tmp_path_factory.mktemp("lab")
     settings = home / "settings" / "@jupyterlab" / "notebook-extension"
     settings.mkdir(parents=True)
-    for name, content in SETTINGS.items():
-        (settings / name).write_text(json.dumps(content))
+    # Every cell is in the page, not those alone that are seen.
+    whole = settings / "tracker.jupyterlab-settings"
+    whole.write_text('{"windowingMode": "none"}')
     environment = os.environ | {
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),

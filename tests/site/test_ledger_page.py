@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
 import tangle
 import yaml
 from bs4 import BeautifulSoup
@@ -71,18 +70,16 @@ def test_boxes_lead_to_their_rows():
     for path in sorted(SITE.glob("book/*/*.html")):
         page = path.relative_to(SITE).as_posix()
         for link in soup(page).select("a[href*='paper.html?chapter=']"):
-            name, count = (
-                re.search(r"\?chapter=(\w+)#", link["href"])[1],
-                int(re.search(r"\d+", link.get_text())[0]),
-            )
+            name = re.search(r"\?chapter=(\w+)#", link["href"])[1]
+            count = int(re.search(r"\d+", link.get_text())[0])
             assert link.find_parent(class_="paper"), page
             assert count == sum(chapter(row) == name for row in ROWS)
             led[name] += 1
     assert len(led) >= 20, led
 
 
-def opened(visit, query="", **settings):
-    page = visit(PAGE + query, **settings)
+def opened(visit, query=""):
+    page = visit(PAGE + query)
     page.wait_for_selector(".ledger-filter output:not(:empty)")
     return page
 
@@ -126,12 +123,3 @@ def test_the_address_filters_and_titles_are_pages(visit):
         heading = soup(f"book/{found[name]}/{name}.html").find("h1")
         assert titles[name] == heading.contents[0].strip(), name
     assert visible(opened(visit, "?chapter=nothing")) == len(ROWS)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_a_phone(visit, scheme):
-    page = opened(
-        visit, viewport={"width": 360, "height": 780}, color_scheme=scheme
-    )
-    wide = "document.documentElement.scrollWidth > innerWidth"
-    assert not page.evaluate(wide)

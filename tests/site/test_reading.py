@@ -122,12 +122,7 @@ def test_a_first_reading(page, address, name):
     folded = page.locator(f"article :is({FOLDED})")
     assert folded.count() > 10
     assert not [e for e in folded.all() if e.is_visible()]
-    for part in [
-        ".paper",
-        ".tag_export",
-        ".cell_output",
-        ".exercise",
-    ]:
+    for part in [".paper", ".tag_export", ".cell_output", ".exercise"]:
         assert page.locator(part).first.is_visible(), part
     out = f"{counting.FOLDED}, {counting.NO_WORDS}, .shows"
     seen, formulas = page.evaluate(SEEN, out)
@@ -157,11 +152,9 @@ def test_a_first_reading_is_remembered(page, address):
     assert not page.locator("details.in-depth").first.is_visible()
 
 
-def test_without_scripts(browser, address):
+def test_without_scripts(visit, address):
     """All is folded that the scripts fold; a chart stands still."""
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(f"{address}/{CHAPTER}")
+    page = visit(CHAPTER, java_script_enabled=False)
     for fold, inside in INSIDE.items():
         first = page.locator(fold).first
         assert first.locator("> summary").is_visible()
@@ -172,7 +165,6 @@ def test_without_scripts(browser, address):
     page.goto(f"{address}/book/architecture/positions.html")
     stills = page.locator(".tag_still svg").all()  # for page and phone
     assert [still.is_visible() for still in stills].count(True) == 1
-    context.close()
 
 
 @pytest.mark.parametrize("width, shown", [(1280, "wide"), (360, "narrow")])
@@ -258,13 +250,17 @@ FOCUSED = """() => {
     [
         "index.html",
         "book/architecture/masks.html",
+        "book/architecture/positions.html",
+        "book/results/attention_maps.html",
+        "book/start/one_sitting.html",
+        "book/translating/beams.html#beams.step=2",
         "book/appendix/glossary.html",
         "search.html",
     ],
 )
 def test_keyboard_reaches_everything(page, address, name):
     open_page(page, f"{address}/{name}")
-    page.wait_for_timeout(300)
+    page.wait_for_load_state("networkidle")  # and the live parts are drawn
     wanted = set(page.evaluate(REACHABLE))
     assert len(wanted) > 40
     reached = set()

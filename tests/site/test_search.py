@@ -4,13 +4,11 @@ import pytest
 
 
 @pytest.fixture
-def search(browser, address):
+def search(visit):
     """Titles and excerpts of what is found for a query."""
-    context = browser.new_context()
-    page = context.new_page()
 
     def ask(query):
-        page.goto(f"{address}/search.html?q={query}")
+        page = visit(f"search.html?q={query}")
         page.locator("#search-results li p.context").first.wait_for()
         # a function of the library is told in a span, without an excerpt
         untold = "#search-results li:not(:has(> .context, > span))"
@@ -23,8 +21,7 @@ def search(browser, address):
         texts = page.locator("#search-results .context").all_text_contents()
         return titles, texts
 
-    yield ask
-    context.close()
+    return ask
 
 
 def test_hyphens_do_not_matter(search):
@@ -53,9 +50,8 @@ def test_a_chapter_comes_before_the_appendix(search, query, chapter):
     assert titles[0].startswith(chapter)
 
 
-def test_the_sign_is_beside_the_words(browser, address):
-    page = browser.new_page()
-    page.goto(f"{address}/search.html")
+def test_the_sign_is_beside_the_words(visit):
+    page = visit("search.html")
     form = page.locator("form.bd-search").last
     sign = form.locator("i").bounding_box()
     field = form.locator("input")
@@ -63,4 +59,3 @@ def test_the_sign_is_beside_the_words(browser, address):
         "e => parseFloat(getComputedStyle(e).paddingLeft)"
     )
     assert sign["x"] + sign["width"] <= field.bounding_box()["x"] + padding
-    page.close()

@@ -15,7 +15,7 @@ PAGE = tangle.ROOT / "book" / "start" / "one_sitting.md"
 STEPS, BATCH = 20, 64
 CHAPTER = "book/start/one_sitting.html"
 PART = ".live[data-live=train]"
-FETCHED = ("train_worker", "learner", "mm.wasm", "little_", "transformer.js")
+FETCHED = "train_worker learner mm.wasm little_ transformer.js zoom".split()
 ASK = """
 import { readFileSync as read } from "node:fs";
 const [live, data, given] = process.argv.slice(2);
@@ -206,6 +206,9 @@ def test_unpressed_it_shows_a_recorded_run_and_fetches_nothing(visit):
     assert reached(page) == run["rows"][1][0]
     assert fact(page, 1) == f"{run['rows'][1][1] / 1000:.2f}"
     assert where.get_attribute("aria-valuetext") == "step 10"
+    # The recorded run has no weights to look into.
+    look = page.get_by_role("button", name="Look inside your model")
+    assert look.is_disabled()
     assert not [url for url in page.asked if any(n in url for n in FETCHED)]
 
 
@@ -228,11 +231,6 @@ def test_it_learns_pauses_and_repeats_itself_after_reset(visit):
     assert losses[0] > losses[1] > losses[2]
     press(page, "Reset")
     wait_for_step(page, 0)
-    page.wait_for_function(
-        "part => document.querySelector(`${part} dd`)"
-        ".textContent.startsWith('0 ')",
-        arg=PART,
-    )
     press(page, "Train it here")
     wait_for_step(page, 30)
     press(page, "Pause")
@@ -249,24 +247,8 @@ def test_another_seed_is_another_run(visit):
         press(page, "One step")
         wait_for_step(page, 1)
         firsts.append(told(page)[-1][:2])
-        press(page, "Reset")
     assert [first[0] for first in firsts] == ["1", "1"]
     assert firsts[0] != firsts[1]
-
-
-def test_by_keyboard(visit):
-    page = opened(visit)
-    button = page.locator(f"{PART} .live-main")
-    button.focus()
-    page.keyboard.press("Enter")
-    wait_for_step(page, 10)
-    assert button.text_content() == "Pause"
-    page.keyboard.press("Space")
-    assert button.text_content() == "Go on"
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
-    held = page.evaluate("document.activeElement.textContent")
-    assert held == "Reset"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -276,6 +258,4 @@ def test_it_fits_and_is_accessible(visit, violations, theme, width):
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
     told(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.wait_for_timeout(500)  # transitions of the theme
-    found = violations(page, PART)
-    assert not found
+    assert not violations(page, PART)

@@ -185,10 +185,7 @@ TARGETS = {
         "average --model run --out mean",
     ),
     "part/config.json": (as_json, f"{TRAIN} 6 --out part"),
-    "part/checkpoint-00000004.pt": (
-        as_checkpoint,
-        f"{TRAIN} 6 --out part",
-    ),
+    "part/checkpoint-00000004.pt": (as_checkpoint, f"{TRAIN} 6 --out part"),
     "part/log.jsonl": (edited, f"{TRAIN} 6 --out part"),
     "corpus/train.en": (edited, f"{TRAIN} 2 --out new"),
     "packed/train.en.gz": (as_gzip, "data --corpus packed"),
@@ -235,10 +232,7 @@ def make(base: Path) -> None:
         texts = load_corpus("little_spanish", split=split)
         rows += ["\t".join((*pair, "by us")) for pair in texts]
         texts = texts[:40]
-        for language, lines in (
-            ("en", texts.sources),
-            ("es", texts.targets),
-        ):
+        for language, lines in ("en", texts.sources), ("es", texts.targets):
             content = "\n".join(lines).encode()
             path = base / "corpus" / f"{split}.{language}"
             path.write_bytes(content)

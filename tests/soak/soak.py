@@ -94,19 +94,14 @@ def records(folder: Path) -> list[dict]:
 
 def read_all(folder: Path) -> None:
     """Read every file of a training; ValueError if one is no whole."""
-    from transformer_lib.checkpoints import (
-        average_checkpoints,
-        checkpoint_files,
-        load_config,
-        load_model,
-    )
+    from transformer_lib import checkpoints
 
-    for path in checkpoint_files(folder):
-        average_checkpoints([path])
+    for path in checkpoints.checkpoint_files(folder):
+        checkpoints.average_checkpoints([path])
     if (folder / "config.json").exists():
-        load_config(folder)
+        checkpoints.load_config(folder)
     if (folder / "model.safetensors").exists():
-        load_model(folder)
+        checkpoints.load_model(folder)
     if (folder / "report.json").exists():
         json.loads((folder / "report.json").read_text())
     records(folder)
