@@ -175,6 +175,7 @@ def main(fault=None):
         assert LOOKS["lists"] == 1 + 2, f"limits, 2 steps: {LOOKS}"
         beams.beam_search(transformer, source_ids, beam_size=2)
         assert LOOKS["lists"] == 3 + 1 + 3, f"limits, 3 steps: {LOOKS}"
+        assert LOOKS["numbers"] == 3, f"a search asks for padding: {LOOKS}"
     del kept
     print("everything is where it belongs")
 

@@ -244,27 +244,6 @@ def test_beam_of_one_is_greedy(alpha):
         assert greedy.ids == beam.ids
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_batched_equals_one_by_one(beam_size, norm):
-    model = a_model(5, config=replace(SMALL, norm=norm), end=-4.0)
-    lengths = [1, 30, 2, 14, 5, 5, 22]
-    batch = sources(*lengths)
-    lists = [
-        row[: n + 1].tolist() for row, n in zip(batch, lengths, strict=True)
-    ]
-    together = decode_all(model, lists, beam_size, max_extra=5)
-    small = decode_all(model, lists, beam_size, 0.6, 5, batch_size=3)
-    assert small == together, "and in the order of the input"
-    ends = set()
-    for row, ids in enumerate(lists):
-        alone = torch.tensor([ids])
-        found = beam_search(model, alone, beam_size, max_extra=5)
-        assert together[row] == found.ids[0][0]
-        ends.add(max(map(len, found.ids[0])))
-    assert len(ends) > 2, "they should end at different steps"
-
-
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10_000),

@@ -156,26 +156,22 @@ def without_digests(folder):
     path.write_text(json.dumps(held))
 
 
-def test_missing_damaged_and_foreign_models(tmp_path):
-    def refused(what, kind=ValueError):
+def test_missing_damaged_and_foreign_models(saved):
+    def refused(what, kind=ValueError, folder=saved):
         with pytest.raises(kind, match=what):
-            load_model(tmp_path)
+            load_model(folder)
 
-    refused("config.json", FileNotFoundError)
-    tokenizer = BPETokenizer.train(["ein Hund", "a dog"], 270)
-    sizes = {"N": 1, "d_model": 16, "d_ff": 32}
-    model = Transformer(TransformerConfig.tiny(len(tokenizer), **sizes))
-    save_model(tmp_path, model, tokenizer)
-    weights = tmp_path / "model.safetensors"
+    refused("config.json", FileNotFoundError, saved / "nowhere")
+    weights = saved / "model.safetensors"
     good = weights.read_bytes()
-    without_digests(tmp_path)
+    without_digests(saved)
     for bad in (good[: len(good) // 2], b"something else entirely"):
         weights.write_bytes(bad)
         refused("model.safetensors is damaged")
     weights.unlink()
     refused("has not ended", FileNotFoundError)
     weights.write_bytes(good)
-    path = tmp_path / "config.json"
+    path = saved / "config.json"
     right = path.read_text()
     for name, value in (
         ("d_ff", 48),
@@ -239,12 +235,6 @@ def test_info_of_another_type(tmp_path, info):
     with pytest.raises(ValueError, match="give two|is no text"):
         save_model(tmp_path, small(), **info)
     assert not [*tmp_path.iterdir()]
-    save_model(tmp_path, small())
-    without_digests(tmp_path)
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"info": info}))
-    with pytest.raises(ValueError, match="config.json is damaged"):
-        load_model(tmp_path)
 
 
 # What is compared when it is read
@@ -411,41 +401,28 @@ class Gelu(FeedForward):
         return self.w_2(torch.nn.functional.gelu(self.w_1(x)))
 
 
-def otherwise(change):
-    """A model of which no weight shows that it computes other things."""
-    model = small()
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: setattr(m.encoder.layers[0], "feed_forward", Gelu(16, 32)),
+        lambda m: setattr(m, "config", replace(m.config, h=2)),
+        lambda m: setattr(m.source_embedding, "factor", 1.0),
+        lambda m: setattr(m, "positions", None),
+        lambda m: setattr(m.source_embedding, "factor", float("nan")),
+    ],
+)
+def test_a_model_that_answers_otherwise_is_not_written(saved, change):
+    """No weight shows that it computes other things."""
+    model, before = small(), contents(saved)
     change(model)
-    return model
-
-
-def with_gelu(model):
-    model.encoder.layers[0].feed_forward = Gelu(16, 32)
-
-
-def of_other_heads(model):
-    model.config = replace(model.config, h=2)
-
-
-def unscaled(model):
-    model.source_embedding.factor = 1.0
-
-
-def without_positions(model):
-    model.positions = None
-
-
-def without_a_number(model):
-    model.source_embedding.factor = float("nan")
+    with pytest.raises(ValueError, match="answers otherwise"):
+        save_model(saved, model)
+    assert contents(saved) == before
 
 
 @pytest.mark.parametrize(
     "model, how, said",
     [
-        (lambda: otherwise(with_gelu), {}, "answers otherwise"),
-        (lambda: otherwise(of_other_heads), {}, "answers otherwise"),
-        (lambda: otherwise(unscaled), {}, "answers otherwise"),
-        (lambda: otherwise(without_positions), {}, "answers otherwise"),
-        (lambda: otherwise(without_a_number), {}, "answers otherwise"),
         (lambda: spoilt(float("nan")), {}, "w_k.*holds NaN"),
         (lambda: spoilt(float("-inf")), {}, "w_k.*holds NaN"),
         (lambda: spoilt(1e5), {"half": True}, "w_k.*holds NaN"),

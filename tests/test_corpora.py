@@ -5,6 +5,7 @@ import hashlib
 import json
 import zipfile
 from importlib.resources import files
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -40,26 +41,12 @@ def serve(monkeypatch, content):
     """Let every download give this content; without any, fail."""
     import requests
 
-    class Response:
-        headers = {}
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            pass
-
-        def raise_for_status(self):
-            pass
-
-        def iter_content(self, chunk_size):
-            yield content
-
-    def get(*arguments, **options):
-        if content is None:
-            raise requests.ConnectionError("no network in this test")
-        return Response()
-
+    response = MagicMock(headers={})
+    response.__enter__.return_value = response
+    response.iter_content.return_value = [content]
+    get = MagicMock(return_value=response)
+    if content is None:
+        get.side_effect = requests.ConnectionError("no network in this test")
     monkeypatch.setattr(requests, "get", get)
 
 
@@ -115,16 +102,12 @@ def test_what_is_shown_of_a_corpus_is_a_line():
     assert "'little_spanish', source='en', target='es'" in repr(corpus)
 
 
-def test_a_corpus_says_whose_it_is():
-    assert load_corpus("little_spanish").licence == "this book's own"
-    assert ParallelCorpus([]).licence == ""
-
-
 def test_a_slice_is_a_corpus():
     corpus = load_corpus("little_spanish")
     part = corpus[10:13]
     assert isinstance(part, ParallelCorpus) and len(part) == 3
-    assert part.source == "en" and part.licence == corpus.licence
+    assert part.source == "en"
+    assert part.licence == corpus.licence == "this book's own"
     assert part.sources == [pair[0] for pair in part]
     assert part.targets == [pair[1] for pair in part]
     assert corpus[-1] == list(corpus)[-1]
@@ -314,14 +297,9 @@ def test_own_files(tmp_path):
 
 
 def test_a_folder(tmp_path):
-    (tmp_path / "train.en").write_text("A dog.\nA cat.\n")
-    german = gzip.compress(b"Ein Hund.\nEine Katze.\n")
-    (tmp_path / "train.de.gz").write_bytes(german)
+    for language in "en", "de":
+        (tmp_path / f"train.{language}").write_text("A.\n")
     corpus = load_corpus(str(tmp_path), "de", "en")
-    assert list(corpus) == [
-        ("Ein Hund.", "A dog."),
-        ("Eine Katze.", "A cat."),
-    ]
     named = (corpus.name, corpus.source, corpus.target, corpus.split)
     assert named == (str(tmp_path), "de", "en", "train")
     for missing in (("de", "fr"), ("de", "en", "test")):

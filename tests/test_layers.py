@@ -304,10 +304,8 @@ def test_feed_forward_treats_positions_apart_and_alike():
         assert moved.nonzero().tolist() == [[1, 2]]
 
 
-def test_feed_forward_dropout_is_off_by_default():
+def test_feed_forward_drops_if_asked():
     x = torch.randn(2, 3, D_MODEL)
-    network = FeedForward(D_MODEL, D_FF)
-    assert torch.equal(network(x), network(x))
     network = FeedForward(D_MODEL, D_FF, dropout=0.5)
     assert not torch.equal(network(x), network(x))
 
@@ -380,33 +378,20 @@ def test_unknown_norm():
 
 
 @both_norms
-def test_a_last_norm_only_with_pre(norm):
-    encoder, decoder = (stack_of(kind, 1, norm) for kind in (Encoder, Decoder))
-    for stack in (encoder, decoder):
-        assert hasattr(stack, "norm") == (norm == "pre")
-    x = torch.randn(2, 3, D_MODEL)
-    for stack, rest in (
-        (encoder, [None]),
-        (decoder, [x, None, None]),
+def test_stacks_run_their_layers_in_order_and_with_pre_a_last_norm(norm):
+    x, y = torch.randn(2, 3, D_MODEL), torch.randn(2, 4, D_MODEL)
+    encoder, decoder = (stack_of(kind, 3, norm) for kind in (Encoder, Decoder))
+    mask, causal = mask_of(3, 1), causal_mask(4)
+    for stack, out, rest in (
+        (encoder, x, [mask]),
+        (decoder, y, [x, causal, mask]),
     ):
-        out = stack.layers[0](x, *rest)
-        if norm == "pre":
-            out = stack.norm(out)
-        torch.testing.assert_close(stack(x, *rest), out)
-
-
-def test_stacks_run_their_layers_in_order():
-    source_mask = padding_mask(torch.tensor([[4, 5, 6], [4, 0, 0]]))
-    encoder, decoder = stack_of(Encoder, 3), stack_of(Decoder, 3)
-    x = memory = torch.randn(2, 3, D_MODEL)
-    for layer in encoder.layers:
-        memory = layer(memory, source_mask)
-    torch.testing.assert_close(encoder(x, source_mask), memory)
-    y = target = torch.randn(2, 4, D_MODEL)
-    for layer in decoder.layers:
-        y = layer(y, memory, causal_mask(4), source_mask)
-    out = decoder(target, memory, causal_mask(4), source_mask)
-    torch.testing.assert_close(out, y)
+        found = stack(out, *rest)
+        for layer in stack.layers:
+            out = layer(out, *rest)
+        assert hasattr(stack, "norm") == (norm == "pre")
+        out = stack.norm(out) if norm == "pre" else out
+        torch.testing.assert_close(found, out)
 
 
 @both_norms
@@ -447,18 +432,6 @@ def test_layers_share_nothing():
         first, second = stack_of(kind, 2).layers
         ours = {id(p) for p in first.parameters()}
         assert not ours & {id(p) for p in second.parameters()}
-
-
-@both_norms
-def test_one_position_at_a_time_with_a_cache(norm):
-    decoder = stack_of(Decoder, 2, norm)
-    memory, x = torch.randn(2, 3, D_MODEL), torch.randn(2, 5, D_MODEL)
-    cache = [layer.new_cache(memory, longest=5) for layer in decoder.layers]
-    expected = decoder(x, memory, causal_mask(5), None)
-    steps = [
-        decoder(x[:, i : i + 1], None, None, None, cache) for i in range(5)
-    ]
-    torch.testing.assert_close(torch.cat(steps, 1), expected)
 
 
 def test_a_cache_is_tensors_in_room_for_the_longest():

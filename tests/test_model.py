@@ -1,6 +1,5 @@
 """The whole model against PyTorch's, and what must never leak."""
 
-from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
 
@@ -16,7 +15,6 @@ from translators import (
 )
 
 from transformer_lib.attention import MultiHeadAttention, record_attention
-from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import FeedForward
 from transformer_lib.masks import decoder_mask, padding_mask
@@ -194,23 +192,6 @@ def test_two_stacks_meet_in_cross_attention_alone():
         assert all(p.grad.any() for p in model.parameters())
 
 
-@pytest.mark.parametrize("positions", ["sinusoid", "learned", "none"])
-def test_decode_with_cache_equals_without(positions):
-    model = small(positions=positions).double().eval()
-    kinds = {"SinusoidalPositions": "sinusoid", "LearnedPositions": "learned"}
-    assert kinds.get(type(model.positions).__name__, "none") == positions
-    memory = model.encode(SOURCE)
-    ids = torch.randint(4, 13, (2, 6))
-    whole = model.decode(ids, memory, SOURCE)
-    for sizes in ([1] * 6, [1, 3, 2]):  # one by one, or several at once
-        cache = DecoderCache(model, memory, longest=6)
-        parts = [
-            model.decode(new, memory, SOURCE, cache)
-            for new in ids.split(sizes, 1)
-        ]
-        assert_close(torch.cat(parts, 1), whole)
-
-
 @pytest.mark.parametrize(
     ("tie", "tables"), [("three-way", 1), ("decoder", 2), ("none", 3)]
 )
@@ -282,7 +263,7 @@ def wanted_factor(path: str, start: str) -> float:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_starts_differ_by_their_factors_alone(start):
-    """The same draws, each matrix alone, times what the start says."""
+    """Bit for bit the same draws: older records were drawn so."""
     config = TransformerConfig(13, **SMALL, bias=True, tie="none")
     first = drawn_at_first(config)
     model = Transformer(config)
@@ -290,23 +271,10 @@ def test_starts_differ_by_their_factors_alone(start):
     draw_weights(model, start)
     for path, matrix in matrices(model).items():
         wanted = first[path] * wanted_factor(path, start)
-        assert_close(matrix.detach(), wanted)
+        assert torch.equal(matrix, wanted), path
     for name, weight in model.named_parameters():
         if name.endswith("bias"):
             assert not weight.any(), name
-
-
-def test_start_xavier_multiplies_by_nothing():
-    """Bit for bit each matrix alone: older records were drawn so."""
-    config = TransformerConfig(13, **SMALL, start="xavier")
-    first = drawn_at_first(config)
-    model = Transformer(config)
-    torch.manual_seed(1)
-    draw_weights(model, "xavier")
-    found = matrices(model)
-    del first["pre_softmax"], found["pre_softmax"]  # tied after drawing
-    for path, matrix in found.items():
-        assert torch.equal(matrix, first[path]), path
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -318,26 +286,11 @@ def test_a_model_is_drawn_by_its_configs_start(start):
     assert 0.95 * bound < ours.abs().max() <= bound
 
 
-def test_a_packed_start_has_the_range_of_the_packed_matrix():
-    """As PyTorch draws its in_proj_weight: (3 d_model, d_model)."""
-    torch.manual_seed(0)
-    config = TransformerConfig(13, d_model=128, d_ff=256, h=4, N=2)
-    model = Transformer(replace(config, start="packed"))
-    theirs = nn.MultiheadAttention(128, 4, bias=False).in_proj_weight
-    for layer in model.decoder.layers:
-        a = layer.self_attention
-        ours = torch.cat([a.w_q.weight, a.w_k.weight, a.w_v.weight])
-        assert abs(ours.std() / theirs.std() - 1) < 0.02
-        assert abs(ours.abs().max() / theirs.abs().max() - 1) < 0.001
-
-
 def test_every_start_has_a_name_and_others_are_refused():
     with pytest.raises(ValueError, match="start='kaiming'.*packed"):
         TransformerConfig(13, start="kaiming")
     with pytest.raises(ValueError, match="start='kaiming'.*packed"):
         draw_weights(small(), "kaiming")
-    for start in STARTS:
-        assert TransformerConfig(13, start=start).start == start
 
 
 @pytest.mark.parametrize("positions", ["sinusoid", "learned", "none"])
@@ -345,6 +298,8 @@ def test_dropout_falls_on_the_sums_in_both_stacks(positions):
     """Section 5.4; single components go, positions included."""
     p = 0.3
     model = small(dropout=p, positions=positions, tie="none").eval()
+    kinds = {"SinusoidalPositions": "sinusoid", "LearnedPositions": "learned"}
+    assert kinds.get(type(model.positions).__name__, "none") == positions
     inputs = []
     for stack in (model.encoder, model.decoder):
         stack.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))

@@ -73,26 +73,19 @@ def test_an_installed_wheel_does_what_the_readme_says(built, tmp_path, root):
     *before, last = lines.strip().splitlines()
     code = f"{chr(10).join(before)}\nimport json, transformer_lib as t"
     code += f"\nprint(json.dumps([t.__file__, t.__version__, {last}]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(target), "PATH": ""},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    file, version, said = json.loads(done.stdout)
+
+    def said_by(*words):
+        env = {"PYTHONPATH": str(target), "PATH": ""}
+        return subprocess.check_output(
+            [sys.executable, *words], cwd=tmp_path, env=env, text=True
+        )
+
+    file, version, said = json.loads(said_by("-c", code))
     assert file == str(target / "transformer_lib/__init__.py")
     assert f"-{version}-" in built[1].name
     assert said == "Me gustan los árboles"
     script = target / "bin" / "transformer-lib"
-    done = subprocess.run(
-        [sys.executable, script, "--version"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(target), "PATH": ""},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    assert done.stdout.decode().strip() == version
+    assert said_by(script, "--version").strip() == version
 
 
 def test_the_name_is_the_projects_own(root):

@@ -45,11 +45,6 @@ def trained(monkeypatch):
 
 
 def test_learning_rate_is_equation_3(trained):
-    rates = [learning_rate(step, 512) for step in range(1, 20_001)]
-    assert rates.index(max(rates)) + 1 == 4000
-    assert math.isclose(max(rates), (512 * 4000) ** -0.5)
-    assert math.isclose(rates[1999], 2 * rates[999]), "linear"
-    assert math.isclose(rates[15_999], rates[3999] / 2), "inverse root"
     assert math.isclose(learning_rate(1, 64, 100), 1 / 8000)
     steps = [*range(1, 6000), *range(6000, 300_001, 50)]
     for d_model, warmup_steps in ((512, 4000), (1024, 4000), (64, 400)):
@@ -90,22 +85,6 @@ def test_adam_without_a_rate_is_refused():
     optimizer.param_groups[0]["lr"] = 0.01
     optimizer.step()
     assert not torch.equal(layer.weight, before)
-
-
-def test_adam_equals_the_formula():
-    layer = torch.nn.Linear(3, 1, bias=False).double()
-    weight = layer.weight.detach().clone()
-    optimizer = adam(layer)
-    optimizer.param_groups[0]["lr"] = 0.01
-    m = v = 0
-    for t in (1, 2):
-        gradient = t * torch.tensor([[1.0, -2.0, 0.5]]).double()
-        layer.weight.grad = gradient
-        optimizer.step()
-        m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
-        m_hat, v_hat = m / (1 - 0.9**t), v / (1 - 0.98**t)
-        weight -= 0.01 * m_hat / (v_hat.sqrt() + 1e-9)
-    assert torch.allclose(weight, layer.weight, atol=1e-12)
 
 
 def test_defaults_are_the_papers(trained):

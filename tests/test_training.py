@@ -68,20 +68,23 @@ def untimed(history):
     ]
 
 
+class Signalling(TokenBatches):
+    """A signal comes while the last of so many batches is fetched."""
+
+    taken, last, sent = 0, 2, signal.SIGTERM
+
+    def epoch(self, number, start=0):
+        for batch in super().epoch(number, start):
+            self.taken += 1
+            if self.taken == self.last:
+                signal.raise_signal(self.sent)
+            yield batch
+
+
 def interrupted(folder, config, step, number=signal.SIGINT):
     """A training that is sent a signal while it takes a step."""
-
-    class Signalling(TokenBatches):
-        taken = 0
-
-        def epoch(self, number_, start=0):
-            for batch in super().epoch(number_, start):
-                self.taken += 1
-                if self.taken == step * config.accumulate:
-                    signal.raise_signal(number)
-                yield batch
-
     data = Signalling(copies(), tokens_per_batch=40)
+    data.last, data.sent = step * config.accumulate, number
     with pytest.raises(KeyboardInterrupt):
         train(small(), data, config, folder=folder)
 
@@ -291,12 +294,6 @@ def test_other_data_are_refused(tmp_path, other):
     train(small(), batches(), longer, folder=tmp_path)
 
 
-def test_fewer_steps_than_were_taken_are_refused(tmp_path):
-    train(small(), batches(), QUICK, folder=tmp_path)
-    with pytest.raises(ValueError, match="00000012.*max_steps=11"):
-        train(small(), batches(), replace(QUICK, max_steps=11), None, tmp_path)
-
-
 def test_only_the_newest_checkpoint_is_read(tmp_path):
     train(small(), batches(), QUICK, folder=tmp_path)
     checkpoint_files(tmp_path)[0].write_bytes(b"damaged")
@@ -467,15 +464,11 @@ def test_clipping_shortens_the_gradient():
     assert moved[1] < 1e-6 * moved[0]
 
 
-def test_devices_and_workers(monkeypatch):
+def test_a_device_that_is_not_here_is_named():
     assert pick_device("cpu").type == "cpu"
     for name in ("cpu:x", "abacus", "meta", "cuda:99"):
         with pytest.raises(ValueError, match="cpu"):
             pick_device(name)
-    monkeypatch.setenv("WORLD_SIZE", "8")  # a stray one
-    assert worker() == (0, 1)
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "7")  # and another
-    assert worker() == (0, 1)
 
 
 def test_a_device_that_is_full_is_not_called_missing(monkeypatch):
@@ -617,16 +610,6 @@ def two_workers(tmp_path_factory, root):
     return trained_by(2, tmp_path_factory.mktemp("two"), root)
 
 
-class Stopping(TokenBatches):
-    """Somebody asks to stop while the second batch is fetched."""
-
-    def epoch(self, number, start=0):
-        for place, batch in enumerate(super().epoch(number, start)):
-            if place == 1:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield batch
-
-
 def trained_by(workers, folder, root):
     """The folder, once that many workers of torchrun have trained."""
     command = [sys.executable, "-m", "torch.distributed.run"]
@@ -682,7 +665,7 @@ def work(folder):
     train(grown, mine, QUICK)
 
     # Nobody leaves before the first one, which is slow, has saved.
-    stopping = Stopping(copies(), tokens_per_batch=40)
+    stopping = Signalling(copies(), tokens_per_batch=40)
     config, place = replace(QUICK, validate_every=1), f"{folder}/stopped"
     with pytest.raises(KeyboardInterrupt):
         train(small(), stopping, config, lambda *_: time.sleep(1), place)
@@ -741,8 +724,6 @@ def test_the_mean_is_of_the_last_five(tmp_path):
         wanted = torch.stack([state[name] for state in seen[-5:]]).mean(0)
         torch.testing.assert_close(weight, wanted)
         assert not torch.equal(wanted, seen[-1][name])
-    last = seen[-1]["pre_softmax.weight"]
-    assert not torch.allclose(mean["pre_softmax.weight"], last)
     # What a recorded training saves is that mean; by default, of five.
     for average, used in ((None, 5), (3, 3), (7, 7)):
         folder = tmp_path / f"{average}"
@@ -753,8 +734,6 @@ def test_the_mean_is_of_the_last_five(tmp_path):
         states = [torch.load(file)["model"] for file in files[-used:]]
         saved = load_model(folder)[0].state_dict()
         assert saved.keys() == states[0].keys()
-        for name, weight in average_checkpoints(files[-used:]).items():
-            assert torch.equal(saved[name], weight)
         for name, weight in saved.items():
             wanted = torch.stack([state[name] for state in states]).mean(0)
             torch.testing.assert_close(weight, wanted)

@@ -169,6 +169,7 @@ def beam_search(
         )
     limits = length_limits(model, source_ids, max_extra)
     beams = [_Beam(beam_size, length_penalty, limit) for limit in limits]
+    padded = source_ids if (source_ids == PAD).any().item() else None
     with evaluating(model):
         memory = model.encode(source_ids)
         cache = DecoderCache(model, memory, max(limits, default=1))
@@ -177,7 +178,7 @@ def beam_search(
             rows = [row for beam in active for row in beam.open]
             width = len(rows) // len(active)  # rows of a sentence
             last = source_ids.new_tensor([row.ids[-1] for row in rows])
-            totals = next_logs(model, last, source_ids, cache)
+            totals = next_logs(model, last, padded, cache)
             so_far = [row.log_probability for row in rows]
             totals += totals.new_tensor(so_far)[:, None]
             candidates = _likeliest(totals, len(active), 2 * beam_size)
@@ -191,7 +192,7 @@ def beam_search(
             sentences = [row // width for row in parents]
             chosen = source_ids.new_tensor(parents)
             cache.select(chosen, source=sentences != before)
-            source_ids = source_ids[chosen]
+            padded = None if padded is None else padded[chosen]
     found = Hypotheses(ids=[], log_probabilities=[], scores=[])
     for beam in beams:
         best = beam.best()

@@ -95,20 +95,22 @@ def length_limits(
 
 
 def next_logs(
-    model: Transformer, last: Tensor, source_ids: Tensor, cache: DecoderCache
+    model: Transformer,
+    last: Tensor,
+    source_ids: Tensor | None,
+    cache: DecoderCache,
 ) -> Tensor:
     """Log-probabilities of what follows: (batch, vocab_size).
 
     `last` (batch,) is the newest piece of each row, not yet in the
-    cache; `source_ids` says where the source is padded. pad and bos,
-    which are never a right next piece, get -inf.
+    cache; `source_ids` says where the source is padded, None that it
+    has no padding. pad and bos, which are never a right next piece,
+    get -inf.
 
     Chapter: decoding-greedy
     """
-    # Where no source is padded, no mask is needed.
-    padded = source_ids if (source_ids == PAD).any() else None
     # No memory: the cache has its keys and values.
-    hidden = model.decode(last[:, None], None, padded, cache)
+    hidden = model.decode(last[:, None], None, source_ids, cache)
     logits = model.project(hidden[:, -1])
     # In float32 at least: float16 would lose much of a small probability.
     precision = torch.promote_types(logits.dtype, torch.float32)
@@ -166,11 +168,13 @@ def greedy_decode(
     totals = [0.0] * len(limits)
     active = list(range(len(limits)))  # the sentence of each row
     last = source_ids.new_full((len(active),), BOS)
+    # None needs no mask, and one sentence has no padding.
+    padded = source_ids if (source_ids == PAD).any().item() else None
     with evaluating(model):
         memory = model.encode(source_ids)
         cache = DecoderCache(model, memory, max(limits, default=1))
         while active:
-            logs = next_logs(model, last, source_ids, cache)
+            logs = next_logs(model, last, padded, cache)
             gains, last = _likeliest(logs)
             # One transfer, the ids as floats: exact in float32 to 2**24.
             choices = torch.stack([gains, last], dim=1).tolist()
@@ -185,7 +189,8 @@ def greedy_decode(
             if len(unfinished) < len(active):
                 active = [active[row] for row in unfinished]
                 rows = last.new_tensor(unfinished)
-                last, source_ids = last[rows], source_ids[rows]
+                last = last[rows]
+                padded = None if padded is None else padded[rows]
                 cache.select(rows)
     return Hypotheses(
         ids=[[best] for best in ids],

@@ -45,7 +45,7 @@ def test_the_totals_are_loose():
     and tokenizers of another make the library has some 3,300.
     """
     lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
-    assert sum(lengths.values()) <= 3350, lengths
+    assert sum(lengths.values()) <= 3400, lengths
     assert len(transformer_lib.__all__) <= 100
     pages = [ROOT / "index.md", *(ROOT / "book").glob("*/*.md")]
     words = {page.stem: len(page.read_text("utf-8").split()) for page in pages}
