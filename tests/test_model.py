@@ -192,33 +192,6 @@ def test_two_stacks_meet_in_cross_attention_alone():
         assert all(p.grad.any() for p in model.parameters())
 
 
-@pytest.mark.parametrize(
-    ("tie", "tables"), [("three-way", 1), ("decoder", 2), ("none", 3)]
-)
-def test_tied_gradients_come_from_every_place(tie, tables):
-    """A tied matrix has the sum of the separate ones' gradients."""
-    tied = small(tie=tie).double()
-    free = small(tie="none").double()
-    free.load_state_dict(tied.state_dict())
-    for model in (tied, free):
-        real = model(SOURCE, TARGET)[TARGET != 0]
-        real.logsumexp(-1).sum().backward()
-    grads, homes = {}, set()
-    for name in (
-        "source_embedding",
-        "target_embedding",
-        "pre_softmax",
-    ):
-        home = getattr(tied, name).weight
-        homes.add(home.data_ptr())
-        share = getattr(free, name).weight.grad
-        assert share.abs().sum() > 0
-        grads[home] = grads.get(home, 0) + share
-    assert len(homes) == tables
-    for home, total in grads.items():
-        assert_close(home.grad, total)
-
-
 def matrices(model: nn.Module) -> dict[str, torch.Tensor]:
     """Every matrix of a Linear, by the name of its module."""
     return {
