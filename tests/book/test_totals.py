@@ -42,7 +42,7 @@ def test_the_totals_are_loose():
 
     2,700 lines were met again by squeezing, when a recorded training got
     a module of its own and `train` was written out. With pairs in files
-    and tokenizers of another make the library has some 3,300.
+    and tokenizers of another make the library has some 3,400.
     """
     lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
     assert sum(lengths.values()) <= 3400, lengths
