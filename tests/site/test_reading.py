@@ -259,6 +259,7 @@ FOCUSED = """() => {
     ],
 )
 def test_keyboard_reaches_everything(page, address, name):
+    page.emulate_media(reduced_motion="reduce")  # what plays stands still
     open_page(page, f"{address}/{name}")
     page.wait_for_load_state("networkidle")  # and the live parts are drawn
     wanted = set(page.evaluate(REACHABLE))
