@@ -154,5 +154,7 @@ def test_the_least_and_the_most_are_taken():
     least |= dict(accumulate=1, max_steps=1, warmup_steps=1)
     least |= dict(betas=(0, 0), keep_checkpoints=1, tokens_per_batch=1)
     assert TrainingConfig(**least).seed == 0
-    most = TrainingConfig(accumulate=10**6, max_steps=2**63 - 1)
+    most = TrainingConfig(
+        accumulate=10**6, max_steps=2**63 - 1, precision="bf16"
+    )
     assert most.accumulate == 10**6
