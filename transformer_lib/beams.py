@@ -169,6 +169,7 @@ def beam_search(
         )
     limits = length_limits(model, source_ids, max_extra)
     beams = [_Beam(beam_size, length_penalty, limit) for limit in limits]
+    # As in `greedy_decode`: None where no row is padded.
     padded = source_ids if (source_ids == PAD).any().item() else None
     with evaluating(model):
         memory = model.encode(source_ids)

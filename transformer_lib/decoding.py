@@ -168,7 +168,7 @@ def greedy_decode(
     totals = [0.0] * len(limits)
     active = list(range(len(limits)))  # the sentence of each row
     last = source_ids.new_full((len(active),), BOS)
-    # None needs no mask, and one sentence has no padding.
+    # Where no row is padded, no mask is needed.
     padded = source_ids if (source_ids == PAD).any().item() else None
     with evaluating(model):
         memory = model.encode(source_ids)
