@@ -78,9 +78,9 @@ def by_recipe(
     for run in runs:
         model = run.config["model"]
         sizes = model["vocab_size"], model["d_ff"]
-        for line in run.log:
-            if line["step"] == step:
-                found.setdefault(sizes, []).append(line["validation_bleu"])
+        scores = dict(zip(*run.series("validation_bleu"), strict=True))
+        if step in scores:
+            found.setdefault(sizes, []).append(scores[step])
     return found
 
 

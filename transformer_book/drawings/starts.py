@@ -19,7 +19,9 @@ from transformer_book.records import (
 
 WHAT = {  # of each start, in the order of the table
     "xavier": "every matrix alone",
+    "linear": "feed-forward as `nn.Linear` draws it",
     "packed": "the authors' code: queries, keys and values as one matrix",
+    "values": "of these three, the values' alone made as small",
     "packed-linear": "packed, and feed-forward as `nn.Linear` draws it",
     "packed-linear-half": "packed, `nn.Linear`; `w_o`, `w_2` at a half",
     "deepnorm": "DeepNet's factors for this depth",
@@ -81,8 +83,8 @@ def results(runs: Mapping[str, Run]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def two_tasks(starts: Sequence[str]) -> Markdown:
-    """The best starts on both tasks, as a table."""
+def other_tasks(starts: Sequence[str]) -> Markdown:
+    """The best starts on other seeds, depths and tasks, as a table."""
     rows = []
     for start in starts:
         row = {"start": WHAT[start]}
@@ -92,6 +94,9 @@ def two_tasks(starts: Sequence[str]) -> Markdown:
                 run = load_run(f"starts/{start}-{seed}")
                 score = f"{run.series('validation_bleu')[1][-1]:.1f}"
             row[f"BLEU, seed {seed}"] = score
+        run = load_run(f"starts/six-{start}-0")
+        score = run.series("validation_bleu")[1][-1]
+        row["BLEU, six layers"] = f"{score:.1f}"
         for rate, title in (("0.5", "half the rate"), ("1", "the whole rate")):
             run = load_run(f"starts/copying-{rate}-{start}-0")
             nats = run.report["result"]["validation_loss"]
