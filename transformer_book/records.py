@@ -112,11 +112,15 @@ def _read(folder: Path, report: dict[str, Any]) -> Run:
 def load_recipes() -> list[Run]:
     """The headline's neighbours, by name.
 
-    They were stopped on the way: their reports are empty. An installed
+    Some were stopped on the way: their reports are empty. An installed
     package has none of them.
     """
-    paths = sorted(_runs_folder().glob("recipes/*/config.json"))
-    return [_read(path.parent, report={}) for path in paths]
+    found = []
+    for path in sorted(_runs_folder().glob("recipes/*/config.json")):
+        told = path.with_name("report.json")
+        report = json.loads(told.read_text("utf-8")) if told.exists() else {}
+        found.append(_read(path.parent, report))
+    return found
 
 
 def load_copying() -> list[dict[str, Any]]:
