@@ -375,6 +375,8 @@ def test_texts_become_sources_and_outputs_lines():
         encode_sentences(model, Letters(), ["\ud800"])
     with pytest.raises(TypeError, match="sentence 1 is no string"):
         encode_sentences(model, Letters(), [7])
+    with pytest.raises(TypeError, match="one text: give a list"):
+        encode_sentences(model, Letters(), "ab")
     assert decode_line(Letters(), [4, 7, 5, EOS]) == "a b"
     short = replace(SMALL, positions="learned", max_length=12)
     model = a_model(config=short)

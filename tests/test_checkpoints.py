@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers.normalizers import Lowercase
 
@@ -423,7 +424,7 @@ def test_a_model_that_answers_otherwise_is_not_written(saved, change):
 @pytest.mark.parametrize(
     "model, how, said",
     [
-        (lambda: spoilt(float("nan")), {}, "w_k.*holds NaN"),
+        (lambda: spoilt(float("nan")), {}, r"back \(encoder.*w_k.*holds NaN"),
         (lambda: spoilt(float("-inf")), {}, "w_k.*holds NaN"),
         (lambda: spoilt(1e5), {"half": True}, "w_k.*holds NaN"),
         (exchanged, {}, "(?s)nothing was saved.*feed_forward.w_1"),
@@ -456,6 +457,33 @@ def test_a_tokenizer_is_written_if_it_can_be_read_back(saved):
     tokenizer.tokenizer.normalizer = None
     save_model(saved, model, tokenizer=tokenizer)  # by its name, too
     assert load_model(saved)[1].encode("a dog") == tokenizer.encode("a dog")
+
+
+def test_a_disk_that_is_full_for_the_draft_is_named(saved, monkeypatch):
+    """A draft lies in the system's temporary folder, often a small one."""
+
+    def full(model, path):
+        raise SafetensorError("I/O error: No space left on device")
+
+    before = contents(saved)
+    monkeypatch.setattr(checkpoints, "write_safetensors", full)
+    with pytest.raises(OSError, match=r"model.safetensors was not written"):
+        save_model(saved, small())
+    assert contents(saved) == before
+
+
+@pytest.mark.parametrize("said", ["can't allocate memory", "unable to mmap"])
+def test_full_memory_is_not_called_damage(tmp_path, monkeypatch, said):
+    """PyTorch raises RuntimeError for it, as for a damaged file."""
+    model, optimizer = trained()
+    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
+
+    def full(*arguments, **options):
+        raise RuntimeError(f"{said}: Cannot allocate memory (12)")
+
+    monkeypatch.setattr(torch, "load", full)
+    with pytest.raises(MemoryError, match="no memory to read"):
+        load_checkpoint(path, model, optimizer)
 
 
 def test_a_disk_that_fills_leaves_the_model_that_was_there(saved, monkeypatch):
@@ -770,8 +798,8 @@ def test_average_is_the_mean(tmp_path):
     wide = small(d_ff=64)
     state = {"step": 1}
     other = save_checkpoint(tmp_path / "b", wide, adam(wide), state)
-    with pytest.raises(ValueError, match="of one model"):
-        average_checkpoints([paths[0], other])
+    with pytest.raises(ValueError, match=f"{other} is of another model"):
+        average_checkpoints(iter([paths[0], other]))
 
 
 def test_a_config_from_before_starts_had_names_says_xavier(tmp_path):

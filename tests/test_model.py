@@ -523,6 +523,23 @@ def test_a_class_of_model_is_found_by_its_name():
         model_class("Unheard")
 
 
+def test_a_cell_that_was_run_again_defines_its_class_again():
+    """With another base, too, while a model of the old class lives."""
+
+    class Doubled(Transformer):
+        pass
+
+    class Again(Doubled):
+        pass
+
+    old = Again(TransformerConfig(10, N=1, d_model=8, d_ff=8, h=2))
+
+    class Again(Transformer):
+        pass
+
+    assert model_class("Again") is Again is not type(old)
+
+
 def test_what_torch_derives_to_trace_a_model_is_not_its_class():
     """An export leaves such classes, of the same name and module."""
     proxy = type("AttrProxy", (), {"__module__": "torch.fx.experimental"})

@@ -85,8 +85,10 @@ def interrupted(folder, config, step, number=signal.SIGINT):
     """A training that is sent a signal while it takes a step."""
     data = Signalling(copies(), tokens_per_batch=40)
     data.last, data.sent = step * config.accumulate, number
+    model = small()
     with pytest.raises(KeyboardInterrupt):
-        train(small(), data, config, folder=folder)
+        train(model, data, config, folder=folder)
+    assert not model.training
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
@@ -243,7 +245,7 @@ def test_settings_that_matter_may_not_change(tmp_path):
         with pytest.raises(ValueError, match=[*changes][0]):
             train(small(**changes), batches(), QUICK, folder=tmp_path)
     other = TokenBatches(copies(90), tokens_per_batch=40)
-    with pytest.raises(ValueError, match="batches="):
+    with pytest.raises(ValueError, match="batches=.* give the pairs, tokens"):
         train(small(), other, QUICK, folder=tmp_path)
     with pytest.raises(ValueError, match="no batches"):
         train(small(), [], QUICK)
@@ -308,6 +310,7 @@ FAILED = {
     "error": (lambda: {"score": 1 / 0}, ZeroDivisionError, "zero"),
     "number": (lambda: 5, TypeError, "evaluate returns 5: give a dict"),
     "list": (lambda: ["score"], TypeError, "give a dict"),
+    "zero": (lambda: 0.0, TypeError, "evaluate returns 0.0: give a dict"),
 }
 
 

@@ -67,7 +67,8 @@ def _additive_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None:
         return None
     numbers = torch.zeros_like(mask, dtype=dtype)
-    # Half: a kernel for cards multiplies it by log2(e), within range.
+    # Half: a kernel for cards multiplies it by log2(e), about 1.44, and
+    # the lowest number itself would become -inf.
     return numbers.masked_fill(~mask, torch.finfo(dtype).min / 2)
 
 

@@ -50,11 +50,11 @@ class _Hypothesis(NamedTuple):
 
 
 class _Beam:
-    """One sentence's hypotheses: open ones, and those put away.
+    """One sentence's hypotheses: open ones, and closed ones.
 
-    Up to `size` are open. A tiny vocabulary leaves some at -inf;
-    these stay open, so that every sentence has as many, but are not
-    put away.
+    Up to `size` are open; closed ones ended, or met the limit. A tiny
+    vocabulary leaves some open ones at -inf. These stay open, so that
+    every sentence has equally many rows, but are never closed.
 
     Chapter: beams-search
     """
@@ -67,11 +67,11 @@ class _Beam:
         self.closed: list[_Hypothesis] = []
 
     def extend(self, candidates: Iterable[Sequence[float]]) -> list[int]:
-        """Keep the best; which hypotheses of `open` they extend.
+        """Extend `open` by the best candidates; returns their parents.
 
         A candidate is (log-probability, parent's place in `open`,
-        piece), the best first. Nothing is returned when the sentence
-        is over.
+        piece), the best first. The parents are places in the old
+        `open`; there are none when the sentence is over.
         """
         before = self.open
         self.open = []
@@ -86,6 +86,7 @@ class _Beam:
             elif len(parents) < self.size:
                 self.open.append(extended)
                 parents.append(int(parent))
+        # Before this step, bos and limit - 1 pieces: now they are full.
         if len(before[0].ids) == self.limit:
             for cut_off in self.open:  # ranked behind those that ended
                 if cut_off.log_probability > -math.inf:
@@ -96,7 +97,7 @@ class _Beam:
         return []
 
     def score(self, hypothesis: _Hypothesis) -> float:
-        pieces = len(hypothesis.ids) - 1  # bos is none
+        pieces = len(hypothesis.ids) - 1  # bos does not count
         divisor = length_divisor(pieces, self.alpha)
         return hypothesis.log_probability / divisor
 
@@ -121,8 +122,8 @@ def _likeliest(
     Chapter: beams-search
     """
     by_parent = totals.view(sentences, -1, totals.size(1))
-    # The pieces that reach most, each behind the parent it fits best:
-    # the candidates sought are among these pieces.
+    # At most `count` pieces can be in the best `count` candidates: those
+    # that score highest behind their best parent. Only these are sorted.
     few = min(count, totals.size(1))
     pieces = by_parent.amax(1).topk(few).indices
     behind_each = pieces[:, None].expand(-1, by_parent.size(1), -1)
@@ -176,11 +177,11 @@ def beam_search(
         cache = DecoderCache(model, memory, max(limits, default=1))
         active = beams
         while active:
-            rows = [row for beam in active for row in beam.open]
-            width = len(rows) // len(active)  # rows of a sentence
-            last = source_ids.new_tensor([row.ids[-1] for row in rows])
+            opened = [found for beam in active for found in beam.open]
+            width = len(opened) // len(active)  # rows of a sentence
+            last = source_ids.new_tensor([found.ids[-1] for found in opened])
             totals = next_logs(model, last, padded, cache)
-            so_far = [row.log_probability for row in rows]
+            so_far = [found.log_probability for found in opened]
             totals += totals.new_tensor(so_far)[:, None]
             candidates = _likeliest(totals, len(active), 2 * beam_size)
             parents = []  # rows that the next step's rows extend
@@ -188,11 +189,12 @@ def beam_search(
                 for parent in beam.extend(candidates[number]):
                     parents.append(number * width + parent)
             active = [beam for beam in active if beam.open]
-            # Equal: each row keeps its source, whatever its parent.
-            before = [row // width for row in range(len(rows))]
-            sentences = [row // width for row in parents]
+            # The sentence of each row, before this step and after it.
+            before = [row // width for row in range(len(opened))]
+            after = [row // width for row in parents]
             chosen = source_ids.new_tensor(parents)
-            cache.select(chosen, source=sentences != before)
+            # If no row changes its sentence, its source can stay.
+            cache.select(chosen, source=after != before)
             padded = None if padded is None else padded[chosen]
     found = Hypotheses(ids=[], log_probabilities=[], scores=[])
     for beam in beams:
@@ -258,13 +260,15 @@ def encode_sentences(
     """Ids of each sentence, as a source: with eos.
 
     Raises:
-        TypeError: if one of them is no string.
+        TypeError: if one of them is no string, or all are one string.
         ValueError: if one has more than 512 pieces, or more than
             the model's positions allow, or was read from bytes that
             are no UTF-8.
 
     Chapter: beams-texts
     """
+    if isinstance(sentences, str):
+        raise TypeError("sentences is one text: give a list, [text]")
     most = _MAX_PIECES
     if model.config.positions == "learned":
         most = min(most, model.config.max_length - 1)  # and eos

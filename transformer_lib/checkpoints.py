@@ -125,11 +125,13 @@ def save_checkpoint(
     """Write all that a training needs to go on; returns the file.
 
     `state` holds numbers, texts, lists and dicts, among them "step",
-    a whole number. The last `keep` checkpoints at multiples of `every`
-    stay, and the newest; what a stop left between two multiples goes
-    with the next one. Section 6.1.
+    a whole number. The newest checkpoint stays, and so do the last
+    `keep` at multiples of `every`; with `every` 0 the newest alone.
+    One that a stop left between two multiples is deleted when the next
+    is written. Section 6.1.
 
     Raises:
+        OSError: naming the file, if the disk does not take it.
         TypeError: for a `state` that could not be read back.
         ValueError: for a `step` that is no whole number from 0, or
             `keep` below 1.
@@ -219,9 +221,11 @@ def _read(
     except (OSError, MemoryError):
         raise  # the file may be good
     except Exception as error:  # of many kinds, one for each damage
+        if "alloc" in str(error):  # PyTorch says so when memory is full
+            raise MemoryError(f"no memory to read {path}") from error
         raise ValueError(
             f"{path} is damaged or no checkpoint ({error!s:.99}): "
-            "delete it and go on from an earlier one"
+            "move it away and go on from an earlier one"
         ) from None
     return content
 
@@ -245,6 +249,7 @@ def load_checkpoint(
     The optimizer's rate and other settings stay as they are.
 
     Raises:
+        FileNotFoundError: if there is no such file.
         ValueError: if the file is damaged or of another model; then
             model and optimizer stay as they were.
 
@@ -275,15 +280,21 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     in float64.
 
     Raises:
+        FileNotFoundError: if there is no such file.
         ValueError: without paths, for a damaged checkpoint, or for
             models of unlike shape.
 
     Chapter: checkpoints-average
     """
+    paths = list(paths)
+    if not paths:
+        raise ValueError("no checkpoints: give at least one path")
     states = [_read(path, ["model"], mmap=True)["model"] for path in paths]
-    shapes = [_shapes(state) for state in states]
-    if not states or any(other != shapes[0] for other in shapes):
-        raise ValueError("give at least one path, and of one model")
+    for path, state in zip(paths, states, strict=True):
+        if _shapes(state) != _shapes(states[0]):
+            raise ValueError(
+                f"{path} is of another model than {paths[0]}: leave it out"
+            )
     mean = {}
     for name, weight in states[0].items():
         stacked = torch.stack([state[name].double() for state in states])
@@ -348,7 +359,7 @@ def _draft_of(folder: str | Path) -> Iterator[Path]:
         try:
             yield Path(temporary)
         except ValueError as error:
-            why = str(error).replace(temporary, str(folder))
+            why = str(error).replace(temporary, "the draft")
             raise ValueError(
                 f"nothing was saved: it could not be read back ({why})"
             ) from None
@@ -439,6 +450,7 @@ def save_model(
     `save_config` writes. Of a compiled model the plain one is saved.
 
     Raises:
+        OSError: naming the file, if the disk does not take it.
         ValueError: for what could not be read back: weights that are
             NaN, infinite or too large for `half`, a model that its
             class and config do not build, another model's tokenizer.
@@ -456,12 +468,19 @@ def save_model(
         for parameter in model.parameters():  # a table of sines stays
             parameter.data = parameter.data.half()
     with _draft_of(folder) as draft:
-        write_safetensors(model, str(draft / "model.safetensors"))
+        _check_finite(model.state_dict())
+        write_atomically(
+            draft / "model.safetensors",
+            lambda file: write_safetensors(model, str(file)),
+        )
         _write_config(draft, model, tokenizer, info)
         read, _, _ = load_model(draft)
         difference = (_answer(read) - _answer(model)).abs().max()
         if not difference <= 1e-4:  # larger, or NaN
-            raise ValueError("the model that was read answers otherwise")
+            raise ValueError(
+                "the model that was read answers otherwise: its class and "
+                "config do not build this one; derive a class"
+            )
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def length_limits(
         most = most.clamp(max=model.config.max_length)
     limits = most.tolist()
     if min(limits, default=1) < 1:
-        raise ValueError(f"{max_extra=} leaves no room for a piece")
+        raise ValueError(f"{max_extra=} leaves no room for a piece: raise it")
     return limits
 
 

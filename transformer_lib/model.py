@@ -185,11 +185,11 @@ def draw_weights(model: nn.Module, start: str = "small") -> None:
     Args:
         start: "xavier": every other factor is 1. "packed": the
             matrices of queries, keys and values in self-attention are
-            drawn as if they were one, those of keys and values from
-            the source too. "small": packed, and the matrices that end
-            a sub-layer, `w_o` and `w_2`, have the factor 1/4. The
-            factors are right for d_k = d_v = d_model / h; other sizes
-            get the same ones.
+            drawn as if they were one matrix, and so are the two of
+            keys and values in the attention to the source. "small":
+            packed, and the matrices that end a sub-layer, `w_o` and
+            `w_2`, have the factor 1/4. The factors are right for
+            d_k = d_v = d_model / h; other sizes get the same ones.
 
     Raises:
         ValueError: for another start.
@@ -209,6 +209,9 @@ def draw_weights(model: nn.Module, start: str = "small") -> None:
         _draw(module, factor)
 
 
+_DERIVED: list["type[Transformer]"] = []  # in the order of definition
+
+
 class Transformer(nn.Module):
     """Encoder and decoder between embeddings and softmax, figure 1.
 
@@ -216,10 +219,23 @@ class Transformer(nn.Module):
     (batch, target_len) to logits (batch, target_len, vocab_size).
     Section 3.
 
+    Raises:
+        ValueError: if `h` does not divide `d_model` and `d_k` or `d_v`
+            is missing, or if positions are sinusoids and `d_model` is
+            odd.
+
     Chapter: model-transformer
     """
 
     decoder_layer = DecoderLayer  # a subclass may have its own
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        # An export to ONNX derives classes from ours, under their
+        # names; these may not take the place of the true ones.
+        origins = [base.__module__ for base in cls.__bases__]
+        if not any(origin.startswith("torch.fx") for origin in origins):
+            _DERIVED.append(cls)
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -391,16 +407,9 @@ def model_class(name: str) -> type[Transformer]:
 
     Chapter: model-transformer
     """
-    classes = [Transformer]
-    for known in classes:  # the list grows as it is read
-        for derived in known.__subclasses__():
-            # An export to ONNX derives classes from ours, under their
-            # names; these may not take the place of the true ones.
-            origins = [base.__module__ for base in derived.__bases__]
-            if not any(origin.startswith("torch.fx") for origin in origins):
-                classes.append(derived)
-    # Of two with one name the last counts: a cell was run again.
-    named = {known.__name__: known for known in classes}
+    # Of two with one name, the one defined last counts: whoever runs a
+    # notebook's cell again defines its class again.
+    named = {known.__name__: known for known in _DERIVED}
     named["Transformer"] = Transformer  # no subclass takes its place
     if name not in named:
         raise ValueError(

@@ -61,7 +61,7 @@ class AdditiveAttention(nn.Module):
         super().__init__()
         self.from_query: nn.Linear = nn.Linear(d_query, d_model)
         self.from_key: nn.Linear = nn.Linear(d_model, d_model, bias=False)
-        # The vector that scores the hidden layer; no values.
+        # v scores the hidden layer; it is not the V of the values.
         self.v: nn.Linear = nn.Linear(d_model, 1, bias=False)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:

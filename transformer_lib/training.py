@@ -275,7 +275,9 @@ def _validate(training: _Training) -> dict[str, Any]:
         return {"validation_loss": validation_loss(model, evaluate)}
     # A function may keep what it sees: no inference mode for it.
     with evaluating(model), torch.inference_mode(False), torch.no_grad():
-        scores = evaluate(model, training.progress.step) or {}
+        scores = evaluate(model, training.progress.step)
+    if scores is None:
+        return {}
     if not isinstance(scores, dict):
         raise TypeError(f"evaluate returns {scores!r}: give a dict")
     scores = dict(scores)  # the caller's own stays as it is
@@ -339,7 +341,7 @@ def _save(training: _Training) -> None:
         )
 
 
-# tokens_per_batch too: if it changes the batches, their fingerprint tells.
+# tokens_per_batch too: it is the batches' own, and in their fingerprint.
 _MAY_CHANGE = {"tokens_per_batch", "max_steps", "device", "log_every"}
 _MAY_CHANGE |= {"validate_every", "checkpoint_every", "keep_checkpoints"}
 
@@ -374,9 +376,12 @@ def check_settings(
         then = begun.get(name, value)
         # `begun` may come from a JSON file, in which tuples are lists.
         if json.loads(json.dumps(then)) != json.loads(json.dumps(value)):
+            remedy = "give that"
+            if name in ("data", "batches"):
+                remedy = "give the pairs, tokens and seed that it began with"
             raise ValueError(
                 f"{where} is of a training with {name}={then}, not "
-                f"{value}: give that, or name another folder"
+                f"{value}: {remedy}, or name another folder"
             )
 
 
@@ -536,8 +541,8 @@ def _share_gradients(module: nn.Module, step: int) -> nn.Module:
             f"workers at steps {least} and {most}: give one shared folder"
         )
     # Each worker's table of sines is as long as that worker needed, so
-    # buffers stay out, at the start too: what is to replace this option
-    # would share them once.
+    # buffers are not shared. PyTorch calls this option old, but the new
+    # one, forward_sync_buffers=False, still shares them at the start.
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
         return DistributedDataParallel(module, broadcast_buffers=False)
 
@@ -587,7 +592,7 @@ def train(
     Args:
         model: moved to the device of the settings or, if they name
             none, to the best one here. It stays there, in evaluation
-            mode.
+            mode, also when the training is stopped.
         batches: this worker's share, if there are several workers.
         training_config: the settings. The tokens of a batch are those
             of `batches`, whatever `tokens_per_batch` says.
@@ -602,10 +607,13 @@ def train(
     the first one validates and writes. Section 5.
 
     Raises:
-        TypeError: for batches that have no epochs.
+        TypeError: for batches that have no epochs, or if `evaluate`
+            returns no dict.
         ValueError: without batches, with those of another worker, or
             in the folder of a training of another model, with other
-            settings or other data, or of more steps.
+            settings or other data, or of more steps; if a sentence is
+            longer than the model's positions allow, if `evaluate`
+            returns a name of the log, or for a device that is not here.
         FloatingPointError: if the loss is not finite; names the step.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step at
             hand is saved.
@@ -637,12 +645,14 @@ def train(
         with _asked_to_stop() as signals:
             training.signals = signals
             _catch_up(training)
-            _take_steps(training)
+            try:
+                _take_steps(training)
+            finally:
+                model.eval()
     if training.workers > 1:
         distributed.barrier()  # until all that is due is written
     if training.signals:  # after the last step
         raise KeyboardInterrupt
-    model.eval()
     lines = progress.log.splitlines()
     return History([json.loads(line) for line in lines])
 
