@@ -118,6 +118,12 @@ def test_a_batch_of_nothing(pairs):
             make(pairs)
 
 
+def test_padding_inside_a_pair_is_refused():
+    """It would be counted as tokens: a tokenizer may pad by itself."""
+    with pytest.raises(ValueError, match="0, that of padding"):
+        collate([([5, 3], [6, 3]), ([5, 3], [6, 3, 0, 0])])
+
+
 def test_collate():
     batch = collate([([5, 6, EOS], [7, EOS]), ([8, EOS], [9, 4, EOS])])
     assert batch.source_ids.tolist() == [[5, 6, EOS], [8, EOS, PAD]]
@@ -336,6 +342,8 @@ def test_bad_arguments():
             TokenBatches(some_pairs(5), rank=rank, world_size=2)
     with pytest.raises(ValueError, match="world_size=0"):
         TokenBatches(some_pairs(5), world_size=0)
+    with pytest.raises(ValueError, match="rank=1, world_size=None: give both"):
+        TokenBatches(some_pairs(5), rank=1)
 
 
 # Workers of torchrun
@@ -381,6 +389,7 @@ def test_a_fingerprint_says_what_the_batches_hold(tmp_path):
 
     pairs = some_pairs(60)
     stored = store_pairs(tmp_path, pairs)
+    assert stored[:2] == pairs[:2] and stored[-1:] == pairs[-1:]
     first = fingerprint(pairs)
     assert re.fullmatch("[0-9a-f]{64}", first)
     same = [fingerprint(some_pairs(60)), fingerprint(pairs, rank=1)]

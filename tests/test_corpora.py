@@ -131,6 +131,11 @@ def test_what_there_is_not(arguments, said):
 # Downloads
 
 
+def test_a_file_that_no_corpus_has_is_refused():
+    with pytest.raises(ValueError, match="nope.gz.*give one of"):
+        fetch("multi30k/nope.gz")
+
+
 def test_data_folder(monkeypatch):
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", "/some/where")
     assert str(data_folder()) == "/some/where"
@@ -237,7 +242,9 @@ def test_corrupt_archive(folder, broken):
     content = path.read_bytes()
     broken = {"no zip": b"<html>", "cut": content[:200]}[broken]
     path.write_bytes(broken)
-    with pytest.raises(ValueError, match="spa-eng.zip.*not a zip"):
+    with pytest.raises(
+        ValueError, match="spa-eng.zip is damaged.*not a zip.*get it"
+    ):
         load_corpus("tatoeba", "es", "en")
 
 
@@ -313,8 +320,8 @@ def test_a_folder(tmp_path):
     "content, said",
     [
         (b"", "left.txt has no line 1"),
-        (b"one\n\n \nfour\n", "line 2: no sentence has 0 char"),
-        (b"one\n" + b"x" * 10001 + b"\n3", "line 2: .* 10,001 char"),
+        (b"one\n\n \nfour\n", "line 2: a side is empty.*skip_bad_lines"),
+        (b"one\n" + b"x" * 10001 + b"\n3", "line 2: .* 10,001 char.*over"),
         (b"one\ntwo\n", "left.txt has no line 3"),
         (b"one\ntwo\n3\n4\n", "right.txt has no line 4"),
         (b"one\ngr\xfcn\nthree\n", "line 2: 'utf-8'"),
@@ -363,7 +370,7 @@ def test_a_file_with_tabs(tmp_path, end):
     back = [pair[::-1] for pair in pairs]
     assert [*load_corpus(str(tmp_path), "en", "de")] == back
     path.write_bytes(pack(b"One.\tEins.\nTwo. Zwei.\n"))
-    with pytest.raises(ValueError, match="line 2: no sentence"):
+    with pytest.raises(ValueError, match="line 2: a side is empty"):
         [*read_parallel(path)]
 
 
@@ -372,7 +379,7 @@ def test_pairs_come_one_by_one(tmp_path):
     path.write_bytes(gzip.compress(b"a line\n" * 10**5)[:-40])
     pairs = read_parallel(path, path)
     assert next(pairs) == ("a line", "a line")
-    with pytest.raises(ValueError, match="a.gz: Compressed file"):
+    with pytest.raises(ValueError, match="a.gz is damaged .Compressed file"):
         list(pairs)
 
 
@@ -387,6 +394,21 @@ def test_lines_that_end_as_on_old_macs(tmp_path):
     ]
 
 
+def test_an_empty_line_of_an_old_mac_is_an_empty_side(tmp_path):
+    left, right = tmp_path / "left", tmp_path / "right"
+    left.write_bytes(b"one\r\rthree\r")
+    right.write_bytes(b"eins\nzwei\ndrei\n")
+    with pytest.warns(UserWarning, match="skipped 1 of 3 lines"):
+        pairs = [*read_parallel(left, right, skip_bad_lines=True)]
+    assert pairs == [("one", "eins"), ("three", "drei")]
+
+
+def test_one_file_or_two():
+    for paths in ([], ["a.tsv", "b.tsv", "c.tsv"]):
+        with pytest.raises(ValueError, match=f"{len(paths)} files: give two"):
+            [*read_parallel(*paths)]
+
+
 @pytest.mark.parametrize("way", ["plain", "cut short", "damaged"])
 def test_no_whole_gzip_file(tmp_path, way):
     content = gzip.compress(b"a sentence\n" * 100)
@@ -397,11 +419,11 @@ def test_no_whole_gzip_file(tmp_path, way):
     }[way]
     path = tmp_path / "left.gz"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="left.gz: (Not|Comp|Error)"):
+    with pytest.raises(ValueError, match=r"left.gz is .*\((Not|Comp|Err)"):
         [*read_parallel(path, path)]
 
 
 def test_a_row_of_tatoeba_without_a_tab(folder):
     archive(folder / "tatoeba/spa-eng.zip", "Go.\tVete.\nGo on.\n")
-    with pytest.raises(ValueError, match="spa-eng.zip, line 2: no sentence"):
+    with pytest.raises(ValueError, match="zip, line 2: a side is empty"):
         load_corpus("tatoeba")

@@ -57,7 +57,7 @@ def test_what_is_too_long_or_no_sentence_is_left_out(text, tmp_path):
     rows[7:7] = ["no tab\n", " \t \n", "\0\tx\n"]
     path = tmp_path / "t.tsv"
     path.write_text("".join(rows))
-    with pytest.raises(SystemExit, match="line 8: no sentence"):
+    with pytest.raises(SystemExit, match="line 8: a side is empty"):
         prepare(tmp_path / "no", [str(path)])
     assert not (tmp_path / "no").exists()
     skip = "--skip-bad-lines", "--max-length", "12"
@@ -134,12 +134,12 @@ def test_a_stop_while_writing_leaves_nothing_half_written(tmp_path):
         store_pairs(tmp_path / "ids", stopped())
     with pytest.raises(OverflowError):
         store_pairs(tmp_path / "ids", [([2**16, 3], [3])])
-    with pytest.raises(ValueError, match="no pair is left"):
+    with pytest.raises(ValueError, match="no pairs came"):
         store_pairs(tmp_path / "ids", [])
     assert not list((tmp_path / "ids").iterdir())
     stored = store_pairs(tmp_path / "ids", [([2**16 - 1, 3], [3])])
     assert [*stored] == [([2**16 - 1, 3], [3])]
-    with pytest.raises(ValueError, match="is prepared"):
+    with pytest.raises(ValueError, match="holds pairs"):
         store_pairs(tmp_path / "ids", [([5, 3], [3])])
     assert [*stored] == [([2**16 - 1, 3], [3])]
 

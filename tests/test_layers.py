@@ -375,6 +375,9 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
 def test_unknown_norm():
     with pytest.raises(ValueError, match="norm='middle'"):
         Residual(D_MODEL, norm="middle")
+    for stack in (Encoder, Decoder):
+        with pytest.raises(ValueError, match="norm='PRE'"):
+            stack([], D_MODEL, norm="PRE")
 
 
 @both_norms

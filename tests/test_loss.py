@@ -37,7 +37,8 @@ def both_losses_are(defined, *settings):
         logits = hidden.view(*labels.shape, 8) @ weight.T
         wanted = defined(logits, labels)
         slow = smoothed_loss(logits, labels, *settings)
-        fast, _ = projected_losses(hidden, weight, labels, *settings)
+        shaped = hidden.view(*labels.shape, 8)
+        fast, _ = projected_losses(shaped, weight, labels, *settings)
         slope = torch.autograd.grad(wanted, (hidden, weight), None, True)
         for loss in (slow, fast):
             assert torch.allclose(loss, wanted)
@@ -70,6 +71,15 @@ def test_uniform_equals_cross_entropy():
             )
 
         both_losses_are(theirs, *given)
+
+
+def test_labels_of_another_shape_are_refused():
+    """Flattened, they would be paired with other positions."""
+    hidden, weight = torch.randn(2, 3, 4), torch.randn(7, 4)
+    labels = torch.randint(1, 7, (2, 3))
+    projected_losses(hidden, weight, labels)
+    with pytest.raises(ValueError, match="give each position one label"):
+        projected_losses(hidden, weight, labels.T)
 
 
 def test_others_spreads_over_the_wrong_pieces_alone():

@@ -142,6 +142,11 @@ def test_defaults_are_the_papers(trained):
         ("clip_norm", math.nan, "above 0"),
         ("betas", (0.9, 1.0), "from 0 to below 1"),
         ("betas", (0.9,), "two numbers"),
+        ("betas", 0.9, "two numbers"),
+        ("betas", ("0.9", 0.98), "two numbers"),
+        ("label_smoothing", "0.1", "0 <= share < 1"),
+        ("label_smoothing", np.float32(0.1), "0 <= share < 1"),
+        ("device", torch.device("cpu"), "its name"),  # no JSON holds it
     ],
 )
 def test_settings_are_checked(name, value, wanted):

@@ -6,6 +6,7 @@ import pickle
 import random
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -275,6 +276,34 @@ def test_many_texts_at_once(bpe):
     assert bpe.encode_all(iter(texts)) == [bpe.encode(x) for x in texts]
     with pytest.raises(ValueError, match="10001 characters"):
         bpe.encode_all(["a", "a" * 10_001])
+    with pytest.raises(TypeError, match="'one sentence'.*a list of texts"):
+        bpe.encode_all("one sentence")
+
+
+def test_ids_of_another_vocabulary_do_not_vanish(bpe):
+    most = len(bpe)
+    assert bpe.decode([most - 1])
+    for wrong in (most, -1):
+        with pytest.raises(ValueError, match=f"{wrong}.* of {most} tokens"):
+            bpe.decode([*bpe.encode("a"), wrong])
+
+
+def test_a_full_disk_leaves_the_tokenizer_that_was_there(
+    bpe, tmp_path, monkeypatch
+):
+    path = tmp_path / "tokenizer.json"
+    bpe.save(path)
+    before = path.read_text("utf-8")
+
+    def full(self, text, encoding):
+        self.write_bytes(text[:50].encode(encoding))
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        BPETokenizer.train(["another"], 300).save(path)
+    assert path.read_text("utf-8") == before
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_nothing_to_learn_from():

@@ -16,6 +16,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,12 +109,15 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
     Raises:
-        ValueError: if there is no pair, or a side without ids.
+        ValueError: if there is no pair, a side without ids, or padding
+            in a side.
 
     Chapter: batching-batch
     """
     if not pairs or not all(len(side) for pair in pairs for side in pair):
         raise ValueError("a batch needs pairs, and a side at least its eos")
+    if any(PAD in side for pair in pairs for side in pair):
+        raise ValueError(f"an id is {PAD}, that of padding: leave it out")
     sources, labels = zip(*pairs, strict=True)
     targets = [[BOS, *target[:-1]] for target in labels]
     return Batch(
@@ -166,7 +170,10 @@ class TokenBatches:
         if self.rank is None and self.world_size is None:
             self.rank, self.world_size = worker() if self.shuffle else (0, 1)
         if self.rank not in range(self.world_size or 0):
-            raise ValueError(f"{self.rank=} of {self.world_size=}")
+            raise ValueError(
+                f"rank={self.rank}, world_size={self.world_size}: give both, "
+                "and a rank from 0 to below world_size"
+            )
         self.lengths: np.ndarray = _lengths(self.pairs)  # (pairs, 2)
         if not len(self.pairs) or not self.lengths.all():
             raise ValueError("no pairs, or a side without ids, not even eos")
@@ -178,7 +185,7 @@ class TokenBatches:
         self.total: int = len(self._cut(in_order))
 
     def __len__(self) -> int:
-        """Batches of an epoch on this worker, always as many."""
+        """Batches of an epoch, the same number on each worker."""
         return math.ceil(self.total / self.world_size)
 
     def fingerprint(self) -> str:
@@ -245,7 +252,7 @@ def _lengths(pairs: Sequence[_Pair]) -> np.ndarray:
 
 
 def worker() -> tuple[int, int]:
-    """This process's rank among the workers of `torchrun`; how many.
+    """The rank of this process under `torchrun`, and how many there are.
 
     (0, 1) for a process on its own.
 
@@ -274,7 +281,7 @@ class StoredPairs(Sequence[_Pair]):
         places = np.memmap(Path(folder, "places"), np.int64, "r")
         ids = np.memmap(Path(folder, "ids"), np.uint16, "r")
         if len(places) % 3 or places[-1] != len(ids):
-            raise ValueError(f"{folder} is cut short: prepare it again")
+            raise ValueError(f"{folder} is cut short: delete it, store again")
         self.ids: np.ndarray = np.asarray(ids)
         self.places: np.ndarray = np.asarray(places).reshape(-1, 3)
 
@@ -286,7 +293,9 @@ class StoredPairs(Sequence[_Pair]):
     def __len__(self) -> int:
         return len(self.places)
 
-    def __getitem__(self, place: int) -> _Pair:
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return [self[i] for i in range(len(self))[place]]
         start, middle, end = self.places[place]
         source, target = self.ids[start:middle], self.ids[middle:end]
         return source.tolist(), target.tolist()
@@ -305,7 +314,7 @@ def store_pairs(folder: str | Path, pairs: Iterable[_Pair]) -> StoredPairs:
     """
     folder = Path(folder)
     if (folder / "places").exists():
-        raise ValueError(f"{folder} is prepared: name another folder")
+        raise ValueError(f"{folder} holds pairs: name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder) as temporary:
         ids, places = Path(temporary, "ids"), Path(temporary, "places")
@@ -314,10 +323,10 @@ def store_pairs(folder: str | Path, pairs: Iterable[_Pair]) -> StoredPairs:
             for source, target in pairs:
                 start, middle = end, end + len(source)
                 end = middle + len(target)
-                id_file.write(array("H", source + target))
+                id_file.write(array("H", [*source, *target]))
                 place_file.write(array("q", [start, middle, end]))
         if end == 0:
-            raise ValueError("no pair is left: raise max_length")
+            raise ValueError("no pairs came: give some, or raise max_length")
         ids.replace(folder / "ids")
         places.replace(folder / "places")
     return StoredPairs(folder)

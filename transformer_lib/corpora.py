@@ -62,25 +62,30 @@ def read_parallel(
 ) -> Iterator[tuple[str, str]]:
     """Pairs from two files: line n of one translates line n.
 
-    Or from one, with a tab between the two sentences of a line. Plain
-    UTF-8 or, where the name ends in .gz, gzipped. The pairs come one
-    by one: a file is never in memory as a whole.
+    Or from one, with a tab between the two sentences of a line; what
+    follows a second tab is passed over. Plain UTF-8, gzipped (.gz), or
+    the largest file of an archive (.zip). The pairs come one by one: a
+    file is never in memory as a whole.
 
     Raises:
-        ValueError: if the files differ in length, or one is cut
-            short; or for a line that is empty on one side, is not
-            UTF-8, holds a NUL or has over 10,000 characters, unless
-            such pairs are to be skipped and counted.
+        FileNotFoundError: if there is no such file.
+        ValueError: for no file or more than two, if two differ in
+            length, or one is cut short; or for a line that is empty
+            on one side, is not UTF-8, holds a NUL or a carriage return
+            or has over 10,000 characters, unless such pairs are to be
+            skipped and counted.
 
     Chapter: corpora-own
     """
+    if len(paths) not in (1, 2):
+        raise ValueError(f"{len(paths)} files: give two, or one with tabs")
     skipped = 0
     names = " and ".join(str(path) for path in paths)
     files = [_rows(path) for path in paths]
     for number, rows in enumerate(zip_longest(*files, fillvalue=b""), 1):
         if not any(row.strip() for row in rows):
             continue  # empty on both sides, as at the end of files
-        if b"" in rows:  # the fillvalue: a real row has its "\n"
+        if b"" in rows:  # the fillvalue: each real row has its "\n"
             short = paths[rows.index(b"")]
             raise ValueError(f"{names}: {short} has no line {number}")
         # The last cell is for a row that has no tab.
@@ -91,11 +96,13 @@ def read_parallel(
             skipped += 1
             if not skip_bad_lines:
                 where = f"{names}, line {number}"
-                raise ValueError(f"{where}: {error}") from error
+                raise ValueError(
+                    f"{where}: {error}; mend it, or set skip_bad_lines"
+                ) from error
         else:
             yield source, target
     if skipped:
-        warn(f"{names}: skipped {skipped} of {number}", stacklevel=2)
+        warn(f"{names}: skipped {skipped} of {number} lines", stacklevel=2)
 
 
 def _sentence(cell: bytes) -> str:
@@ -106,8 +113,10 @@ def _sentence(cell: bytes) -> str:
     text = cell.decode("utf-8-sig").strip()
     if "\0" in text or "\r" in text:
         raise ValueError(r"a \0 or \r: save as UTF-8, with \n")
-    if not 0 < len(text) <= 10_000:
-        raise ValueError(f"no sentence has {len(text):,} characters")
+    if not text:
+        raise ValueError("a side is empty, or a tab is missing")
+    if len(text) > 10_000:
+        raise ValueError(f"a side has {len(text):,} characters, over 10,000")
     return text
 
 
@@ -126,9 +135,12 @@ def _rows(path: str | Path) -> Iterator[bytes]:
                 if row.endswith(b"\n"):
                     yield row
                 else:  # the last row, or a whole file of an old Mac
-                    yield from row.split(b"\r")
+                    rows = row.removesuffix(b"\r").split(b"\r")
+                    yield from (each + b"\n" for each in rows)
     except _BROKEN as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(
+            f"{path} is damaged ({error}): delete it and get it again"
+        ) from error
 
 
 def _open(path: Path):
@@ -162,7 +174,9 @@ _DATA = files("transformer_lib") / "data"
 
 
 def data_folder() -> Path:
-    """TRANSFORMER_LIB_DATA if it is set; else ~/.cache.
+    """The folder that the environment's TRANSFORMER_LIB_DATA names.
+
+    Without that variable it is ~/.cache/transformer_lib.
 
     Raises:
         FileNotFoundError: if it is not set and there is no home.
@@ -184,12 +198,15 @@ def fetch(file: str) -> Path:
     Raises:
         FileNotFoundError: if it cannot be downloaded; the message
             says which file to put where.
-        ValueError: if a file that is there has other content.
+        ValueError: if a file that is there has other content, or
+            `file` is none of these corpora's.
 
     Chapter: corpora-files
     """
     path = data_folder() / file
     downloads = json.loads((_DATA / "downloads.json").read_text("utf-8"))
+    if file not in downloads:
+        raise ValueError(f"{file=}: give one of {[*downloads]}")
     url, known_sha = downloads[file]
     if path.is_file():
         sha = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -225,8 +242,8 @@ def _files(name: str, split: str, source: str, target: str) -> list[Any]:
         return [fetch(f"{file}.{source}.gz"), fetch(f"{file}.{target}.gz")]
     if name == "little_spanish":
         return [_DATA / "little_spanish.tsv"]
-    pair = f"{'-'.join(sorted([source, target]))}.tsv"
-    for endings in ([source, target], [pair]):
+    tabbed = f"{'-'.join(sorted([source, target]))}.tsv"
+    for endings in ([source, target], [tabbed]):
         plain = [Path(name, f"{split}.{ending}") for ending in endings]
         files = [
             file if file.is_file() else Path(f"{file}.gz") for file in plain
@@ -234,7 +251,7 @@ def _files(name: str, split: str, source: str, target: str) -> list[Any]:
         if all(file.is_file() for file in files):
             return files
     raise FileNotFoundError(
-        f"no {name}/{split}.{source} and .{target}, nor .{pair}, "
+        f"no {name}/{split}.{source} and .{target}, nor .{tabbed}, "
         f"nor .gz: name {[*CORPORA]} or a folder of yours"
     )
 
@@ -249,8 +266,9 @@ def load_corpus(
     """A corpus in two of its languages, either way round.
 
     `name` is one of `CORPORA`, or a folder with files train.en and
-    train.es, or train.en-es.tsv, and the like, plain or .gz. `split`
-    is "train", "validation" or "test".
+    train.es, or train.en-es.tsv, and the like, plain or .gz. In the
+    .tsv, and in its name, the languages stand in the order of the
+    alphabet. `split` is "train", "validation" or "test".
 
     Raises:
         ValueError: if there is no such language or split; or as
@@ -260,11 +278,11 @@ def load_corpus(
     Chapter: corpora-load
     """
     languages, licence = CORPORA.get(name, ([], ""))
-    pair = "-".join(sorted([source, target]))
+    both = "-".join(sorted([source, target]))
     if split not in ("train", "validation", "test"):
         raise ValueError(f"{split=}: train, validation or test")
-    if languages and pair not in languages:
-        raise ValueError(f"{name} has {languages}, no {pair}")
+    if languages and both not in languages:
+        raise ValueError(f"{name} has {languages}, no {both}")
     files = _files(name, split, source, target)
     if name == "little_spanish":
         rows = files[0].read_text("utf-8").rstrip("\n").split("\n")

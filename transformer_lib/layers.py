@@ -173,6 +173,8 @@ class _Stack(nn.Module):
         self, layers: Iterable[nn.Module], d_model: int, norm: str = "post"
     ):
         super().__init__()
+        if norm not in ("post", "pre"):
+            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
         self.layers: nn.ModuleList = nn.ModuleList(layers)
         if norm == "pre":
             self.norm: nn.LayerNorm = nn.LayerNorm(d_model)

@@ -60,7 +60,8 @@ def check_smoothing(label_smoothing: float, smoothing: str) -> None:
 
     Chapter: loss-smoothed
     """
-    if not 0 <= label_smoothing < 1:
+    number = isinstance(label_smoothing, float | int)
+    if not number or not 0 <= label_smoothing < 1:
         raise ValueError(f"{label_smoothing=}: give 0 <= share < 1")
     if smoothing not in ("uniform", "others"):
         raise ValueError(f"unknown {smoothing=}: give uniform or others")
@@ -113,7 +114,7 @@ class _ProjectedLosses(torch.autograd.Function):
         by_hidden = torch.empty_like(hidden)
         by_weight = torch.zeros_like(weight)
         precision = _at_least_float32(hidden)
-        plain, even = hidden.new_zeros(2, dtype=precision)  # nats
+        plain, uniform = hidden.new_zeros(2, dtype=precision)  # nats
         chunk = 512 if hidden.is_cpu else 4096  # rows at once
         for start in range(0, len(hidden), chunk):
             x = hidden[start : start + chunk]  # (chunk, d_model)
@@ -122,17 +123,17 @@ class _ProjectedLosses(torch.autograd.Function):
             log_p = (x @ weight.T).log_softmax(1, dtype=precision)
             right = log_p.gather(1, y)  # (chunk, 1)
             plain -= (right * real).sum()
-            even -= (log_p.mean(1, keepdim=True) * real).sum()
+            uniform -= (log_p.mean(1, keepdim=True) * real).sum()
             if any(ctx.needs_input_grad):
                 # softmax - target, (chunk, vocab_size)
                 slope = log_p.exp_().sub_(share / len(weight))
-                rest = torch.full_like(right, share - 1)
-                slope = slope.scatter_add_(1, y, rest).to(x.dtype)
+                minus_right = torch.full_like(right, share - 1)
+                slope = slope.scatter_add_(1, y, minus_right).to(x.dtype)
                 by_hidden[start : start + chunk] = slope @ weight
                 by_weight += slope.T @ x
         ctx.save_for_backward(by_hidden, by_weight)
         ctx.mark_non_differentiable(plain)
-        return (1 - share) * plain + share * even, plain
+        return (1 - share) * plain + share * uniform, plain
 
     @staticmethod
     @once_differentiable
@@ -162,8 +163,15 @@ def projected_losses(
         Two sums in nats, at least in float32: smoothed, with a
         gradient, and plain, without one.
 
+    Raises:
+        ValueError: for labels of another shape, or as `smoothing_share`.
+
     Chapter: loss-projected
     """
+    if hidden.shape[:-1] != labels.shape:
+        raise ValueError(
+            f"{hidden.shape=}, {labels.shape=}: give each position one label"
+        )
     share = smoothing_share(len(weight), label_smoothing, smoothing)
     hidden, labels = hidden.flatten(0, -2), labels.flatten()
     real = labels != PAD
@@ -210,7 +218,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
     """Nats per token without smoothing, dropout or gradient.
 
-    `perplexity` of it, per piece, is table 3's measure.
+    Of batches that workers share it sees this worker's alone: give
+    `TokenBatches` shuffle=False. `perplexity` of what it returns, per
+    piece, is table 3's measure.
 
     Chapter: loss-validation
     """

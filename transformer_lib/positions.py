@@ -53,7 +53,7 @@ class SinusoidalPositions(nn.Module):
         if end > len(table):
             # A table made in inference mode would be of no use outside.
             with torch.inference_mode(False):
-                table = sinusoids(2 * end, x.size(-1)).to(table)
+                table = sinusoids(2 * end, table.size(1)).to(table)
             self.table = table
         return x + table[offset:end]  # (batch, len, d_model)
 
@@ -77,5 +77,8 @@ class LearnedPositions(nn.Module):
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         end = offset + x.size(1)
         if end > len(self.weight):
-            raise ValueError(f"{end=} > {len(self.weight)}: raise max_length")
+            raise ValueError(
+                f"{end} positions, but max_length={len(self.weight)}: "
+                "raise max_length, or shorten the text"
+            )
         return x + self.weight[offset:end]  # (batch, len, d_model)

@@ -111,9 +111,14 @@ class TrainingConfig:
         check_smoothing(self.label_smoothing, self.smoothing)
         if self.precision not in ("fp32", "bf16"):
             self._refuse("precision", "fp32 or bf16")
-        in_range = [0 <= beta < 1 for beta in self.betas]
-        if len(in_range) != 2 or not all(in_range):
+        pair = isinstance(self.betas, tuple | list) and len(self.betas) == 2
+        if not pair or not all(
+            isinstance(beta, float | int) and 0 <= beta < 1
+            for beta in self.betas
+        ):
             self._refuse("betas", "two numbers from 0 to below 1")
+        if not isinstance(self.device, str | None):
+            self._refuse("device", "its name, such as 'cuda:1'")
         for name in ("learning_rate_scale", "epsilon", "clip_norm"):
             value = getattr(self, name)
             if name == "clip_norm" and value is None:
@@ -124,7 +129,7 @@ class TrainingConfig:
         whole = [field.name for field in fields(self) if field.type is int]
         for name in whole:
             least = 0 if name.endswith(("seed", "_every")) else 1
-            # More batches than these a step, and none would ever end.
+            # A step of more batches than these would never end.
             most = 10**6 if name == "accumulate" else 2**63 - 1
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:

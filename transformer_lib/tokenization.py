@@ -83,19 +83,36 @@ class BPETokenizer:
         """The ids of a text, without special tokens.
 
         Raises:
+            TypeError: if it is no text.
             ValueError: if it has more than 10,000 characters.
         """
         return self.tokenizer.encode(_sentence(text)).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids of many texts, encoded on all cores."""
+        """The ids of many texts, encoded on all cores.
+
+        Raises:
+            TypeError: if `texts` is a single text.
+            ValueError: if one has more than 10,000 characters.
+        """
+        if isinstance(texts, str):
+            raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
         texts = [_sentence(text) for text in texts]
         encodings = self.tokenizer.encode_batch_fast(texts)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; special ones are passed over."""
+        """The text of ids; special ones are passed over.
+
+        Raises:
+            ValueError: for an id that no token has.
+        """
         kept = [int(i) for i in ids if int(i) not in SPECIAL]
+        if kept and not 0 <= min(kept) <= max(kept) < len(self):
+            raise ValueError(
+                f"ids {min(kept)} to {max(kept)}, of {len(self)} tokens: "
+                "decode with the tokenizer that encoded"
+            )
         return self.tokenizer.decode(kept)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -114,8 +131,15 @@ class BPETokenizer:
                 refuse it; nothing is written.
         """
         _check_make(self.tokenizer)
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(self.tokenizer.to_str(), "utf-8")
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # If the disk is full, an older file stays as it was.
+        part = path.with_name(f".{path.name}.part")
+        try:
+            part.write_text(self.tokenizer.to_str(), "utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> "BPETokenizer":

@@ -42,10 +42,10 @@ def test_the_totals_are_loose():
 
     2,700 lines were met again by squeezing, when a recorded training got
     a module of its own and `train` was written out. With pairs in files
-    and tokenizers of another make the library has some 3,400.
+    and tokenizers of another make the library has some 3,450.
     """
     lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
-    assert sum(lengths.values()) <= 3400, lengths
+    assert sum(lengths.values()) <= 3500, lengths
     assert len(transformer_lib.__all__) <= 100
     pages = [ROOT / "index.md", *(ROOT / "book").glob("*/*.md")]
     words = {page.stem: len(page.read_text("utf-8").split()) for page in pages}
