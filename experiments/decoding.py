@@ -71,7 +71,7 @@ def compare(said, targets, language):
     rows, first = [], next(iter(said.values()))
     names, results = scores["System"], scores["BLEU"]
     for name, result in zip(names, results, strict=True):
-        pieces = [len(line.split()) for line in said[name]]
+        words = [len(line.split()) for line in said[name]]
         published = published_bleu(said[name], targets, language)
         rows.append(
             {
@@ -84,7 +84,7 @@ def compare(said, targets, language):
                 "bootstrap_half_width": result.ci,
                 "p_value": result.p_value,
                 "bleu_published": published.value,
-                "words_a_sentence": float(numpy.mean(pieces)),
+                "words_a_sentence": float(numpy.mean(words)),
             }
         )
     return {"signature": str(signature["BLEU"]), "rows": rows}

@@ -83,6 +83,9 @@ def prepare(options):
 
 def train_on(options):
     """Train on prepared pairs, and save the mean of checkpoints."""
+    out = options.out
+    if (out / "config.json").exists() and not checkpoint_files(out):
+        raise ValueError(f"{out} holds a model: name a new folder")
     given = vars(options)
     pairs = StoredPairs(options.ids)
     tokenizer = BPETokenizer.load(options.ids / "tokenizer.json")

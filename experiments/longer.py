@@ -76,7 +76,11 @@ def main(words: list[str] | None = None) -> None:
     unseen = encode_pairs(unseen, tokenizer)
     tests = {n: rows(unseen, (n,), seed=0) for n in TESTED_ON}
     longest = {
-        what: max(len(target) for _, target in rows(pairs, counts, seed=0))
+        what: max(
+            len(target)
+            for seed in SEEDS
+            for _, target in rows(pairs, counts, seed)
+        )
         for what, counts in TRAINED_ON.items()
     }
     found = []

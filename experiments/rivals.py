@@ -275,7 +275,7 @@ def copying(options):
         "rates": losses,
         "nats": history.lines[-1]["validation_loss"],
         "whole": sum(whole) / len(whole),
-        "machine": describe_machine(),
+        "machine": describe_machine(options.device),
     }
     text = json.dumps(found, ensure_ascii=False)
     write_atomically(folder / "copying.json", text + "\n")

@@ -31,7 +31,11 @@ from transformer_lib.batching import (
     collate,
     encode_pairs,
 )
-from transformer_lib.checkpoints import save_config, write_atomically
+from transformer_lib.checkpoints import (
+    load_config,
+    save_config,
+    write_atomically,
+)
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import bleu
@@ -236,7 +240,7 @@ def literature(options):
     """The literature's recipe for Multi30k, at 4,096 tokens a step."""
     steps = options.max_steps or 800
     training = TRAINING | dict(max_steps=steps)
-    return texts(10_000), MODEL | dict(N=options.N), training
+    return texts(10_000), MODEL | dict(N=options.N or MODEL["N"]), training
 
 
 def rivals(options, steps):
@@ -244,7 +248,7 @@ def rivals(options, steps):
     training = dict(
         tokens_per_batch=2048,
         warmup_steps=steps // 3,
-        learning_rate_scale=options.rate,
+        learning_rate_scale=options.rate or 1.0,
         clip_norm=1.0,
         max_steps=steps,
         precision="fp32",
@@ -295,8 +299,8 @@ def parser():
     made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     made.add_argument("start", choices=STARTS)
     made.add_argument("--task", choices=TASKS, default="literature")
-    made.add_argument("--N", type=int, default=MODEL["N"])
-    made.add_argument("--rate", type=float, default=1.0)
+    made.add_argument("--N", type=int)  # literature: 4 if not given
+    made.add_argument("--rate", type=float)  # the others: 1
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--max-steps", type=int)
     made.add_argument("--device", default="cpu")
@@ -306,6 +310,11 @@ def parser():
 
 def main(words):
     options = parser().parse_args(words)
+    ignored = "rate" if options.task == "literature" else "N"
+    if getattr(options, ignored) is not None:
+        raise SystemExit(f"--{ignored} has no part in {options.task}")
+    if options.max_steps is not None and options.max_steps <= 100:
+        raise SystemExit("--max-steps: give more than 100")
     folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=0):
@@ -313,6 +322,13 @@ def main(words):
 
 
 def run(options, folder, words):
+    info = {"task": options.task, "start": options.start}
+    if (folder / "report.json").exists():
+        raise SystemExit(f"{folder} is finished: see its report.json")
+    if (folder / "config.json").exists():
+        begun = load_config(folder).info
+        if begun != info:
+            raise SystemExit(f"{folder} is of {begun}: name another folder")
     data, sizes_of_model, settings = TASKS[options.task](options)
     tokenizer, held_out, pairs, checks = data
     training = TrainingConfig(
@@ -328,7 +344,6 @@ def run(options, folder, words):
     if not sizes_path.exists():
         before = {"0": sizes(model, checks[:64])}
         write_atomically(sizes_path, json.dumps(before) + "\n")
-        info = {"task": options.task, "start": options.start}
         save_config(folder, model, None, **info)
 
     batches = TokenBatches(pairs, training.tokens_per_batch, options.seed)

@@ -28,7 +28,11 @@ from transformer_lib.batching import (
     collate,
     encode_pairs,
 )
-from transformer_lib.checkpoints import save_config, write_atomically
+from transformer_lib.checkpoints import (
+    load_config,
+    save_config,
+    write_atomically,
+)
 from transformer_lib.corpora import load_corpus
 from transformer_lib.decoding import evaluating
 from transformer_lib.embeddings import PAD
@@ -247,18 +251,31 @@ def vary(options, words):
         device=options.device,
     )
     folder = options.out
+    info = {"corpus": "multi30k", "row": options.row}
     if not (folder / "config.json").exists():
-        info = {"corpus": "multi30k", "row": options.row}
         save_config(folder, model, tokenizer, **info)
+    elif load_config(folder).info != info:
+        raise SystemExit(f"{folder} is of another row: name another folder")
     pairs, checked = (
         encode_pairs(part, tokenizer) for part in (train_set, held_out)
     )
-    how = training.tokens_per_batch, options.seed
-    batches, checks = (TokenBatches(x, *how) for x in (pairs, checked))
+    tokens, seed = training.tokens_per_batch, options.seed
+    batches, checks = (
+        TokenBatches(ids, tokens_per_batch=tokens, seed=seed)
+        for ids in (pairs, checked)
+    )
     history = train(model, batches, training, checks, folder)
     command = shlex.join(["python", "experiments/variations.py", *words])
-    of = model, tokenizer, held_out, checked
-    record(folder, command, training, history, *of)
+    record(
+        folder,
+        command,
+        training,
+        history,
+        model=model,
+        tokenizer=tokenizer,
+        corpus=held_out,
+        pairs=checked,
+    )
 
 
 def main(words):

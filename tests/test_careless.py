@@ -378,6 +378,47 @@ def test_lines_to_translate(kind, errors, here, capsys, monkeypatch):
         assert said.err.startswith("line 1: ")
 
 
+def test_a_line_that_is_not_utf8_takes_no_other_with_it(here, capsys):
+    """Where the terminal's settings have Python read strictly."""
+    done = in_a_process(
+        "translate --model model --device cpu",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        input="a dog\ngr\udcfcn\na cat\n",
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("line 2: it is not UTF-8")
+    first, second, third = done.stdout.splitlines()
+    assert first and third and not second
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_and_a_reader_that_left_are_heard_of(here):
+    """Python writes what it has buffered only as it ends."""
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    done = in_a_process("data >/dev/full", env=buffered)
+    assert done.returncode == 2 and "No space left" in done.stderr
+    assert done.stderr.count("\n") == 1
+    reading, writing = os.pipe()
+    os.close(reading)
+    left = subprocess.run(
+        [sys.executable, "-m", "transformer_lib", "data"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=buffered,
+    )
+    os.close(writing)
+    assert (left.returncode, left.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("option", ["--out", "--corpus"])
+def test_a_name_that_is_not_utf8_is_refused_at_once(option, here, capsys):
+    code, said = tried(here, capsys, *TRAIN, option, "caf\udce9")
+    assert code == 2 and "is not UTF-8: rename it" in said.err
+
+
 @pytest.mark.parametrize("kind", LINES)
 def test_arguments_to_translate(kind, here, capsys):
     text = LINES[kind].decode("utf-8", "surrogateescape")

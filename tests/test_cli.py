@@ -145,6 +145,11 @@ def test_evaluate_average_and_data(trained, tmp_path, capsys):
     for name, mean in last.items():
         assert torch.equal(weights(out)[name], mean)
     assert main([*words, "--out", str(out)]) == 2  # it holds a model
+    assert main(training(out, "--max-steps", 8)) == 2  # no training's
+    assert load_model(out)[2]["mean_of"] == ["checkpoint-00000008"]
+    words[2] = str(out)
+    assert main([*words, "--out", str(tmp_path / "none")]) == 2
+    assert "mean has no checkpoints" in capsys.readouterr().err
     assert main(["data"]) == 0
     said = capsys.readouterr().out
     assert "train pairs: 5000\n" in said and "licence: " in said
@@ -262,6 +267,13 @@ def test_bad_input_is_one_line_exit_2_and_no_folder(
     assert said.startswith("transformer_lib: ")
     assert said.count("\n") == 1 and named in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_languages_is_not_evaluated(trained, tmp_path, capsys):
+    save_model(tmp_path, *load_model(trained)[:2])
+    words = ["evaluate", "--model", str(tmp_path), "--corpus"]
+    assert main([*words, "little_spanish"]) == 2
+    assert "names no languages" in capsys.readouterr().err
 
 
 def test_a_folder_of_save_model_is_no_training(trained, tmp_path, capsys):

@@ -101,6 +101,18 @@ def test_interval():
     assert few[1] - few[0] > high - low, "fewer sentences, less sure"
 
 
+def test_scores_stay_between_0_and_100():
+    """sacreBLEU's may be 100.00000000000004, and intervals wider."""
+    one = "the cat sat on the mat today"
+    low, high = bleu(
+        [one, *["xyz"] * 15], [one, *["a b c d"] * 15], samples=1000
+    ).interval
+    assert 0 <= low < high <= 100
+    same = [one, "a dog runs in the green park"]
+    score = bleu(same, same, samples=100)
+    assert score.value == 100 and score.interval == (100, 100)
+
+
 def test_published_form_is_that_of_the_published_files():
     """As long, to the character, as Multi30k's own tokenized files."""
     text = ["„Ein Boot“ namens X-Ray,  1,5 m lang."]
@@ -129,6 +141,11 @@ def test_what_cannot_be_scored_is_refused(score):
         score("a b c", ["a b c"])
     with pytest.raises(TypeError, match="in a list"):
         published_bleu("a b c", "a b c", "en")
+    for language in ("french", "FR", ""):  # would be taken for English
+        with pytest.raises(ValueError, match=f"language='{language}': give"):
+            published_bleu(["a"], ["a"], language)
+    with pytest.raises(ValueError, match="tokenize='foo': give one of"):
+        bleu(["a"], ["a"], tokenize="foo")
 
 
 def test_report(monkeypatch):

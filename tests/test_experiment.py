@@ -62,6 +62,9 @@ def test_presets_take_the_papers_steps():
         ({"limit": 0}, "limit=0: give 1"),
         ({"limit": -3}, "limit=-3"),  # not all but three
         ({"average": 0}, "average=0"),
+        ({"average": 2.0}, "average=2.0: give 1 or more, whole"),
+        ({"languages": "en"}, "languages='en': give two"),
+        ({"changes": {"dmodel": 16}}, "no setting 'dmodel': give a field"),
         (
             {"average": 3, "changes": {"keep_checkpoints": 2}},
             "keep_checkpoints=2 is too few for a mean of 3",

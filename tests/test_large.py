@@ -170,6 +170,10 @@ def test_a_training_from_files_stopped_and_gone_on_with(text, tmp_path):
         assert torch.equal(one, other)
     log = (tmp_path / "once/log.jsonl").read_text().splitlines()
     assert "validation_loss" in json.loads(log[-1])
+    for path in (tmp_path / "once").glob("*.pt"):
+        path.unlink()
+    with pytest.raises(SystemExit, match="holds a model: name a new folder"):
+        train(tmp_path / "once", 4)
 
 
 def test_what_is_read_is_told_in_plain_lines(capsys):

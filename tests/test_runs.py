@@ -15,9 +15,11 @@ import torch
 
 from transformer_lib import cli
 from transformer_lib.batching import TokenBatches
+from transformer_lib.corpora import load_corpus
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.loss import validation_loss
+from transformer_lib.tokenization import BPETokenizer
 
 RUNS = tangle.ROOT / "runs"
 sys.path.append(str(tangle.ROOT / "experiments"))
@@ -278,6 +280,42 @@ def test_a_start_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     assert [*whole["sizes"]] == ["0", "100", "104"]
     key = "validation_loss"
     assert again["result"][key] == whole["result"][key]
+    with pytest.raises(SystemExit, match="is finished"):
+        starts.main([*words, str(broken)])
+    (broken / "report.json").unlink()
+    with pytest.raises(SystemExit, match="'start': 'packed'}: name another"):
+        starts.main(["values", *words[1:], str(broken)])
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("packed --rate 0.5", "--rate has no part in literature"),
+        ("packed --task copying --N 6", "--N has no part in copying"),
+        ("packed --max-steps 100", "more than 100"),
+    ],
+)
+def test_an_option_without_a_part_is_refused(words, said, tmp_path):
+    with pytest.raises(SystemExit, match=said):
+        starts.main([*words.split(), "--out", str(tmp_path / "new")])
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_row_is_not_trained_in_another_rows_folder(tmp_path, monkeypatch):
+    corpus = load_corpus("little_spanish")[:8]
+    tokenizer = BPETokenizer.train(corpus.sources + corpus.targets, 270)
+    given = corpus, corpus, corpus, tokenizer
+    monkeypatch.setattr(variations, "multi30k", lambda: given)
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(variations, "train", stopped)
+    words = ["--seed", "0", "--precision", "fp32", "--out", str(tmp_path)]
+    with pytest.raises(KeyboardInterrupt):
+        variations.main(["h-1", *words])
+    with pytest.raises(SystemExit, match="of another row"):
+        variations.main(["d_ff-128", *words])
 
 
 @pytest.mark.parametrize("name", rivals.SWAPS)

@@ -8,6 +8,7 @@ Chapter: book/appendix/cli
 
 import argparse
 import inspect
+import io
 import json
 import os
 import re
@@ -97,6 +98,9 @@ def _translate(
     Chapter: cli-translate
     """
     translator = Translator.from_pretrained(model, pick_device(device))
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        # A line that is not UTF-8 shall not take the others with it.
+        sys.stdin.reconfigure(errors="surrogateescape")
     lines = iter(sentences or sys.stdin or ())  # stdin may be closed
     typed = sys.stdin and sys.stdin.isatty()
     size = 1 if typed else 64
@@ -110,7 +114,8 @@ def _translate(
             try:
                 translator.encode([source])
             except ValueError as error:
-                print(f"line {number}: {error}", file=sys.stderr)
+                why = str(error).replace("sentence 1", "it", 1)
+                print(f"line {number}: {why}", file=sys.stderr)
                 source, code = "", 2
             sources.append(source)
         texts = translator.translate(sources, beam_size, length_penalty)
@@ -145,6 +150,8 @@ def _evaluate(
     if to and os.path.lexists(path) and not stream:
         raise ValueError(f"--to {to} is there already: name a new file")
     translator = Translator.from_pretrained(model, pick_device(device))
+    if not all(translator.languages):
+        raise ValueError(f"{model} names no languages: save it with two")
     if corpus is None:
         folder = model if Path(model).is_dir() else bundled_models()[model]
         corpus = load_config(folder).info.get("corpus", "")
@@ -181,12 +188,15 @@ def _average(
         raise ValueError(f"{out} holds a model: name another folder")
     saved = load_config(model)
     paths = checkpoint_files(model)[-last:]
+    if not paths:
+        raise ValueError(f"{model} has no checkpoints: name a training")
     weights = average_checkpoints(paths)
     mean_model = saved.build()
     load_checkpoint(paths[-1], mean_model)  # refuses another model's
     mean_model.load_state_dict(weights)
-    save_model(out, mean_model, saved.tokenizer, **saved.info)
-    _print({"mean_of": [path.stem for path in paths]}, as_json)
+    mean_of = {"mean_of": [path.stem for path in paths]}
+    save_model(out, mean_model, saved.tokenizer, **(saved.info | mean_of))
+    _print(mean_of, as_json)
 
 
 def _export(
@@ -253,6 +263,8 @@ def _name(text: str) -> str:
     """
     if not text:
         raise argparse.ArgumentTypeError("it is empty: give a name")
+    if any("\ud800" <= c < "\ue000" for c in text):  # surrogates
+        raise argparse.ArgumentTypeError(f"{text!a} is not UTF-8: rename it")
     return text
 
 
@@ -267,6 +279,7 @@ def _values(parameter: inspect.Parameter) -> dict[str, Any]:
         kind = types[0]
     if kind is bool:
         return {"action": argparse.BooleanOptionalAction}
+    # By the default too: --to of evaluate is a file, of export a choice.
     if parameter.default in _CHOICES.get(parameter.name, ()):
         return {"choices": _CHOICES[parameter.name]}
     if len(types) > 1:
@@ -288,6 +301,7 @@ def add_options(
             continue
         required = parameter.default is parameter.empty
         values = _values(parameter)
+        # These classes say themselves what is wrong with a number.
         checked = function in (TransformerConfig, TrainingConfig)
         if values.get("type") is int and not checked:
             values["type"] = _count
@@ -372,7 +386,7 @@ def _explain(error: Exception) -> str | None:
         return f"this text is not UTF-8 ({text})"
     full = isinstance(error, RuntimeError) and _NO_MEMORY.search(text)
     if full or isinstance(error, MemoryError):
-        return "memory is full: lower --tokens-per-batch or the sizes"
+        return "memory is full: lower the batch, the beam or the sizes"
     return text if isinstance(error, _EXPECTED) else None
 
 
@@ -381,8 +395,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0, done; 2, for bad input or a machine that
-        does not let us; 130, stopped by Ctrl-C or SIGTERM; 141, if
-        nobody reads our lines. A fault of ours is raised.
+        does not let us; 130, stopped by Ctrl-C or, while a model
+        trains, by SIGTERM; 141, if nobody reads our lines. A fault of
+        ours is raised.
 
     Chapter: cli-main
     """
@@ -399,10 +414,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             cores = os.cpu_count() or 1
             torch.set_num_threads(min(threads or 1, cores))
         torch.set_float32_matmul_precision("high")  # TF32
-        return run(**options) or 0
+        code = run(**options) or 0
+        print(end="", flush=True)  # a full disk is heard of here
+        return code
     except BrokenPipeError:  # whoever read our lines has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
+        line, code = "", 141
     except KeyboardInterrupt:
         line, code = "stopped", 130
         if words[:1] == ["train"]:
@@ -411,5 +427,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         line, code = _explain(error), 2
         if line is None:
             raise
-    print(f"transformer_lib: {line}", file=sys.stderr)
+    try:
+        print(end="", flush=True)
+    except OSError:  # or Python would try again as it ends, and say so
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if line:
+        print(f"transformer_lib: {line}", file=sys.stderr)
     return code

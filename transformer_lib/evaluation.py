@@ -25,8 +25,8 @@ _Texts = Sequence[str]
 class Score:
     """A score from 0 to 100, and how it was computed.
 
-    `interval` holds 95% of the scores of redrawn test sets, where
-    these were asked for.
+    `interval`, where it was asked for, is the mean score of redrawn
+    test sets, give or take half the width that holds 95% of them.
 
     Chapter: evaluation-scores
     """
@@ -54,8 +54,17 @@ def _score(
     interval = None
     if samples > 1:  # sacreBLEU's bootstrap, explained below
         low, high = result._mean - result._ci, result._mean + result._ci
-        interval = low, min(high, 100.0)
-    return Score(result.score, str(metric.get_signature()), interval)
+        interval = _in_range(low), _in_range(high)
+    value = _in_range(result.score)
+    return Score(value, str(metric.get_signature()), interval)
+
+
+def _in_range(score: float) -> float:
+    """A score from 0 to 100: rounding and the bootstrap may leave it.
+
+    Chapter: evaluation-scores
+    """
+    return min(max(score, 0.0), 100.0)
 
 
 def bleu(
@@ -73,12 +82,15 @@ def bleu(
 
     Raises:
         TypeError: if either is one string instead of a list.
-        ValueError: if both are empty or their lengths differ.
+        ValueError: if both are empty or their lengths differ, or for
+            a tokenization that sacreBLEU does not have.
 
     Chapter: evaluation-scores
     """
     from sacrebleu.metrics import BLEU
 
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ValueError(f"{tokenize=}: give one of {[*BLEU.TOKENIZERS]}")
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     return _score(metric, hypotheses, references, samples)
 
@@ -104,7 +116,11 @@ def _published_form(sentences: _Texts, language: str) -> list[str]:
     if isinstance(sentences, str):
         raise TypeError("put a single sentence in a list to score it")
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
+    from sacremoses.corpus import NonbreakingPrefixes
 
+    known = sorted({*NonbreakingPrefixes().available_langs.values()})
+    if language not in known:  # it would be taken for English
+        raise ValueError(f"{language=}: give one of {known}")
     normalize = MosesPunctNormalizer(language).normalize
     tokenize = MosesTokenizer(language).tokenize
     return [
@@ -121,6 +137,11 @@ def published_bleu(
     The form of Multi30k's own tokenized files. Higher than `bleu` on
     the same sentences, and not to be compared with it. `language` is
     "en", "de", ...
+
+    Raises:
+        TypeError: as `bleu`.
+        ValueError: as `bleu`, or for a language that Moses's prefixes
+            do not have.
 
     Chapter: evaluation-published
     """
@@ -153,13 +174,14 @@ def evaluate(
     Chapter: evaluation-report
     """
     pairs = encode_pairs(corpus, tokenizer)
-    batches = TokenBatches(pairs, 4096, shuffle=False)
+    longest = max(len(side) for pair in pairs for side in pair)
+    batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
+    nats = validation_loss(model, batches)  # first: it refuses more
     began = time.perf_counter()
     sources = encode_sentences(model, tokenizer, corpus.sources)
     outputs = decode_all(model, sources, beam_size, length_penalty)
     translations = [decode_line(tokenizer, ids) for ids in outputs]
     seconds = time.perf_counter() - began
-    nats = validation_loss(model, batches)
     score = bleu(translations, corpus.targets, samples=1000)
     characters = chrf(translations, corpus.targets)
     both = zip(translations, corpus.targets, strict=True)

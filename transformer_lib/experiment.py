@@ -102,10 +102,13 @@ class Experiment:
     def __post_init__(self) -> None:
         for name in ("limit", "average"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value}: give 1 or more")
+            whole = type(value) is int and value >= 1
+            if value is not None and not whole:
+                raise ValueError(f"{name}={value!r}: give 1 or more, whole")
         if not isinstance(self.corpus, str):
             raise TypeError(f"corpus={self.corpus!r}: give its name as text")
+        if isinstance(self.languages, str) or len(self.languages) != 2:
+            raise ValueError(f"languages={self.languages!r}: give two")
 
     def load(self, part: str) -> ParallelCorpus:
         """A part of the corpus.
@@ -168,7 +171,8 @@ def recipe(
 ) -> tuple[TransformerConfig, TrainingConfig]:
     """Both configurations: a preset, with changes of their fields.
 
-    As many checkpoints are kept as are to be averaged. The precision
+    At least 5 checkpoints are kept, and no fewer than are to be
+    averaged. The precision
     is "auto" if `changes` names no other: see `pick_precision`.
 
     Raises:
@@ -184,8 +188,13 @@ def recipe(
     for name, value in changes.items():
         if name in asdict(config):
             config = replace(config, **{name: value})
-        else:
+        elif name in asdict(TrainingConfig()):
             settings[name] = value
+        else:
+            raise ValueError(
+                f"no setting {name!r}: give a field of TransformerConfig or "
+                "TrainingConfig"
+            )
     torch.empty(config.least_parameters)  # fails if memory is too small
     device = pick_device(settings.get("device"))
     settings["precision"] = pick_precision(settings["precision"], device)
@@ -218,7 +227,7 @@ def _look(folder: Path) -> _Begun:
     if not (folder / "config.json").is_file():
         return _Begun()
     saved = load_config(folder)
-    if "corpus" not in saved.info:
+    if "corpus" not in saved.info or "mean_of" in saved.info:
         raise ValueError(f"{folder} holds a model: name a new folder")
     return _Begun(
         settings=saved.info | asdict(saved.config),
@@ -320,7 +329,9 @@ def run_experiment(
         check_settings(begun.settings, info | asdict(config), folder)
     if begun.finished:
         _check_report(folder)
-        _say(f"{folder} is finished: see its report.json")
+        _say(
+            f"{folder} is finished: see its report.json, or delete it to go on"
+        )
         return None
 
     # Make batches and model.
@@ -371,7 +382,8 @@ def _judge(
     Chapter: experiment-judge
     """
     pairs = encode_pairs(corpus, translator.tokenizer)
-    batches = TokenBatches(pairs, 4096, shuffle=False)
+    longest = max(len(side) for pair in pairs for side in pair)
+    batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
 
     def judge(model: Transformer, step: int) -> dict[str, Any]:
         loss = validation_loss(model, batches)
@@ -415,7 +427,7 @@ def make_report(
         "command": command,
         "training": asdict(training),
         "result": steps | result,
-        "machine": describe_machine(),
+        "machine": describe_machine(model.output_weight.device),
     }
 
 
@@ -437,13 +449,13 @@ def _finish(folder: Path, report: dict, corpus: ParallelCorpus | None) -> dict:
     return report["result"] | {"test": report.get("test", {})}
 
 
-def describe_machine() -> dict[str, Any]:
-    """Processor, versions, threads, and the commit of the book.
+def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Processor or card, versions, threads, and the commit of the book.
 
     Chapter: experiment-report
     """
     return {
-        "processor": _processor(),
+        "processor": _processor(torch.device(device)),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -452,9 +464,9 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
+def _processor(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     with suppress(OSError):  # Linux alone has this file
         text = Path("/proc/cpuinfo").read_text()
         if named := re.search(r"model name\s*: (.+)", text):

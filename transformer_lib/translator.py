@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_lib.attention import record_attention
 from transformer_lib.beams import decode_all, decode_line, encode_sentences
 from transformer_lib.checkpoints import load_model, save_model
-from transformer_lib.decoding import evaluating
+from transformer_lib.decoding import check_not_nan, evaluating
 from transformer_lib.embeddings import BOS
 from transformer_lib.model import Transformer
 from transformer_lib.tokenization import Tokenizer
@@ -189,6 +189,7 @@ class Translator:
 
         Raises:
             TypeError, ValueError: as `encode`.
+            FloatingPointError: if the model's weights are not finite.
         """
         model, pieces = self.model, self.tokenizer.pieces
         (source_ids,) = self.encode([source])
@@ -199,10 +200,11 @@ class Translator:
         inputs = [BOS, *labels[:-1]]
         device = model.output_weight.device
         with evaluating(model), record_attention(model) as maps:
-            model(
+            logits = model(
                 torch.tensor([source_ids], device=device),
                 torch.tensor([inputs], device=device),
             )
+        check_not_nan(logits.sum().item())
         return AttentionMaps(
             source=pieces(source_ids),
             target=pieces(inputs),
