@@ -356,6 +356,9 @@ def test_a_state_that_could_not_be_read_back_is_refused(tmp_path, value):
     pair = namedtuple("Pair", "x y")(1, 2)  # becomes a plain one
     path = save_checkpoint(tmp_path, model, optimizer, {"step": 3, "a": pair})
     assert load_checkpoint(path, model, optimizer)["a"] == (1, 2)
+    counts = {"step": 4, "counts": {np.int64(3): np.float32(0.5)}}
+    path = save_checkpoint(tmp_path, model, optimizer, counts)
+    assert load_checkpoint(path)["counts"] == {3: 0.5}
 
 
 def test_a_disk_that_does_not_answer_is_no_damage(saved, monkeypatch):
@@ -709,6 +712,21 @@ SPOILT = {
     "position": lambda held: held["state"].update(position=-7),
     "no digests": lambda held: held.pop("sha256"),
 }
+
+
+def test_a_checkpoint_of_other_ties_is_of_another_model(tmp_path):
+    """Of the same shapes: the last of three matrices would win."""
+    models = {tie: small(tie=tie) for tie in ("none", "decoder", "three-way")}
+    for tie, model in models.items():
+        folder = tmp_path / tie
+        path = save_checkpoint(folder, model, adam(model), {"step": 1})
+        load_checkpoint(path, small(1, tie=tie))
+        if tie == "three-way":
+            continue
+        other = small(1, tie="three-way")
+        with pytest.raises(ValueError, match="another model .*are not tied"):
+            load_checkpoint(path, other)
+        assert equal(other, small(1, tie="three-way"))
 
 
 @pytest.mark.parametrize("way", SPOILT)

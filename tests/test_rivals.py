@@ -365,6 +365,13 @@ def test_gated_branch_begins_with_the_variance_of_its_input():
     assert 0.8 < gated(x).var() < 1.6
 
 
+def test_no_sentence_is_no_error():
+    nothing = torch.zeros(0, 5, dtype=torch.long)
+    for kind in RecurrentTranslator, ConvolutionalTranslator:
+        found = greedy_decode(kind(TransformerConfig.tiny(30)), nothing)
+        assert found.ids == []
+
+
 def test_reach_of_convolutions():
     """Layer for layer a window of 3: behind, or to either side."""
     model = small("convolutional", N=2).double().eval()

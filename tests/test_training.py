@@ -324,8 +324,11 @@ def test_a_validation_that_fails_loses_no_step(tmp_path, way):
 
     whole, model = small(), small()
     history = train(whole, batches(), config, scores)
-    with pytest.raises(kind, match=said):
-        train(small(), batches(), config, lambda *_: wrong(), tmp_path)
+    for _ in "once", "at the next start":
+        stopped = small()
+        with pytest.raises(kind, match=said):
+            train(stopped, batches(), config, lambda *_: wrong(), tmp_path)
+        assert not stopped.training
     assert checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000006"
     broken = train(model, batches(), config, scores, tmp_path)
     assert equal(whole, model) and untimed(broken) == untimed(history)

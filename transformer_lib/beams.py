@@ -122,8 +122,9 @@ def _likeliest(
     Chapter: beams-search
     """
     by_parent = totals.view(sentences, -1, totals.size(1))
-    # At most `count` pieces can be in the best `count` candidates: those
-    # that score highest behind their best parent. Only these are sorted.
+    # The best `count` candidates have at most `count` different pieces,
+    # all among the `count` pieces that score highest behind their best
+    # parent. Only candidates with these pieces are sorted.
     few = min(count, totals.size(1))
     pieces = by_parent.amax(1).topk(few).indices
     behind_each = pieces[:, None].expand(-1, by_parent.size(1), -1)
@@ -177,11 +178,11 @@ def beam_search(
         cache = DecoderCache(model, memory, max(limits, default=1))
         active = beams
         while active:
-            opened = [found for beam in active for found in beam.open]
+            opened = [begun for beam in active for begun in beam.open]
             width = len(opened) // len(active)  # rows of a sentence
-            last = source_ids.new_tensor([found.ids[-1] for found in opened])
+            last = source_ids.new_tensor([begun.ids[-1] for begun in opened])
             totals = next_logs(model, last, padded, cache)
-            so_far = [found.log_probability for found in opened]
+            so_far = [begun.log_probability for begun in opened]
             totals += totals.new_tensor(so_far)[:, None]
             candidates = _likeliest(totals, len(active), 2 * beam_size)
             parents = []  # rows that the next step's rows extend

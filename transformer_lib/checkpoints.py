@@ -98,7 +98,7 @@ def _plain(content: Any) -> Any:
     Chapter: checkpoints-resume
     """
     if isinstance(content, dict):
-        return {name: _plain(part) for name, part in content.items()}
+        return {_plain(key): _plain(part) for key, part in content.items()}
     if isinstance(content, list):
         return [_plain(part) for part in content]
     if isinstance(content, tuple):
@@ -250,8 +250,10 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged or of another model; then
-            model and optimizer stay as they were.
+        ValueError: if the file is damaged, or its weights have other
+            names, shapes or ties than the model's; then model and
+            optimizer stay as they were. Other differences, such as
+            `h`, are not seen: `train` compares the settings.
 
     Chapter: checkpoints-resume
     """
@@ -264,6 +266,15 @@ def load_checkpoint(
             raise ValueError(
                 f"{path} is of another model ({name} is {saved.get(name)}, "
                 f"not {own.get(name)}): give its options, or another folder"
+            )
+    # A model that ties two weights cannot take two that differ.
+    first_name: dict[int, str] = {}
+    for name, weight in model.state_dict().items():
+        first = first_name.setdefault(weight.data_ptr(), name)
+        if not torch.equal(content["model"][name], content["model"][first]):
+            raise ValueError(
+                f"{path} is of another model ({first} and {name} are not "
+                "tied): give its options, or another folder"
             )
     model.load_state_dict(content["model"])
     if optimizer is not None:
@@ -479,7 +490,9 @@ def save_model(
         if not difference <= 1e-4:  # larger, or NaN
             raise ValueError(
                 "the model that was read answers otherwise: its class and "
-                "config do not build this one; derive a class"
+                "config do not build this one; derive a class. If .half() "
+                "or .bfloat16() rounded its table of sines, load its "
+                "state_dict into a new model and save that"
             )
 
 
@@ -515,7 +528,9 @@ def _check_file(path: Path, digests: dict[str, str]) -> None:
     Chapter: checkpoints-models
     """
     if path.name in digests and _file_digest(path) != digests[path.name]:
-        raise ValueError(f"{path} is not the file that was saved: copy it")
+        raise ValueError(
+            f"{path} is not the file that was saved: copy it again"
+        )
 
 
 def load_config(folder: str | Path) -> Description:
@@ -534,7 +549,8 @@ def load_config(folder: str | Path) -> Description:
     try:
         described = json.loads(path.read_text("utf-8"))
         digests = described.pop("sha256", {})
-        # Only older files have neither; any other needs a digest.
+        # Older files have neither "sha256" nor "class"; any other file
+        # needs a digest.
         if digests or "class" in described:
             if digests["config.json"] != _digest(described):
                 raise ValueError("it was changed after it was saved")
@@ -557,7 +573,10 @@ def load_config(folder: str | Path) -> Description:
         _check_file(path, digests)
         tokenizer = BPETokenizer.load(path)
         if len(tokenizer) != config.vocab_size:
-            raise ValueError(f"{path} is another model's tokenizer")
+            raise ValueError(
+                f"{path} is another model's tokenizer, of {len(tokenizer)} "
+                f"pieces: give that of this model, of {config.vocab_size}"
+            )
     return Description(
         kind=kind,
         config=config,

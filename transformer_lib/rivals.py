@@ -98,6 +98,8 @@ def read_both_ways(gru: nn.GRU, x: Tensor, mask: Tensor) -> Tensor:
 
     Chapter: rivals-recurrent
     """
+    if len(x) == 0:  # packing refuses a batch of no sentences
+        return x.new_zeros(0, x.size(1), 2 * gru.hidden_size)
     # Packing refuses a length of 0, which an empty sentence would have.
     lengths = mask[:, 0, 0].sum(-1).clamp(min=1).cpu()
     words = pack_padded_sequence(

@@ -93,7 +93,7 @@ class _Training:
         self.rank, self.workers = worker()
         self.writes = self.folder is not None and self.rank == 0
         self.device = pick_device(config.device)
-        self.model.to(self.device).train().zero_grad()
+        self.model.to(self.device).zero_grad()
         self.optimizer = adam(self.model, config.betas, config.epsilon)
         self.progress = _starting_point(self)  # fills model, optimizer
         losses = _Losses(self.model, config)
@@ -644,8 +644,9 @@ def train(
     with training.bar, torch.random.fork_rng(cards):
         with _asked_to_stop() as signals:
             training.signals = signals
-            _catch_up(training)
             try:
+                _catch_up(training)
+                model.train()
                 _take_steps(training)
             finally:
                 model.eval()
