@@ -268,10 +268,11 @@ def load_checkpoint(
                 f"not {own.get(name)}): give its options, or another folder"
             )
     # A model that ties two weights cannot take two that differ.
+    weights = content["model"]
     first_name: dict[int, str] = {}
     for name, weight in model.state_dict().items():
         first = first_name.setdefault(weight.data_ptr(), name)
-        if not torch.equal(content["model"][name], content["model"][first]):
+        if name != first and _digest(weights[name]) != _digest(weights[first]):
             raise ValueError(
                 f"{path} is of another model ({first} and {name} are not "
                 "tied): give its options, or another folder"
