@@ -329,9 +329,7 @@ def run_experiment(
         check_settings(begun.settings, info | asdict(config), folder)
     if begun.finished:
         _check_report(folder)
-        _say(
-            f"{folder} is finished: see its report.json, or delete it to go on"
-        )
+        _say(f"{folder} is finished: delete report.json to go on with it")
         return None
 
     # Make batches and model.
