@@ -377,6 +377,8 @@ def test_sentences_beyond_learned_positions_are_seen_at_once(where):
     model = small(positions="learned", max_length=12)
     before = model.output_weight.detach().clone()
     given = {"training": long, "validation": batches()}[where]
+    sines = small(max_length=12)  # of any length
+    train(sines, long, replace(QUICK, max_steps=1))
     with pytest.raises(ValueError, match="21 ids, the model positions for 12"):
         train(model, given, QUICK, long)
     assert torch.equal(model.output_weight, before)
@@ -457,6 +459,7 @@ def test_an_older_checkpoint_had_the_defaults(tmp_path):
     check_settings(begun, {"clip_norm": None, "seed": 0}, tmp_path)
     with pytest.raises(ValueError, match="clip_norm=None, not 1.0"):
         check_settings(begun, {"clip_norm": 1.0}, tmp_path)
+    check_settings(begun, {"N": 3}, tmp_path)  # unknown then: not compared
 
 
 def test_clipping_shortens_the_gradient():
