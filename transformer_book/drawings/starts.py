@@ -105,6 +105,11 @@ def other_tasks(starts: Sequence[str]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
+def shares(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """How much each sub-layer adds, as a share of what passes by it."""
+    return [row["branch"] / row["skip"] for row in rows]
+
+
 def layer_gradients(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     """The gradient's norm by layer, the encoder's layers first."""
     squares: dict[str, float] = {}
@@ -125,9 +130,8 @@ def branches(runs: Mapping[str, Run], step: str = "0") -> Picture:
         for start, run in runs.items():
             colour, dash = LOOKS[start]
             rows = run.report["sizes"][step]
-            shares = [row["branch"] / row["skip"] for row in rows]
-            gradients = layer_gradients(rows)
-            for ax, numbers in zip(axes, (shares, gradients), strict=True):
+            measured = shares(rows), layer_gradients(rows)
+            for ax, numbers in zip(axes, measured, strict=True):
                 ax.plot(
                     range(1, len(numbers) + 1),
                     numbers,
