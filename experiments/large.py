@@ -100,7 +100,7 @@ def train_on(options):
     if options.validation:
         checked = read_parallel(*options.validation)
         checked = encode_pairs(checked, tokenizer)
-        evaluate = TokenBatches(checked, 4096, shuffle=False)
+        evaluate = TokenBatches.in_order(checked)
     torch.manual_seed(c.seed)
     model = Transformer(config).to(pick_device(c.device))
     with nullcontext() if rank else FileLock(options.out / ".lock", 0):

@@ -124,6 +124,15 @@ def test_padding_inside_a_pair_is_refused():
         collate([([5, 3], [6, 3]), ([5, 3], [6, 3, 0, 0])])
 
 
+def test_no_sentence_is_too_long_to_measure_on():
+    long = [([5] * 5000 + [3], [6, 3]), ([5, 3], [6, 3])]
+    batches = TokenBatches.in_order(long)
+    assert not batches.shuffle and (batches.rank, batches.world_size) == (0, 1)
+    assert sum(batch.tokens for batch in batches.epoch(0)) == 4
+    with pytest.raises(ValueError, match="no pairs"):
+        TokenBatches.in_order([])
+
+
 def test_collate():
     batch = collate([([5, 6, EOS], [7, EOS]), ([8, EOS], [9, 4, EOS])])
     assert batch.source_ids.tolist() == [[5, 6, EOS], [8, EOS, PAD]]

@@ -16,7 +16,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -183,6 +183,12 @@ class TokenBatches:
             raise ValueError(f"{longest} ids > {budget}: set max_length")
         in_order = np.arange(len(self.pairs), dtype=np.int32)
         self.total: int = len(self._cut(in_order))
+
+    @classmethod
+    def in_order(cls, pairs: Sequence[_Pair]) -> Self:
+        """Batches to measure on: not shuffled, none too long for one."""
+        longest = max((max(map(len, pair)) for pair in pairs), default=0)
+        return cls(pairs, max(4096, longest), shuffle=False)
 
     def __len__(self) -> int:
         """Batches of an epoch, the same number on each worker."""

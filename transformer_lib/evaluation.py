@@ -174,8 +174,7 @@ def evaluate(
     Chapter: evaluation-report
     """
     pairs = encode_pairs(corpus, tokenizer)
-    longest = max((len(side) for pair in pairs for side in pair), default=0)
-    batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
+    batches = TokenBatches.in_order(pairs)
     nats = validation_loss(model, batches)  # first: it refuses more
     began = time.perf_counter()
     sources = encode_sentences(model, tokenizer, corpus.sources)

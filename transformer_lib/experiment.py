@@ -380,8 +380,7 @@ def _judge(
     Chapter: experiment-judge
     """
     pairs = encode_pairs(corpus, translator.tokenizer)
-    longest = max(len(side) for pair in pairs for side in pair)
-    batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
+    batches = TokenBatches.in_order(pairs)
 
     def judge(model: Transformer, step: int) -> dict[str, Any]:
         loss = validation_loss(model, batches)

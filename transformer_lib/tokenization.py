@@ -133,7 +133,8 @@ class BPETokenizer:
         _check_make(self.tokenizer)
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        # If the disk is full, an older file stays as it was.
+        # If the disk is full, an older file stays as it was. (The
+        # function for this belongs to a later chapter.)
         part = path.with_name(f".{path.name}.part")
         try:
             part.write_text(self.tokenizer.to_str(), "utf-8")
