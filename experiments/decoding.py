@@ -1,6 +1,6 @@
 """Section 6.1 taken apart, on a finished training.
 
-    python experiments/decoding.py runs/models/multi30k-en-de
+    python experiments/decoding.py pretrained/multi30k-en-de
 
 Its last checkpoint against the mean of 5, 10 and 20, where so many
 were kept; greedy, beams of 4 and 10; alpha 0, 0.6 and 1: one change

@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: list[str] | None = None) -> None:
     given = parser().parse_args(words)
     torch.set_num_threads(1)
-    runs = Path(__file__).resolve().parent.parent / "runs" / "models"
+    runs = Path(__file__).resolve().parent.parent / "pretrained"
     giver = Translator.from_pretrained(runs / GIVER, "cpu")
     table = giver.model.source_embedding.weight.detach().float()
     pairs = load_corpus("multi30k", "en", "de")[:PAIRS]

@@ -417,7 +417,7 @@ def main(words: list[str] | None = None) -> None:
         return
     report: dict = {"command": shlex.join(["python", *sys.argv])}
     spanish, german = (
-        Translator.from_pretrained(ROOT / "runs/models" / name, "cpu")
+        Translator.from_pretrained(ROOT / "pretrained" / name, "cpu")
         for name in ("little-spanish", "multi30k-en-de")
     )
     texts = load_corpus("little_spanish", split="test").sources

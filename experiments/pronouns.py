@@ -25,7 +25,7 @@ from transformer_lib.checkpoints import write_atomically
 from transformer_lib.embeddings import EOS, PAD
 from transformer_lib.translator import Translator
 
-MODEL = Path(__file__).resolve().parent.parent / "runs/models/tatoeba-en-de"
+MODEL = Path(__file__).resolve().parent.parent / "pretrained/tatoeba-en-de"
 PRONOUNS = {"m": "er", "f": "sie", "n": "es"}
 ARTICLES = {"m": ("Der", "mein"), "f": ("Die", "meine"), "n": ("Das", "mein")}
 NOUNS = {

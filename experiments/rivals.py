@@ -266,7 +266,7 @@ def copying(options):
     found = {
         "model": options.model,
         "length": options.length,
-        "start": model.config.start,
+        "init": model.config.init,
         "seed": options.seed,
         "command": options.command,
         "steps": c.max_steps,

@@ -322,7 +322,7 @@ def main(words):
 
 
 def run(options, folder, words):
-    info = {"task": options.task, "start": options.start}
+    info = {"task": options.task, "init": options.start}
     if (folder / "report.json").exists():
         raise SystemExit(f"{folder} is finished: see its report.json")
     if (folder / "config.json").exists():
@@ -338,7 +338,7 @@ def run(options, folder, words):
 
     torch.manual_seed(options.seed)
     vocab_size = len(tokenizer) if tokenizer else EOS + 33
-    config = TransformerConfig(vocab_size, **sizes_of_model, start="xavier")
+    config = TransformerConfig(vocab_size, **sizes_of_model, init="xavier")
     model = Transformer(config)
     draw(model, options.start)
     if not sizes_path.exists():
@@ -367,7 +367,7 @@ def run(options, folder, words):
     report = make_report(folder, command, training, model, history, scores)
     report |= {
         "task": options.task,
-        "start": options.start,
+        "init": options.start,
         "sizes": json.loads(sizes_path.read_text()),
     }
     write_atomically(

@@ -130,9 +130,9 @@ def test_a_sharp_model_is_saved_in_half(tmp_path):
 
 
 def test_a_shipped_model_is_read(root):
-    model, tokenizer, info = load_model(root / "runs/models/little-spanish")
+    model, tokenizer, info = load_model(root / "pretrained/little-spanish")
     assert info["languages"] == ["en", "es"]
-    path = root / "runs/models/little-spanish/model.safetensors"
+    path = root / "pretrained/little-spanish/model.safetensors"
     for name, weight in load_file(path).items():
         assert torch.equal(model.state_dict()[name], weight.float())
     assert model.source_embedding.weight is model.output_weight
@@ -822,11 +822,11 @@ def test_average_is_the_mean(tmp_path):
 
 def test_a_config_from_before_starts_had_names_says_xavier(tmp_path):
     """Whatever the default is now, those models were drawn so."""
-    save_config(tmp_path, small(start="small"))
-    assert load_config(tmp_path).config.start == "small"
+    save_config(tmp_path, small(init="small"))
+    assert load_config(tmp_path).config.init == "small"
     without_digests(tmp_path)
     path = tmp_path / "config.json"
     held = json.loads(path.read_text())
-    del held["model"]["start"]
+    del held["model"]["init"]
     path.write_text(json.dumps(held))
-    assert load_config(tmp_path).config.start == "xavier"
+    assert load_config(tmp_path).config.init == "xavier"

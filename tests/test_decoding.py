@@ -35,7 +35,7 @@ def a_model(seed=0, config=SMALL, end=0.0):
     a random model says what it has just read.
     """
     torch.manual_seed(seed)
-    model = Transformer(replace(config, start="xavier")).eval()
+    model = Transformer(replace(config, init="xavier")).eval()
     with torch.no_grad():
         model.output_weight.mul_(4.0)
     bias = torch.zeros(config.vocab_size)

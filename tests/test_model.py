@@ -253,15 +253,15 @@ def test_starts_differ_by_their_factors_alone(start):
 @pytest.mark.parametrize("start", STARTS)
 def test_a_model_is_drawn_by_its_configs_start(start):
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(13, **SMALL, start=start))
+    model = Transformer(TransformerConfig(13, **SMALL, init=start))
     ours = model.encoder.layers[0].self_attention.w_q.weight
     bound = (6 / 32) ** 0.5 * wanted_factor("self_attention.w_q", start)
     assert 0.95 * bound < ours.abs().max() <= bound
 
 
 def test_every_start_has_a_name_and_others_are_refused():
-    with pytest.raises(ValueError, match="start='kaiming'.*packed"):
-        TransformerConfig(13, start="kaiming")
+    with pytest.raises(ValueError, match="init='kaiming'.*packed"):
+        TransformerConfig(13, init="kaiming")
     with pytest.raises(ValueError, match="start='kaiming'.*packed"):
         draw_weights(small(), "kaiming")
 

@@ -39,7 +39,7 @@ def names(folder, where):
 def test_the_sdist_is_the_repository(built, root):
     source, _ = built
     assert (source / "transformer_lib/py.typed").is_file()
-    assert (source / "runs/models/little-spanish/config.json").is_file()
+    assert (source / "pretrained/little-spanish/config.json").is_file()
     paths = (path for path in source.rglob("*") if path.is_file())
     held = {path.relative_to(source).as_posix() for path in paths}
     assert names("transformer_lib", root) <= held
@@ -57,7 +57,7 @@ def test_the_wheel_has_all_that_runs_and_nothing_else(built, root):
     about = {x for x in held if x.startswith(f"{NAME}-")}
     assert held - about == own
     assert "transformer_lib/py.typed" in own
-    for model in (root / "runs/models").glob("*/model.safetensors"):
+    for model in (root / "pretrained").glob("*/model.safetensors"):
         place = f"transformer_lib/pretrained/{model.parent.name}"
         assert f"{place}/model.safetensors" in held
 

@@ -329,7 +329,7 @@ def test_one_function_draws_every_matrix(kind, monkeypatch):
 
     monkeypatch.setattr("transformer_lib.model.draw_weights", fill)
     config = TransformerConfig(14, N=2, d_model=16, d_ff=12, h=4, bias=True)
-    model = kind(replace(config, start="packed", tie="none"))
+    model = kind(replace(config, init="packed", tie="none"))
     assert calls == ["packed"]
     for path, module in model.named_modules():
         for name, weight in module.named_parameters(recurse=False):

@@ -283,7 +283,7 @@ def test_a_start_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="is finished"):
         starts.main([*words, str(broken)])
     (broken / "report.json").unlink()
-    with pytest.raises(SystemExit, match="'start': 'packed'}: name another"):
+    with pytest.raises(SystemExit, match="'init': 'packed'}: name another"):
         starts.main(["values", *words[1:], str(broken)])
 
 
@@ -365,9 +365,9 @@ def test_recorded_translations_give_the_recorded_scores():
 def test_what_a_page_says_of_a_start_is_what_the_configs_say():
     from transformer_book.records import Run, load_run, starts_told
 
-    for config, start in (({}, "xavier"), ({"start": "small"}, "small")):
-        assert Run(RUNS, {"model": config, "info": {}}, [], {}).start == start
-    assert load_run("starts/packed-0").start == "packed"
+    for config, start in (({}, "xavier"), ({"init": "small"}, "small")):
+        assert Run(RUNS, {"model": config, "info": {}}, [], {}).init == start
+    assert load_run("starts/packed-0").init == "packed"
     told = starts_told({"a": "small", "b": "xavier", "c": "xavier"})
     assert re.search('a began .*"small".* b, c began .*"xavier"', told)
     assert "default" in told and "default" not in starts_told({"a": "small"})

@@ -14,7 +14,7 @@ from transformer_lib.model import Transformer
 from transformer_lib.positions import sinusoids
 from transformer_lib.translator import Translator
 
-FOLDER = Path(__file__).parent.parent / "runs/models/little-spanish"
+FOLDER = Path(__file__).parent.parent / "pretrained/little-spanish"
 PAIRS = {
     "I like trees": "Me gustan los árboles",
     "I like the tree": "Me gusta el árbol",

@@ -115,7 +115,7 @@ def test_a_vocabulary_of_the_size_asked_for(root):
     assert len(BPETokenizer.train(invented[:5000])) == 8000
     assert Experiment.vocab_size == 8000
     # The recorded translators say what they asked for and what they have.
-    folders = [*root.glob("runs/models/*/config.json")]
+    folders = [*root.glob("pretrained/*/config.json")]
     assert len(folders) > 3
     for path in folders:
         saved = load_config(path.parent)

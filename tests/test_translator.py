@@ -159,7 +159,7 @@ def test_a_wheel_does_not_look_beside_itself(tmp_path, monkeypatch):
     """site-packages/runs is somebody else's."""
     package = tmp_path / "site-packages" / "transformer_lib"
     ours = package / "pretrained" / "ours"
-    theirs = tmp_path / "site-packages" / "runs" / "models" / "theirs"
+    theirs = tmp_path / "site-packages" / "pretrained" / "theirs"
     for folder in (ours, theirs):
         folder.mkdir(parents=True)
         (folder / "model.safetensors").touch()

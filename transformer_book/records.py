@@ -47,11 +47,11 @@ class Run:
         return text.split("\n")[:-1]
 
     @property
-    def start(self) -> str:
+    def init(self) -> str:
         """How the weights were drawn: "xavier" where no config says."""
         info = self.config.get("info", {})
-        tried = info.get("start", "xavier")  # of the starts' own trials
-        return self.config["model"].get("start", tried)
+        tried = info.get("init", "xavier")  # of their own trials
+        return self.config["model"].get("init", tried)
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
@@ -62,20 +62,19 @@ class Run:
 
 
 def _runs_folder() -> Path:
-    """Where a checkout has its records; an installed package has none."""
-    return Path(str(files("transformer_lib"))).parent / "runs"
+    """The records: beside a checkout's packages, or in the wheel."""
+    package = Path(str(files("transformer_book")))
+    installed = package / "runs"
+    return installed if installed.is_dir() else package.parent / "runs"
 
 
 def recorded_runs() -> dict[str, Path]:
     """Every recorded run: {name: folder}.
 
     A model that ships goes by the name that `from_pretrained` takes,
-    another run by its place in `runs`: "variations/h-16-0". An
-    installed package has the models alone.
+    another run by its place in `runs`: "variations/h-16-0".
     """
-    package = Path(str(files("transformer_lib")))
-    shipped = (package / "pretrained").glob("*/report.json")
-    found = {report.parent.name: report.parent for report in sorted(shipped)}
+    found = {}
     runs = _runs_folder()
     for report in sorted(runs.glob("*/*/report.json")):
         folder = report.parent
@@ -157,7 +156,7 @@ def starts_told(starts: Mapping[str, str]) -> str:
         who = ", ".join(names)
         if len(groups) == 1:
             who = f"All {len(names)} models" if len(names) > 1 else "The model"
-        how = f'{_STARTS[start]} (`start="{start}"`)'
+        how = f'{_STARTS[start]} (`init="{start}"`)'
         sentences.append(f"{who} began {how}.")
     told = " ".join(sentences)
     if set(groups) != {"small"}:

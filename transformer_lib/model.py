@@ -50,7 +50,7 @@ class TransformerConfig:
             (three-way), the target's and the output (decoder), none
         scale_embeddings: by the root of d_model
         max_length: of a sentence, where positions are learned
-        start: how the weights are drawn: xavier, packed or small
+        init: how the weights are initialized: xavier, packed or small
 
     Raises:
         ValueError: with the field, its value and what is allowed.
@@ -74,7 +74,7 @@ class TransformerConfig:
     tie: str = "three-way"
     scale_embeddings: bool = True
     max_length: int = 512
-    start: str = "small"
+    init: str = "small"
 
     CHOICES: ClassVar[dict[str, tuple[Any, ...]]] = {
         "norm": ("post", "pre"),
@@ -82,7 +82,7 @@ class TransformerConfig:
         "tie": ("three-way", "decoder", "none"),
         "bias": (False, True),
         "scale_embeddings": (False, True),
-        "start": ("xavier", "packed", "small"),
+        "init": ("xavier", "packed", "small"),
     }
 
     def __post_init__(self) -> None:
@@ -260,7 +260,7 @@ class Transformer(nn.Module):
             config.d_model, config.vocab_size, bias=False
         )
         # Before weights are tied, as an embedding is drawn differently.
-        draw_weights(self, config.start)
+        draw_weights(self, config.init)
         if config.tie != "none":
             self.pre_softmax.weight = self.target_embedding.weight
 

@@ -28,14 +28,14 @@ def bundled_models() -> dict[str, Path]:
     """Every model that came with the library: {name: folder}.
 
     An installed wheel carries them in `transformer_lib/pretrained`, a
-    checkout of the book in `runs/models`.
+    checkout of the book in `pretrained`.
 
     Chapter: translator-models
     """
     package = Path(str(files("transformer_lib")))
     models = package / "pretrained"
     if not models.is_dir():  # in a checkout, the book's are beside it
-        models = package.parent / "runs" / "models"
+        models = package.parent / "pretrained"
     weights = sorted(models.glob("*/model.safetensors"))
     return {path.parent.name: path.parent for path in weights}
 

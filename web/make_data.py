@@ -2,7 +2,7 @@
 
     python web/make_data.py FOLDER
 
-For every model in `runs/models` that has weights FOLDER/NAME gets
+For every model in `pretrained` FOLDER/NAME gets
 
 - `encoder.onnx.gz`, `decoder.onnx.gz`, `tokenizer.json.gz`: the model,
 - `attention/`: every head's weights for some sentences, as bytes,
@@ -166,8 +166,8 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
 
 
 def models() -> list[Path]:
-    """The folders in `runs/models` that hold weights."""
-    weights = sorted(ROOT.glob("runs/models/*/model.safetensors"))
+    """The folders in `pretrained`."""
+    weights = sorted(ROOT.glob("pretrained/*/model.safetensors"))
     return [path.parent for path in weights]
 
 
@@ -544,7 +544,7 @@ def write_play(path: Path) -> None:
     found = []
     for name, texts in listed.items():
         translator = Translator.from_pretrained(
-            ROOT / "runs" / "models" / name, "cpu"
+            ROOT / "pretrained" / name, "cpu"
         )
         found += [played(translator, text) for text in texts]
     write_json(path, found)
@@ -670,7 +670,7 @@ def write_zoom(folder: Path) -> None:
     network is W_1, b_1, W_2 and b_2.
     """
     name, text = ZOOMED
-    run = ROOT / "runs" / "models" / name
+    run = ROOT / "pretrained" / name
     translator = Translator.from_pretrained(run, "cpu")
     model, tokenizer = translator.model, translator.tokenizer
     if model.config.bias:

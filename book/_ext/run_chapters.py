@@ -75,7 +75,8 @@ def folders() -> list[Path]:
     """
     from transformer_lib.corpora import data_folder
 
-    return [ROOT / "runs", Path(os.path.realpath(data_folder()))]
+    data = Path(os.path.realpath(data_folder()))
+    return [ROOT / "runs", ROOT / "pretrained", data]
 
 
 def dependency(line: str) -> Path | None:

@@ -145,7 +145,7 @@ def models(index):
     """The library's own translators by name."""
     found = {
         model["name"]: Translator.from_pretrained(
-            tangle.ROOT / "runs/models" / model["name"], "cpu"
+            tangle.ROOT / "pretrained" / model["name"], "cpu"
         )
         for model in index["models"]
     }

@@ -96,7 +96,7 @@ def test_the_sentences_are_those_that_are_listed():
 @functools.cache
 def translator(text: str) -> Translator:
     return Translator.from_pretrained(
-        tangle.ROOT / "runs" / "models" / MODEL[text], "cpu"
+        tangle.ROOT / "pretrained" / MODEL[text], "cpu"
     )
 
 

@@ -119,7 +119,7 @@ class Computed:
 def computed() -> Computed:
     """The shipped model."""
     name, text = make_data.ZOOMED
-    run = tangle.ROOT / "runs" / "models" / name
+    run = tangle.ROOT / "pretrained" / name
     translator = Translator.from_pretrained(run, "cpu")
     model = translator.model.double()
     source = torch.tensor(translator.encode([text]))

@@ -133,7 +133,7 @@ def scores(
                 "system": title(name),
                 "cased, 13a": f"{told['bleu']:.1f} ({low:.1f} to {high:.1f})",
                 "published form": f"{told['published']:.1f}",
-                "start": runs[name].start if name in runs else "",
+                "start": runs[name].init if name in runs else "",
             }
         )
     rows.append(
@@ -162,7 +162,7 @@ def others(runs: Mapping[str, Run]) -> Markdown:
                     "95% of resampled sets": "{:.1f} to {:.1f}".format(
                         *run.report["test"]["interval"]
                     ),
-                    "start": run.start,
+                    "start": run.init,
                 }
                 for run in runs.values()
             ]

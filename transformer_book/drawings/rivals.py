@@ -176,7 +176,7 @@ def race(runs: Sequence[Run]) -> Markdown:
         row = {
             "model": run.config["info"]["kind"],
             "seed": run.report["training"]["seed"],
-            "start": run.start,
+            "start": run.init,
             "steps": result["steps"],
             "nats": f"{test['nats_per_token']:.2f}",
             "BLEU": f"{test['bleu']:.1f} ({low:.1f} to {high:.1f})",
