@@ -24,7 +24,9 @@ RUNS = Path(__file__).resolve().parent.parent / "runs"
 
 def count(model: str) -> dict:
     """Sentences, pieces, and the share of sentences below a width."""
-    translator = Translator.from_pretrained(RUNS.parent / "pretrained" / model, "cpu")
+    translator = Translator.from_pretrained(
+        RUNS.parent / "pretrained" / model, "cpu"
+    )
     config = json.loads(
         (RUNS.parent / "pretrained" / model / "config.json").read_text("utf-8")
     )
