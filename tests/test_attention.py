@@ -2,7 +2,6 @@
 
 import math
 import sys
-import threading
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib.attention import (
     MultiHeadAttention,
-    _additive_mask,
     attention,
     record_attention,
 )
@@ -58,7 +56,7 @@ def in_every_way(module, x, memory, mask=None):
     found = []
     for training in (True, False):
         module.train(training)
-        found += [module(x, memory, mask), module(x, None, mask, known)]
+        found += [module(x, memory, mask), module.attend(x, *known, mask)]
         with record_attention(module):
             found.append(module(x, memory, mask))
     return found
@@ -189,29 +187,6 @@ def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
     output.float().square().sum().backward()
     assert all(t.grad.isfinite().all() for t in (*tensors,))
     assert (tensors[0].grad[0, :, 2] == 0).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_query_that_may_look_nowhere_averages_on_every_path(dtype):
-    """In training, recorded, and by the kernel: the plain average."""
-    module, x = MultiHeadAttention(8, 2).to(dtype), torch.randn(2, 3, 8)
-    x, mask = x.to(dtype), torch.ones(2, 1, 3, 3).bool()
-    mask[0, :, 1] = False
-    wanted = module.w_o(module.w_v(x[0]).mean(0))
-    found = [module.train()(x, x, mask), module.eval()(x, x, mask)]
-    with record_attention(module):
-        found.append(module(x, x, mask))
-    for output in found:
-        torch.testing.assert_close(output[0, 1], wanted, atol=1e-2, rtol=1e-2)
-        torch.testing.assert_close(output, found[0], atol=1e-2, rtol=1e-2)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_forbidden_scores_stay_finite_in_the_kernel_of_a_card(dtype):
-    """CUDA's takes exp2 of scores times log2(e): -inf would be zeros."""
-    numbers = _additive_mask(torch.tensor([True, False]), dtype).float()
-    assert numbers[0] == 0 and -torch.inf < numbers[1] * math.log2(math.e)
-    assert numbers[1] < -1e38
 
 
 def test_dropout_removes_weights_and_keeps_the_mean():
@@ -381,50 +356,26 @@ def test_recording_names_every_module_and_ends():
     assert model["a"].record is None
 
 
-def test_a_recording_inside_another_leaves_it_on():
-    module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
-    with record_attention(module) as outer:
-        with record_attention(module) as inner:
-            module(x, x)
-        assert inner.keys() == {""} and not outer
-        module(x[:, :2], x)
-    assert inner[""].shape[2] == 3 and outer[""].shape[2] == 2
-    assert module.record is None
-
-
-def test_recordings_in_threads_keep_to_themselves():
-    """Each thread's weights are of its own call, recorded or not."""
-    module, wrong = MultiHeadAttention(8, 2), []
-
-    def run(n):
-        x = torch.randn(1, n, 8, generator=torch.Generator().manual_seed(n))
-        for _ in range(40):
-            if n == 2:  # it does not record, and must not be recorded
-                module(x, x)
-                continue
+def test_causal_is_the_mask_of_that_name():
+    """With a mask of the keys and without one, in training and not."""
+    module, x = MultiHeadAttention(8, 2), torch.randn(3, 12, 8)
+    keys = torch.rand(3, 1, 1, 12) > 0.3
+    keys[..., 0] = True
+    for mask, both in (
+        (None, causal_mask(12)),
+        (keys, keys & causal_mask(12)),
+    ):
+        wanted = in_every_way(module, x, x, both)
+        for training in (True, False):
+            module.train(training)
+            found = [module(x, x, mask, causal=True)]
+            found.append(module.attend(x, *module.keys_values(x), mask, True))
             with record_attention(module) as maps:
-                for _ in range(5):
-                    module(x, x)
-            if maps[""].shape[2] != n:
-                wrong.append((n, maps[""].shape))
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in (2, 3, 4, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong and module.record is None
-
-
-def test_another_thread_is_not_recorded():
-    module = MultiHeadAttention(8, 2)
-    with record_attention(module) as maps:
-        module(torch.randn(1, 3, 8), torch.randn(1, 3, 8))
-        other = torch.randn(1, 2, 8)
-        thread = threading.Thread(target=module, args=(other, other))
-        thread.start()
-        thread.join()
-    assert maps[""].shape == (1, 2, 3, 3)
+                found.append(module(x, x, mask, causal=True))
+            forbidden = ~both.expand_as(maps[""])
+            assert (maps[""][forbidden] == 0).all()
+            for output in found:
+                torch.testing.assert_close(output, wanted[0])
 
 
 def test_under_autocast():

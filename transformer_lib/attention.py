@@ -7,7 +7,6 @@ Chapter: book/architecture/attention
 """
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -55,23 +54,6 @@ def attention(
     return weights @ value, weights
 
 
-def _additive_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Numbers to add to the scores: 0 if allowed, else half the lowest.
-
-    So, in float32 and bfloat16, PyTorch's kernel gives a query that
-    may attend to no key the plain average, as `attention` does; with
-    a boolean mask it would give zeros.
-
-    Chapter: attention-multi-head
-    """
-    if mask is None:
-        return None
-    numbers = torch.zeros_like(mask, dtype=dtype)
-    # Half: a kernel for cards multiplies it by log2(e), about 1.44, and
-    # the lowest number itself would become -inf.
-    return numbers.masked_fill(~mask, torch.finfo(dtype).min / 2)
-
-
 class MultiHeadAttention(nn.Module):
     """Multi-head attention of section 3.2.2.
 
@@ -111,10 +93,10 @@ class MultiHeadAttention(nn.Module):
         d_v = d_v or d_model // h
         self.h = h
         self.dropout = dropout
-        self.w_q: nn.Linear = nn.Linear(d_model, h * d_k, bias=bias)
-        self.w_k: nn.Linear = nn.Linear(d_model, h * d_k, bias=bias)
-        self.w_v: nn.Linear = nn.Linear(d_model, h * d_v, bias=bias)
-        self.w_o: nn.Linear = nn.Linear(h * d_v, d_model, bias=bias)
+        self.w_q = nn.Linear(d_model, h * d_k, bias=bias)
+        self.w_k = nn.Linear(d_model, h * d_k, bias=bias)
+        self.w_v = nn.Linear(d_model, h * d_v, bias=bias)
+        self.w_o = nn.Linear(h * d_v, d_model, bias=bias)
         # Called with the attention weights: `record_attention` sets it.
         self.record: Callable[[Tensor], None] | None = None
 
@@ -127,59 +109,71 @@ class MultiHeadAttention(nn.Module):
         key, value = self.w_k(memory), self.w_v(memory)
         return self.split(key), self.split(value)
 
-    def forward(
+    def attend(
         self,
         x: Tensor,
-        memory: Tensor | None,
+        key: Tensor,
+        value: Tensor,
         mask: Tensor | None = None,
-        keys_values: tuple[Tensor, Tensor] | None = None,
+        causal: bool = False,
     ) -> Tensor:
-        """Queries from `x`, keys and values from `memory`.
+        """`forward` with keys and values that are known already.
 
         Args:
-            x: (batch, query_len, d_model)
-            memory: (batch, key_len, d_model); None if `keys_values`
-                is given.
-            mask: True = may attend; (batch, h, query_len, key_len) or
-                what broadcasts to it.
-            keys_values: the keys and values of `memory`, if they are
-                known already.
-
-        Returns:
-            (batch, query_len, d_model)
+            key: (batch, h, key_len, d_k), of `keys_values`
+            value: (batch, h, key_len, d_v), of `keys_values`
         """
         query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
-        key, value = keys_values or self.keys_values(memory)
         dropout = self.dropout if self.training else 0.0
-        # The kernel returns no weights and is slower in training on a CPU.
-        if self.record is not None or (self.training and x.is_cpu):
+        # The fused kernel returns no weights, and in training on a CPU
+        # it is slower.
+        explicit = self.record is not None or (self.training and x.is_cpu)
+        if causal and (explicit or mask is not None):
+            n = x.size(1)
+            triangle = torch.ones(n, n, dtype=torch.bool, device=x.device)
+            triangle = triangle.tril()
+            mask = triangle if mask is None else mask & triangle
+            causal = False
+        if explicit:
             heads, weights = attention(query, key, value, mask, dropout)
             if self.record is not None:
                 self.record(weights.detach())
         else:
             heads = F.scaled_dot_product_attention(
-                query,
-                key,
-                value,
-                attn_mask=_additive_mask(mask, query.dtype),
-                dropout_p=dropout,
+                query, key, value, mask, dropout, is_causal=causal
             )
         # (batch, query_len, h * d_v)
         joined = heads.transpose(1, 2).flatten(2)
         return self.w_o(joined)
 
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Queries from `x`, keys and values from `memory`.
 
-_RECORDING = threading.RLock()
+        Args:
+            x: (batch, query_len, d_model)
+            memory: (batch, key_len, d_model)
+            mask: True = may attend; (batch, h, query_len, key_len) or
+                what broadcasts to it.
+            causal: each position may attend only to itself and to those
+                before it; there are as many keys as queries.
+
+        Returns:
+            (batch, query_len, d_model)
+        """
+        return self.attend(x, *self.keys_values(memory), mask, causal)
 
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Keep the attention weights of each `MultiHeadAttention`, section 3.2.
 
-    If two recordings are nested, the inner one gets the weights until
-    it ends, then the outer one again. Only the calling thread's weights
-    are kept. Recordings in several threads wait for one another, so
-    inside of one do not wait for a thread that makes another.
+    For one recording of a model at a time.
 
     Yields:
         A dict from a module's path, such as
@@ -189,21 +183,13 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Chapter: attention-record
     """
     maps: dict[str, Tensor] = {}
-    thread = threading.get_ident()
-
-    def keep(path: str, weights: Tensor) -> None:
-        # Another thread may run the model without recording.
-        if threading.get_ident() == thread:
-            maps[path] = weights
-
-    with _RECORDING:
-        before = {}
-        for path, module in model.named_modules():
+    modules = dict(model.named_modules())
+    for path, module in modules.items():
+        if isinstance(module, MultiHeadAttention):
+            module.record = partial(maps.__setitem__, path)
+    try:
+        yield maps
+    finally:
+        for module in modules.values():
             if isinstance(module, MultiHeadAttention):
-                before[module] = module.record
-                module.record = partial(keep, path)
-        try:
-            yield maps
-        finally:
-            for module, record in before.items():
-                module.record = record
+                module.record = None

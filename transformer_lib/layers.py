@@ -138,10 +138,13 @@ class DecoderLayer(nn.Module):
         """
         first, second, third = self.residuals
         x = first(x, lambda x: self.look_back(x, target_mask, cache))
-        known = cache.source if cache else None
-        x = second(
-            x, lambda x: self.cross_attention(x, memory, source_mask, known)
-        )
+
+        def across(x: Tensor) -> Tensor:
+            if cache is None:
+                return self.cross_attention(x, memory, source_mask)
+            return self.cross_attention.attend(x, *cache.source, source_mask)
+
+        x = second(x, across)
         return third(x, self.feed_forward)
 
     def look_back(
@@ -152,7 +155,7 @@ class DecoderLayer(nn.Module):
             return self.self_attention(x, x, mask)
         key, value = self.self_attention.keys_values(x)
         keys_values = cache.append(key, value)
-        return self.self_attention(x, None, mask, keys_values)
+        return self.self_attention.attend(x, *keys_values, mask)
 
     def new_cache(self, memory: Tensor, longest: int) -> "LayerCache":
         """For targets of up to `longest` positions, none there yet."""
