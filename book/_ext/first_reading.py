@@ -1,9 +1,10 @@
 """How long a first reading takes, counted in the finished pages.
 
-A first reading is what is open in an article: its words and its code,
-but nothing that is folded, no output and no live part. A word is what is
-between spaces and holds a letter or a digit; a formula counts as one
-word. A line of code counts unless it is blank.
+A first reading is what is open in an article: its words, its code, its
+formulas, figures and outputs, but nothing that is folded and no
+interactive figure. A word is what is between spaces and holds a letter
+or a digit; a formula within a line counts as three. A line of code
+counts unless it is blank.
 
 Extensions that state reading times count every word of the source, what
 is folded and what is code among them, and take code for prose.
@@ -12,37 +13,63 @@ is folded and what is code among them, and take code for prose.
 import math
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from bs4 import BeautifulSoup
 from docutils import nodes
 
-PACE = 200  # words a minute
+PACE = 200  # words a minute, those of tables and outputs too
 CODE_PACE = 15  # lines of code a minute
-FOLDED = "details, .dropdown, .cell_output, .live, script, style"
+LOOK = 15  # seconds for a figure, or for a formula on its own line
+FOLDED = "details, .dropdown, .live, script, style"
 NO_WORDS = ".highlight, .cell_input, .first-reading, .headerlink"
 SPAN = '<span class="first-reading" data-what="{}"></span>'
 EMPTY = re.compile(r'(<span class="first-reading" data-what="(\w+)">)[^<]*')
 
 
-def measured(page: str) -> tuple[int, int]:
-    """Words and lines of code in the first reading of a page's HTML."""
+class Reading(NamedTuple):
+    """What is open on a page: how much there is to read."""
+
+    words: int  # of the prose and its tables
+    lines: int  # of code
+    shown: int  # words and numbers in outputs
+    looks: int  # figures, and formulas on lines of their own
+
+    def minutes(self) -> float:
+        """How long somebody takes who reads all of it."""
+        text = (self.words + self.shown) / PACE
+        return text + self.lines / CODE_PACE + self.looks * LOOK / 60
+
+
+def word_count(part) -> int:
+    found = part.get_text(" ").split()
+    return sum(any(map(str.isalnum, word)) for word in found)
+
+
+def measured(page: str) -> Reading:
+    """The first reading of a page's HTML."""
     article = BeautifulSoup(page, "html.parser").article
     for part in article.select(FOLDED):
+        part.decompose()
+    looks = len(article.select("figure, div.math"))
+    shown = 0
+    for part in article.select(".cell_output"):
+        for picture in part.select("svg, figcaption"):
+            picture.decompose()
+        shown += word_count(part)
         part.decompose()
     code = [block.get_text() for block in article.select(".highlight pre")]
     lines = [line for text in code for line in text.splitlines()]
     for part in article.select(NO_WORDS):
         part.decompose()
     for formula in article.select(".math"):
-        formula.replace_with(" formula ")
-    found = article.get_text(" ").split()
-    words = sum(any(map(str.isalnum, word)) for word in found)
-    return words, sum(bool(line.strip()) for line in lines)
-
-
-def minutes(words: int, lines: int) -> float:
-    """How long somebody takes who reads the code too."""
-    return words / PACE + lines / CODE_PACE
+        formula.replace_with(" a short formula ")
+    return Reading(
+        words=word_count(article),
+        lines=sum(bool(line.strip()) for line in lines),
+        shown=shown,
+        looks=looks,
+    )
 
 
 def is_counted(docname: str) -> bool:
@@ -72,22 +99,22 @@ def fill(app, error):
     """Write the numbers into their places, which every build does."""
     if error or app.builder.format != "html":
         return
-    all_words = all_lines = 0
+    total = Reading(0, 0, 0, 0)
     last = [app.config.root_doc]  # it states the sums
     for name in [*filter(is_counted, app.env.found_docs), *last]:
         path = Path(app.builder.get_outfilename(name))
         page = path.read_text("utf-8")
-        words, lines = measured(page)
+        reading = measured(page)
         said = {
-            "minutes": math.ceil(minutes(words, lines)),
-            "words": f"{all_words:,}",
-            "lines": f"{all_lines:,}",
-            "hours": f"{minutes(all_words, all_lines) / 60:.1f}",
+            "minutes": math.ceil(reading.minutes()),
+            "words": f"{total.words:,}",
+            "lines": f"{total.lines:,}",
+            "hours": f"{total.minutes() / 60:.1f}",
             "pace": PACE,
             "code_pace": CODE_PACE,
+            "look": LOOK,
         }
-        all_words += words
-        all_lines += lines
+        total = Reading(*map(sum, zip(total, reading, strict=True)))
         new = EMPTY.sub(lambda m, said=said: f"{m[1]}{said[m[2]]}", page)
         if new != page:
             path.write_text(new, "utf-8")

@@ -86,8 +86,9 @@ def counted(rows: list[dict]) -> str:
     exact, option, scaled, unrun, silent = (count[x] for x in STATES)
     return (
         f"Of {len(rows)} statements, {exact} are built as the paper states "
-        f"or implies them, {option} are options, {scaled} are shown at a smaller scale, "
-        f"{unrun} are open, and in {silent} the paper does not say enough."
+        f"or implies them, {option} are options, {scaled} are shown at a "
+        f"smaller scale, {unrun} are open, and in {silent} the paper does "
+        "not say enough."
     )
 
 
