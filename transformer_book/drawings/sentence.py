@@ -26,16 +26,16 @@ def journey(
     d_model: int,
     vocab_size: int,
 ) -> Picture:
-    """The way of a sentence through the model, at one of its steps.
+    """The path of a sentence through the model, at one of its steps.
 
-    `source` and `written` are the pieces that go in, `following` is the
+    `source` and `written` are the tokens that go in, `following` is the
     next one. Each box is a link to its section of the page.
     """
-    numbers, vectors = "#sentence-numbers", "#sentence-vectors"
+    vectors = "#sentence-vectors"
     encoder, decoder = "#sentence-encoder", "#sentence-decoder"
     memory = f"memory: {len(source)} × {d_model}"
     left = [
-        (" ".join(source), "muted", numbers),
+        (" ".join(source), "muted", vectors),
         ("words + places", "embedding", vectors),
         (f"encoder, {layers} layers", "encoder", encoder),
         (memory, "encoder", encoder),
@@ -81,9 +81,9 @@ def journey(
 
     return show(
         draw,
-        "Left, from below: English pieces, words plus places, encoder, "
-        "memory. Right: Spanish pieces so far, words plus places, the "
-        "decoder, also fed by the memory, scores, the next piece, from "
+        "Left, from below: English tokens, words plus places, encoder, "
+        "memory. Right: Spanish tokens so far, words plus places, the "
+        "decoder, also fed by the memory, scores, the next token, from "
         "which an arrow leads back down.",
     )
 
