@@ -72,7 +72,7 @@ class MultiHeadAttention(nn.Module):
         ValueError: if `h` does not divide `d_model`, and `d_k` or
             `d_v` is missing.
 
-    Chapter: attention-multi-head
+    Chapter: attention-fast
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class MultiHeadAttention(nn.Module):
         """`forward` with keys and values that are known already.
 
         Args:
-            key: (batch, h, key_len, d_k), of `keys_values`
-            value: (batch, h, key_len, d_v), of `keys_values`
+            x: (batch, query_len, d_model)
+            key, value: what `keys_values` returned.
         """
         query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
         dropout = self.dropout if self.training else 0.0
@@ -129,10 +129,10 @@ class MultiHeadAttention(nn.Module):
         # it is slower.
         explicit = self.record is not None or (self.training and x.is_cpu)
         if causal and (explicit or mask is not None):
-            n = x.size(1)
-            triangle = torch.ones(n, n, dtype=torch.bool, device=x.device)
-            triangle = triangle.tril()
-            mask = triangle if mask is None else mask & triangle
+            # The kernel takes a mask or is causal, not both.
+            triangle = torch.ones(x.size(1), x.size(1), device=x.device)
+            before = triangle.tril().bool()
+            mask = before if mask is None else mask & before
             causal = False
         if explicit:
             heads, weights = attention(query, key, value, mask, dropout)
@@ -183,13 +183,15 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Chapter: attention-record
     """
     maps: dict[str, Tensor] = {}
-    modules = dict(model.named_modules())
-    for path, module in modules.items():
-        if isinstance(module, MultiHeadAttention):
-            module.record = partial(maps.__setitem__, path)
+    found = {
+        path: module
+        for path, module in model.named_modules()
+        if isinstance(module, MultiHeadAttention)
+    }
+    for path, module in found.items():
+        module.record = partial(maps.__setitem__, path)
     try:
         yield maps
     finally:
-        for module in modules.values():
-            if isinstance(module, MultiHeadAttention):
-                module.record = None
+        for module in found.values():
+            module.record = None

@@ -261,7 +261,7 @@ def test_markdown_table():
 
 
 def test_where():
-    place = "book/architecture/attention.html#attention-multi-head"
+    place = "book/architecture/attention.html#attention-fast"
     assert where(lib.MultiHeadAttention) == place
     assert where("MultiHeadAttention") == place
     assert where(lib.MultiHeadAttention.forward) == place

@@ -152,7 +152,7 @@ def one_query(
     weights: np.ndarray,
     output: np.ndarray,
 ) -> Picture:
-    """One query against every key, and the values it takes home."""
+    """One query against every key, and the values that it mixes."""
 
     def draw(narrow: bool) -> Sketch:
         width = (PHONE if narrow else PAGE) * 96
@@ -203,28 +203,6 @@ def one_query(
         "key leads to a weight and to its token's value. Bands from the "
         "values, as wide as the weights, run together into the output: "
         "the widest comes from trees, then I.",
-    )
-
-
-def triangles(steps: Mapping[str, np.ndarray], tokens: Sequence) -> Picture:
-    """Weights with every number written in, a row a query."""
-
-    def draw(narrow: bool) -> Any:
-        return heatmaps(
-            steps,
-            tokens,
-            tokens,
-            narrow,
-            numbers=".2f",
-            limits=(0, 1),
-            axes=("query", "key"),
-        )
-
-    return show(
-        draw,
-        "Three matrices of weights, with one row per query. First a "
-        "triangle of 1, halves and thirds; then the same triangle with "
-        "other shares; last all nine cells are filled.",
     )
 
 
@@ -339,7 +317,7 @@ def figure_2() -> Picture:
 def one_and_two_heads(
     weights: Mapping[str, Any], places: Sequence[int]
 ) -> Picture:
-    """The weights of a trained head alone, and of two."""
+    """The weights of one trained head, and of two."""
 
     def draw(narrow: bool) -> Any:
         return heatmaps(
