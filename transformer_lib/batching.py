@@ -6,33 +6,28 @@
 Chapter: book/training/batching
 """
 
-import math
-import os
 import random
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 
-_Corpus = Iterable[tuple[str, str]]  # source text, target text
 _Pair = tuple[list[int], list[int]]  # source ids, target ids
 
 
 def encode_pairs(
-    corpus: _Corpus, tokenizer: Tokenizer, max_length: int | None = None
+    corpus: Iterable[tuple[str, str]],
+    tokenizer: Tokenizer,
+    max_length: int | None = None,
 ) -> list[_Pair]:
-    """The pairs of a corpus as ids, with an eos at every end.
+    """The pairs of a corpus as ids, each side ending in eos.
 
     A pair with a side of more than `max_length` ids, eos included, is
     left out.
@@ -42,32 +37,19 @@ def encode_pairs(
 
     Chapter: batching-pairs
     """
-    pairs = list(stream_pairs(corpus, tokenizer, max_length))
+    corpus = list(corpus)
+    sides = (_encode(side, tokenizer) for side in zip(*corpus, strict=True))
+    pairs = [
+        pair
+        for pair in zip(*sides, strict=True)
+        if max_length is None or max(map(len, pair)) <= max_length
+    ]
     if not pairs:
         raise ValueError(f"no pair is left, with {max_length=}")
     return pairs
 
 
-def stream_pairs(
-    corpus: _Corpus, tokenizer: Tokenizer, max_length: int | None = None
-) -> Iterator[_Pair]:
-    """The pairs of `encode_pairs`, one by one, however many.
-
-    Chapter: batching-pairs
-    """
-    pairs = iter(corpus)
-    while block := list(islice(pairs, 1000)):
-        sources, targets = zip(*block, strict=True)
-        source_rows = _encode_all(sources, tokenizer)
-        target_rows = _encode_all(targets, tokenizer)
-        rows = zip(source_rows, target_rows, strict=True)
-        for source_ids, target_ids in rows:
-            longer = max(len(source_ids), len(target_ids))
-            if max_length is None or longer <= max_length:
-                yield source_ids, target_ids
-
-
-def _encode_all(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+def _encode(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     """The ids of texts, each with its eos; ours on all cores.
 
     Chapter: batching-pairs
@@ -95,14 +77,11 @@ class Batch:
     labels: Tensor
     tokens: int
 
-    def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on a device."""
-        return Batch(
-            source_ids=self.source_ids.to(device),
-            target_ids=self.target_ids.to(device),
-            labels=self.labels.to(device),
-            tokens=self.tokens,
-        )
+    def to(self, device: torch.device | str, **copying: bool) -> "Batch":
+        """The same batch on a device; `copying` as for a tensor's `to`."""
+        tensors = self.source_ids, self.target_ids, self.labels
+        moved = (ids.to(device, **copying) for ids in tensors)
+        return Batch(*moved, tokens=self.tokens)
 
 
 def collate(pairs: Sequence[_Pair]) -> Batch:
@@ -137,96 +116,82 @@ def _padded(rows: Sequence[list[int]]) -> Tensor:
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-@dataclass(repr=False)
 class TokenBatches:
-    """Batches of like length, with a budget of tokens a side, 5.1.
+    """Batches of similar length, with a budget of tokens, section 5.1.
 
     Neither side of a batch holds more than `tokens_per_batch` ids,
-    padding included. The batches of an epoch depend on the seed and
-    the epoch's number alone. `pairs` is any sequence: a list, or
-    `StoredPairs`, as only the lengths are kept in memory.
-
-    With `world_size` workers each gets every `world_size`-th batch
-    and all get as many: where the number does not come out even, the
-    first batches are given out again. Shuffled batches, for training,
-    are by default those of this process under `torchrun`. Batches in
-    a fixed order, for validation, are by default not shared out.
+    padding included. The batches of an epoch depend only on the seed
+    and the epoch's number. With shuffle=False every epoch has the same
+    batches, from short to long.
 
     Raises:
-        ValueError: without pairs, if a side has no ids or more than
-            the budget, or if `rank` is not below `world_size`.
+        ValueError: without pairs, or if a side is longer than the budget.
 
     Chapter: batching-tokens
     """
 
-    pairs: Sequence[_Pair]
-    tokens_per_batch: int = 25_000
-    seed: int = 0
-    shuffle: bool = True
-    rank: int | None = None
-    world_size: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.rank is None and self.world_size is None:
-            self.rank, self.world_size = worker() if self.shuffle else (0, 1)
-        if self.rank not in range(self.world_size or 0):
+    def __init__(
+        self,
+        pairs: Sequence[_Pair],
+        tokens_per_batch: int = 25_000,
+        seed: int = 0,
+        shuffle: bool = True,
+    ):
+        self.pairs = pairs
+        self.tokens_per_batch = tokens_per_batch
+        self.seed = seed
+        self.shuffle = shuffle
+        sides = ((len(source), len(target)) for source, target in pairs)
+        # (pairs, 2), without a list of a million tuples on the way
+        self.lengths = np.fromiter(sides, np.dtype((np.int32, 2)))
+        longest = self.lengths.max(initial=0)
+        if not 0 < longest <= tokens_per_batch:
             raise ValueError(
-                f"rank={self.rank}, world_size={self.world_size}: give both, "
-                "and a rank from 0 to below world_size"
+                f"{len(pairs)} pairs, the longest side {longest} ids: give "
+                f"pairs of at most {tokens_per_batch=}"
             )
-        self.lengths: np.ndarray = _lengths(self.pairs)  # (pairs, 2)
-        if not len(self.pairs) or not self.lengths.all():
-            raise ValueError("no pairs, or a side without ids, not even eos")
-        longest = self.lengths.max()
-        if longest > self.tokens_per_batch:
-            budget = f"tokens_per_batch={self.tokens_per_batch}"
-            raise ValueError(f"{longest} ids > {budget}: set max_length")
-        in_order = np.arange(len(self.pairs), dtype=np.int32)
-        self.total: int = len(self._cut(in_order))
+        self.total = len(self._cut(np.arange(len(pairs))))
 
     @classmethod
     def in_order(cls, pairs: Sequence[_Pair]) -> Self:
-        """Batches to measure on: not shuffled, none too long for one."""
+        """Batches to measure on: not shuffled, no pair too long."""
         longest = max((max(map(len, pair)) for pair in pairs), default=0)
         return cls(pairs, max(4096, longest), shuffle=False)
 
     def __len__(self) -> int:
-        """Batches of an epoch, the same number on each worker."""
-        return math.ceil(self.total / self.world_size)
+        """Batches of an epoch."""
+        return self.total
 
     def fingerprint(self) -> str:
-        """SHA-256 of what the batches hold, the same on each worker."""
+        """SHA-256 of the pairs and of what decides their batches."""
         settings = self.tokens_per_batch, self.seed, self.shuffle
-        digest = sha256(repr((settings, self.world_size)).encode())
+        digest = sha256(repr(settings).encode())
         for source, target in self.pairs:
             digest.update(repr((source, target)).encode())
         return digest.hexdigest()
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """This worker's batches of one epoch, from `start` on."""
-        generator = random.Random(f"{self.seed} {number}")
-        order = array("i", range(len(self.lengths)))  # small in memory
+        """The batches of one epoch, from `start` on."""
+        chance = random.Random(f"{self.seed} {number}")
+        order = list(range(len(self.pairs)))
         if self.shuffle:  # sorting keeps the order of equal lengths
-            generator.shuffle(order)
-        batches = self._cut(np.asarray(order))
+            chance.shuffle(order)
+        batches = self._cut(np.array(order))
         if self.shuffle:
-            generator.shuffle(batches)
-        for index in range(start, len(self)):
-            place = index * self.world_size + self.rank
-            batch = batches[place % len(batches)]
+            chance.shuffle(batches)
+        for batch in batches[start:]:
             yield collate([self.pairs[i] for i in batch.tolist()])
 
     def _cut(self, order: np.ndarray) -> list[np.ndarray]:
-        """Sort numbers of pairs by length, cut where a batch is full."""
+        """Numbers of pairs, sorted by length, cut where a batch is full."""
         order = order[_sorted_by_length(self.lengths[order])]
-        longer = self.lengths[order].max(axis=1)
         begins = [0]
-        # A memoryview gives ints, without a list of them.
-        for place, length in enumerate(memoryview(longer)):
+        longer = self.lengths[order].max(axis=1)
+        for place, length in enumerate(longer.tolist()):
             # Sorted, so the newest pair is the longest of its batch:
-            # all rows are padded to its length.
-            rows = place + 1 - begins[-1]
-            if rows * length > self.tokens_per_batch:
+            # all sequences are padded to its length.
+            pairs = place + 1 - begins[-1]
+            if pairs * length > self.tokens_per_batch:
                 begins.append(place)
         return np.split(order, begins[1:])
 
@@ -244,95 +209,3 @@ def _sorted_by_length(lengths: np.ndarray) -> np.ndarray:
     difference = lengths[:, 0] - lengths[:, 1]
     difference[longer % 2 == 0] *= -1  # to and fro
     return np.lexsort((difference, longer))  # the last one decides first
-
-
-def _lengths(pairs: Sequence[_Pair]) -> np.ndarray:
-    """The lengths of both sides, (pairs, 2); `StoredPairs` has them.
-
-    Chapter: batching-tokens
-    """
-    if hasattr(pairs, "lengths"):
-        return pairs.lengths
-    sides = ((len(source), len(target)) for source, target in pairs)
-    return np.fromiter(sides, np.dtype((np.int32, 2)), len(pairs))
-
-
-def worker() -> tuple[int, int]:
-    """The rank of this process under `torchrun`, and how many there are.
-
-    (0, 1) for a process on its own.
-
-    Chapter: batching-tokens
-    """
-    if not distributed.is_torchelastic_launched() or "RANK" not in os.environ:
-        return 0, 1
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
-class StoredPairs(Sequence[_Pair]):
-    """Pairs of ids in a folder, read when they are asked for.
-
-    The file `ids` holds all ids in 16 bits; `places`, for each pair,
-    where its source begins, its target begins, and its target ends.
-    `store_pairs` writes both.
-
-    Raises:
-        FileNotFoundError: if the folder holds no pairs.
-        ValueError: if its files are not whole.
-
-    Chapter: batching-stored
-    """
-
-    def __init__(self, folder: str | Path):
-        places = np.memmap(Path(folder, "places"), np.int64, "r")
-        ids = np.memmap(Path(folder, "ids"), np.uint16, "r")
-        if len(places) % 3 or places[-1] != len(ids):
-            raise ValueError(f"{folder} is cut short: delete it, store again")
-        self.ids: np.ndarray = np.asarray(ids)
-        self.places: np.ndarray = np.asarray(places).reshape(-1, 3)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The lengths of all sources and targets, (pairs, 2)."""
-        return np.diff(self.places).astype(np.int32)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, slice):
-            return [self[i] for i in range(len(self))[place]]
-        start, middle, end = self.places[place]
-        source, target = self.ids[start:middle], self.ids[middle:end]
-        return source.tolist(), target.tolist()
-
-
-def store_pairs(folder: str | Path, pairs: Iterable[_Pair]) -> StoredPairs:
-    """Write pairs of ids below 65,536 as they come, one by one.
-
-    The files get their names when both are whole.
-
-    Raises:
-        ValueError: if the folder holds pairs, or none came.
-        OverflowError: if an id has no room in 16 bits.
-
-    Chapter: batching-stored
-    """
-    folder = Path(folder)
-    if (folder / "places").exists():
-        raise ValueError(f"{folder} holds pairs: name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder) as temporary:
-        ids, places = Path(temporary, "ids"), Path(temporary, "places")
-        with open(ids, "wb") as id_file, open(places, "wb") as place_file:
-            end = 0
-            for source, target in pairs:
-                start, middle = end, end + len(source)
-                end = middle + len(target)
-                id_file.write(array("H", [*source, *target]))
-                place_file.write(array("q", [start, middle, end]))
-        if end == 0:
-            raise ValueError("no pairs came: give some, or raise max_length")
-        ids.replace(folder / "ids")
-        places.replace(folder / "places")
-    return StoredPairs(folder)

@@ -7,7 +7,6 @@ Chapter: book/training/loss
 """
 
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
@@ -31,7 +31,9 @@ def smoothed_loss(
     Args:
         logits: (batch, target_len, vocab_size)
         labels: (batch, target_len); padding is left out.
-        label_smoothing, smoothing: see `smoothing_share`.
+        label_smoothing: eps_ls, the share of the target that is spread.
+        smoothing: "uniform" spreads it over the whole vocabulary,
+            "others" only over the wrong tokens.
 
     Returns:
         The sum in nats, a scalar: divide by the number of labels that
@@ -39,8 +41,7 @@ def smoothed_loss(
 
     Chapter: loss-smoothed
     """
-    vocab_size = logits.size(-1)
-    share = smoothing_share(vocab_size, label_smoothing, smoothing)
+    share = _share(logits.size(-1), label_smoothing, smoothing)
     real = labels != PAD
     scores = logits[real]  # (tokens, vocab_size)
     log_p = scores.log_softmax(-1, dtype=_at_least_float32(scores))
@@ -52,36 +53,14 @@ def _at_least_float32(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def check_smoothing(label_smoothing: float, smoothing: str) -> None:
-    """Refuse a share outside [0, 1) and an unknown smoothing.
+def _share(vocab_size: int, label_smoothing: float, smoothing: str) -> float:
+    """The share of a target that all tokens get alike, section 5.4.
 
-    Raises:
-        ValueError: naming the setting, its value and what would do.
-
-    Chapter: loss-smoothed
-    """
-    number = isinstance(label_smoothing, float | int)
-    if not number or not 0 <= label_smoothing < 1:
-        raise ValueError(f"{label_smoothing=}: give 0 <= share < 1")
-    if smoothing not in ("uniform", "others"):
-        raise ValueError(f"unknown {smoothing=}: give uniform or others")
-
-
-def smoothing_share(
-    vocab_size: int, label_smoothing: float, smoothing: str
-) -> float:
-    """The share of a target that all pieces get alike, section 5.4.
-
-    "uniform" spreads `label_smoothing` over every piece. "others"
-    spreads it over the wrong pieces alone, which is the same as a
-    slightly larger share spread over every piece.
-
-    Raises:
-        ValueError: for a share outside [0, 1), or another smoothing.
+    To spread `label_smoothing` over the wrong tokens is to spread a
+    slightly larger share over all of them.
 
     Chapter: loss-smoothed
     """
-    check_smoothing(label_smoothing, smoothing)
     if smoothing == "others":
         return label_smoothing * vocab_size / (vocab_size - 1)
     return label_smoothing
@@ -113,6 +92,7 @@ class _ProjectedLosses(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         by_hidden = torch.empty_like(hidden)
         by_weight = torch.zeros_like(weight)
+        weight = weight.to(hidden.dtype)  # once, not in each chunk
         precision = _at_least_float32(hidden)
         plain, uniform = hidden.new_zeros(2, dtype=precision)  # nats
         chunk = 512 if hidden.is_cpu else 4096  # rows at once
@@ -163,16 +143,14 @@ def projected_losses(
         Two sums in nats, at least in float32: smoothed, with a
         gradient, and plain, without one.
 
-    Raises:
-        ValueError: for labels of another shape, or as `smoothing_share`.
 
     Chapter: loss-projected
     """
-    if hidden.shape[:-1] != labels.shape:
-        raise ValueError(
-            f"{hidden.shape=}, {labels.shape=}: give each position one label"
-        )
-    share = smoothing_share(len(weight), label_smoothing, smoothing)
+    share = _share(len(weight), label_smoothing, smoothing)
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        # Here and once, or every product of a chunk would cast again.
+        hidden = hidden.to(torch.get_autocast_dtype(device))
     hidden, labels = hidden.flatten(0, -2), labels.flatten()
     real = labels != PAD
     if hidden.is_cpu:
@@ -182,37 +160,31 @@ def projected_losses(
     return _ProjectedLosses.apply(hidden, weight, labels, share)
 
 
-_LOCK = threading.Lock()
-# Of each model inside `evaluating`: how often, and its modules' modes.
-_INSIDE: dict[nn.Module, tuple[int, dict[nn.Module, bool]]] = {}
+# PyTorch's kernels of attention, without cuDNN's: that one plans anew
+# for every new shape of a batch.
+KERNELS = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """No dropout and no gradients inside; afterwards as before.
 
-    Each module gets its own mode back, when the last of several
-    threads has left.
+    Each module gets its own mode back.
 
     Chapter: loss-validation
     """
-    with _LOCK:
-        times, modes = _INSIDE.get(model, (0, {}))
-        if not times:
-            modes = {part: part.training for part in model.modules()}
-            model.eval()
-        _INSIDE[model] = times + 1, modes
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), sdpa_kernel(KERNELS):
             yield
     finally:
-        with _LOCK:
-            times, modes = _INSIDE.pop(model)
-            if times > 1:
-                _INSIDE[model] = times - 1, modes
-            else:
-                for part, training in modes.items():
-                    part.training = training
+        for module, training in modes.items():
+            module.training = training
 
 
 def validation_loss(model: nn.Module, batches: TokenBatches) -> float:

@@ -12,12 +12,10 @@ import math
 import os
 import random
 import signal
-import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -26,207 +24,243 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.attention import sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from transformer_lib.batching import Batch, TokenBatches, worker
+from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
     checkpoint_files,
     load_checkpoint,
     save_checkpoint,
     write_atomically,
 )
-from transformer_lib.loss import evaluating, projected_losses, validation_loss
+from transformer_lib.loss import (
+    KERNELS,
+    evaluating,
+    projected_losses,
+    validation_loss,
+)
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 
-@dataclass
-class _Sums:
-    """What is added up from one line of the log to the next.
-
-    Chapter: training-loop
-    """
-
-    loss: float = 0.0  # nats, with smoothing
-    nll: float = 0.0  # negative log-likelihood: nats, unsmoothed
-    tokens: int = 0  # target tokens, without padding
-    time: float = 0.0  # seconds, without validation
+def _nothing() -> dict[str, float]:
+    return {"loss": 0.0, "nll": 0.0, "tokens": 0, "seconds": 0.0}
 
 
 @dataclass
 class _Progress:
-    """How far a training has come: what it keeps between two steps.
+    """How far a training run has come: what it keeps between two steps.
 
     Chapter: training-loop
     """
 
-    settings: dict[str, Any]  # what may not change on the way
+    settings: dict[str, Any]  # may not change when the run is resumed
     step: int = 0  # updates of the weights so far
     epoch: int = 0
     position: int = 0  # batches taken from this epoch
-    tokens: int = 0
+    tokens: int = 0  # target tokens, without padding
     seconds: float = 0.0
-    rate: float = 0.0  # of the last step
-    since: _Sums = field(default_factory=_Sums)  # since the last line
-    log: str = ""  # all lines so far
+    # Sums since the last line of the log; its seconds are of steps only.
+    since: dict[str, float] = field(default_factory=_nothing)
+    log: list[dict[str, Any]] = field(default_factory=list)
 
 
-@dataclass
-class _Training:
-    """A training: what it works with, and how far it has come.
+def train(
+    model: nn.Module,
+    batches: TokenBatches,
+    training_config: TrainingConfig,
+    evaluate: Callable[..., Any] | TokenBatches | None = None,
+    folder: str | Path | None = None,
+) -> "History":
+    """Train a model to `max_steps`, or go on where it was stopped.
 
-    Making one moves the model to its device and puts the folder's
-    newest checkpoint back into model and optimizer; with several
-    workers it joins their group.
+    Args:
+        model: trained on the device that it is on. Afterwards, also
+            after an error, it is in evaluation mode.
+        batches: the training data. All workers of `torchrun` give the
+            same batches, and each takes its share of every step.
+        training_config: the settings.
+        evaluate: called as evaluate(model, step), without dropout and
+            gradients, every `validate_every` steps and at the end;
+            the numbers it returns, in a dict, join the log. If it is
+            a `TokenBatches`, their `validation_loss` joins it.
+        folder: for log.jsonl and checkpoints. A run that was stopped
+            there goes on as if it had not been stopped.
 
-    Chapter: training-loop
-    """
+    Section 5.
 
-    model: nn.Module
-    batches: TokenBatches
-    config: TrainingConfig
-    evaluate: Callable[..., Any] | TokenBatches | None
-    folder: Path | None
-
-    def __post_init__(self) -> None:
-        config = self.config
-        self.rank, self.workers = worker()
-        self.writes = self.folder is not None and self.rank == 0
-        self.device = pick_device(config.device)
-        self.model.to(self.device).zero_grad()
-        self.optimizer = adam(self.model, config.betas, config.epsilon)
-        self.progress = _starting_point(self)  # fills model, optimizer
-        losses = _Losses(self.model, config)
-        self.compute_losses = _share_gradients(losses, self.progress.step)
-        self.unread: list[Tensor] = []  # (loss, nll) of the last steps
-        self.signals: list[int] = []  # not empty: somebody asks to stop
-        self.began = time.perf_counter() - self.progress.seconds
-        silent = self.rank > 0 or sys.stderr is None
-        # With None, tqdm shows its bar in a terminal alone.
-        self.bar = tqdm(total=config.max_steps, disable=silent or None)
-        self.bar.update(self.progress.step)
-
-    def due(self, every: int) -> bool:
-        """Whether this step is the last, or one of every so many."""
-        step = self.progress.step
-        last = step == self.config.max_steps
-        return last or (every > 0 and step % every == 0)
-
-
-def _take_steps(training: _Training) -> None:
-    """Section 5, step by step, until the last one or a signal.
+    Raises:
+        ValueError: in the folder of a run with other settings or data
+            or with more steps; if `evaluate` returns a name of the log.
+        FloatingPointError: if the loss is not finite; names the step.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the current
+            step is saved.
 
     Chapter: training-loop
     """
-    config = training.config
-    progress = training.progress
-    batches = _stream(training)
-    mark = time.perf_counter()
-    while progress.step < config.max_steps:
-        group = list(islice(batches, config.accumulate))
-        tokens, stop = _agree(training, group)
-        progress.step += 1
-        progress.tokens += tokens
-        progress.since.tokens += tokens
-        sums = _add_gradients(training, group, tokens)
-        training.unread.append(sums)
-        _update_weights(training)
+    config = training_config
+    rank, workers = worker()
+    device = next(model.parameters()).device
+    optimizer = adam(model, config.betas, config.epsilon)
+    optimizer.zero_grad()
+    progress = _Progress({})
+    if folder is not None:
+        folder = Path(folder)
+        settings = _settings(model, batches, config)
+        progress = _resume(folder, model, optimizer, settings, config)
+    losses = _shared(_Losses(model, config))
+    stream = _endless(batches, progress)
+    unread: list[Tensor] = []  # (loss, nll) of the last steps
+    began = time.perf_counter() - progress.seconds
+    stop = False
 
-        validate = training.due(config.validate_every)
-        log = validate or training.due(config.log_every)
-        save = stop or training.due(config.checkpoint_every)
-        if not (log or save):
-            continue
-        _read_losses(training)
-        progress.since.time += time.perf_counter() - mark
-        if log:
-            _report(training, validate)
-        if save:
-            _save(training)
-        if stop:
-            if training.workers > 1:
-                distributed.barrier()  # until the first one has saved
-            raise KeyboardInterrupt
+    def due(every: int) -> bool:
+        last = progress.step == config.max_steps
+        return last or (every > 0 and progress.step % every == 0)
+
+    with ExitStack() as stack:
+        stack.callback(model.eval)
+        stack.enter_context(_prepared(device, config.precision))
+        signals = stack.enter_context(_asked_to_stop())
+        # None: the bar is shown only in a terminal.
+        bar = tqdm(total=config.max_steps, disable=rank > 0 or None)
+        bar.update(progress.step)
+        stack.enter_context(bar)
+        model.train()
         mark = time.perf_counter()
+        while progress.step < config.max_steps:
+            group = list(islice(stream, config.accumulate * workers))
+            progress.step += 1
+            tokens = sum(batch.tokens for batch in group)
+            progress.tokens += tokens
+            progress.since["tokens"] += tokens
+            # Dropout depends only on these three, so a resumed run
+            # drops what it would have dropped, each worker its own.
+            chance = random.Random(f"{config.seed} {progress.step} {rank}")
+            torch.manual_seed(chance.getrandbits(32))
+            unread.append(_add_gradients(losses, group[rank::workers], tokens))
+            rate = _update_weights(model, optimizer, config, progress.step)
+            bar.update()
+
+            stop = _total(torch.tensor(len(signals))).item() > 0
+            validate = due(config.validate_every)
+            log = validate or due(config.log_every)
+            save = stop or due(config.checkpoint_every)
+            if not (log or save):
+                continue
+            _read_losses(unread, progress)
+            progress.since["seconds"] += time.perf_counter() - mark
+            scores = {}
+            try:
+                if validate and evaluate is not None and rank == 0:
+                    scores = _scores(model, evaluate, progress.step)
+            except BaseException:
+                save = True  # a validation that fails costs no step
+                raise
+            finally:
+                progress.seconds = time.perf_counter() - began
+                if log:
+                    _log(progress, rate, scores, folder)
+                if save and folder is not None and rank == 0:
+                    save_checkpoint(
+                        folder,
+                        model,
+                        optimizer,
+                        asdict(progress),
+                        keep=config.keep_checkpoints,
+                        every=config.checkpoint_every,
+                    )
+            if stop:
+                break
+            mark = time.perf_counter()
+    if workers > 1:
+        distributed.barrier()  # until the first one has saved
+    if stop or signals:  # these came after the last step
+        raise KeyboardInterrupt
+    return History(progress.log)
 
 
-def _stream(training: _Training) -> Iterator[Batch]:
-    """Batches without end; `progress` counts those that were taken.
+def _endless(batches: TokenBatches, progress: _Progress) -> Iterator[Batch]:
+    """Epoch after epoch; `progress` counts the batches taken.
 
     Chapter: training-step
     """
-    progress = training.progress
     while True:
-        rest = training.batches.epoch(progress.epoch, progress.position)
-        for batch in rest:
+        for batch in batches.epoch(progress.epoch, progress.position):
             progress.position += 1
             yield batch
         progress.epoch += 1
         progress.position = 0
 
 
-def _agree(training: _Training, group: list[Batch]) -> tuple[int, bool]:
-    """Of all workers: a step's target tokens, and whether to stop.
-
-    Chapter: training-step
-    """
-    tokens = sum(batch.tokens for batch in group)
-    total = torch.tensor([tokens, len(training.signals)])
-    if training.workers > 1:
-        distributed.all_reduce(total)
-    tokens, signals = total.tolist()
-    return tokens, signals > 0
-
-
 def _add_gradients(
-    training: _Training, group: list[Batch], tokens: int
+    losses: nn.Module, group: list[Batch], tokens: int
 ) -> Tensor:
     """Gradients of the loss per token; returns (loss, nll), summed.
 
+    The batches are one worker's, the tokens those of all workers.
+
     Chapter: training-step
     """
-    config, device = training.config, training.device
-    step = training.progress.step
-    # Dropout depends on these three alone, so a resumed training
-    # draws what it would have drawn, and each worker its own.
-    dice = random.Random(f"{config.seed} {step} {training.rank}")
-    torch.manual_seed(dice.getrandbits(32))
-    bf16 = config.precision == "bf16"
-    total = torch.zeros(2, device=device)
+    _, workers = worker()
+    total: Any = 0
     for number, batch in enumerate(group, 1):
-        # Read by DistributedDataParallel: workers share their gradients
-        # once, at the last batch.
-        last = number == len(group)
-        training.compute_losses.require_backward_grad_sync = last
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            loss, nll = training.compute_losses(batch.to(device))
-        # DistributedDataParallel takes the mean over the workers; the
-        # loss per token needs their sum.
-        (loss * training.workers / tokens).backward()
+        # DistributedDataParallel sends gradients only at the last batch.
+        losses.require_backward_grad_sync = number == len(group)
+        loss, nll = losses(batch)
+        # It takes the mean over the workers; the loss per token needs
+        # their sum.
+        (loss * workers / tokens).backward()
         total = total + torch.stack([loss.detach(), nll])
     return total
 
 
-def _update_weights(training: _Training) -> None:
-    """Adam's step, at the rate of equation 3 times its scale.
+def _update_weights(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    config: TrainingConfig,
+    step: int,
+) -> float:
+    """Adam's step; returns its rate, equation 3 times the scale.
 
     Chapter: training-step
     """
-    config, model = training.config, training.model
     if config.clip_norm is not None:
         nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-    training.progress.rate = config.learning_rate_scale * learning_rate(
-        training.progress.step, model.config.d_model, config.warmup_steps
+    rate = config.learning_rate_scale * learning_rate(
+        step, model.config.d_model, config.warmup_steps
     )
-    training.optimizer.param_groups[0]["lr"] = training.progress.rate
-    training.optimizer.step()
-    training.optimizer.zero_grad()
-    training.bar.update()
+    optimizer.param_groups[0]["lr"] = rate
+    optimizer.step()
+    optimizer.zero_grad()
+    return rate
+
+
+@contextmanager
+def _prepared(device: torch.device, precision: str) -> Iterator[None]:
+    """Settings of PyTorch for one run, and afterwards the caller's.
+
+    Chapter: training-step
+    """
+    cards = [device] if device.type == "cuda" else []
+    before = torch.get_float32_matmul_precision()
+    if precision == "bf16" and device.type == "cpu":
+        # oneDNN keeps a program for each shape that it meets, by
+        # default of the last 1,024: gigabytes. Read at its first use.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
+    with torch.random.fork_rng(cards), sdpa_kernel(KERNELS):
+        if cards:
+            torch.set_float32_matmul_precision("high")  # TF32
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 @dataclass
 class History:
-    """What a training logged, a dict for each line.
+    """What a training run logged, a dict for each line.
 
     Chapter: training-record
     """
@@ -240,257 +274,163 @@ class History:
         return steps, [line[name] for line in lines]
 
 
-def _read_losses(training: _Training) -> None:
-    """Add up the losses of the last steps; here the host waits.
+def _log(
+    progress: _Progress,
+    rate: float,
+    scores: dict[str, Any],
+    folder: Path | None,
+) -> None:
+    """Add a line to the log and begin new sums.
 
     Chapter: training-record
     """
-    sums = torch.stack(training.unread)  # (steps, 2)
-    training.unread.clear()
-    if training.workers > 1:
-        distributed.all_reduce(sums)
-    since = training.progress.since
-    first_step = training.progress.step + 1 - len(sums)
+    since = progress.since
+    line = {
+        "step": progress.step,
+        "epoch": progress.epoch,
+        "loss": since["loss"] / since["tokens"],
+        "nll": since["nll"] / since["tokens"],
+        "learning_rate": rate,
+        **scores,
+        "tokens": progress.tokens,
+        "tokens_per_second": round(since["tokens"] / since["seconds"]),
+        "seconds": round(progress.seconds, 2),
+    }
+    progress.since = _nothing()
+    progress.log.append(line)
+    if folder is not None and worker()[0] == 0:
+        with open(folder / "log.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
+    """Add up the losses of the last steps; here a GPU is waited for.
+
+    Chapter: training-record
+    """
+    sums = _total(torch.stack(unread))  # (steps, 2)
+    unread.clear()
+    first_step = progress.step + 1 - len(sums)
     for step, (loss, nll) in enumerate(sums.tolist(), first_step):
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"the loss of step {step} is {loss}: lower "
                 "learning_rate_scale, or give a clip_norm"
             )
-        since.loss += loss
-        since.nll += nll
+        progress.since["loss"] += loss
+        progress.since["nll"] += nll
+
+
+def _scores(
+    model: nn.Module, evaluate: Callable | TokenBatches, step: int
+) -> dict[str, Any]:
+    """The numbers of a validation, as JSON has them.
+
+    Chapter: training-record
+    """
+    if not callable(evaluate):
+        return {"validation_loss": validation_loss(model, evaluate)}
+    with evaluating(model):
+        scores = evaluate(model, step) or {}
+    if own := _LOGGED & scores.keys():
+        raise ValueError(f"evaluate returns {own}, names of the log: rename")
+    # A tensor, or NumPy's number, becomes an ordinary number.
+    return json.loads(json.dumps(scores, default=lambda x: x.tolist()))
 
 
 _LOGGED = {"step", "epoch", "loss", "nll", "learning_rate"}
 _LOGGED |= {"tokens", "tokens_per_second", "seconds"}
 
 
-def _validate(training: _Training) -> dict[str, Any]:
-    """What `evaluate` says of the model, without dropout and gradients.
-
-    Chapter: training-record
-    """
-    model, evaluate = training.model, training.evaluate
-    if not callable(evaluate):
-        return {"validation_loss": validation_loss(model, evaluate)}
-    # A function may keep what it sees: no inference mode for it.
-    with evaluating(model), torch.inference_mode(False), torch.no_grad():
-        scores = evaluate(model, training.progress.step)
-    if scores is None:
-        return {}
-    if not isinstance(scores, dict):
-        raise TypeError(f"evaluate returns {scores!r}: give a dict")
-    scores = dict(scores)  # the caller's own stays as it is
-    for name, score in scores.items():
-        if name in _LOGGED:
-            raise ValueError(f"evaluate returns {name!r}: rename it")
-        if hasattr(score, "tolist"):  # a tensor, or numpy's
-            scores[name] = score.tolist()
-    json.dumps(scores)  # what a log cannot hold fails here
-    return scores
+_MAY_CHANGE = {"max_steps", "log_every", "validate_every"}
+_MAY_CHANGE |= {"checkpoint_every", "keep_checkpoints"}
 
 
-def _report(training: _Training, validate: bool) -> None:
-    """Validate, if that is due, and write a line of the log.
-
-    Chapter: training-record
-    """
-    progress, since = training.progress, training.progress.since
-    scores = {}
-    if validate and training.evaluate is not None and training.rank == 0:
-        try:
-            scores = _validate(training)
-        except BaseException:
-            _save(training)
-            raise
-    progress.seconds = time.perf_counter() - training.began
-    line = {
-        "step": progress.step,
-        "epoch": progress.epoch,
-        "loss": since.loss / since.tokens,
-        "nll": since.nll / since.tokens,
-        "learning_rate": progress.rate,
-        **scores,
-        "tokens": progress.tokens,
-        "tokens_per_second": round(since.tokens / since.time),
-        "seconds": round(progress.seconds, 2),
-    }
-    text = json.dumps(line) + "\n"
-    progress.log += text
-    progress.since = _Sums()
-    training.bar.set_postfix(nll=f"{line['nll']:.3f}")
-    if training.writes:
-        with open(training.folder / "log.jsonl", "a") as file:
-            file.write(text)
-
-
-def _save(training: _Training) -> None:
-    """Write a checkpoint, if this worker writes at all.
-
-    Chapter: training-record
-    """
-    training.progress.seconds = time.perf_counter() - training.began
-    if training.writes:
-        save_checkpoint(
-            training.folder,
-            training.model,
-            training.optimizer,
-            asdict(training.progress),
-            keep=training.config.keep_checkpoints,
-            every=training.config.checkpoint_every,
-        )
-
-
-# tokens_per_batch too: it is the batches' own, and in their fingerprint.
-_MAY_CHANGE = {"tokens_per_batch", "max_steps", "device", "log_every"}
-_MAY_CHANGE |= {"validate_every", "checkpoint_every", "keep_checkpoints"}
-
-
-def fixed_settings(config: TrainingConfig) -> dict[str, Any]:
-    """What a training keeps to its end: what changes its weights.
+def _settings(
+    model: nn.Module, batches: TokenBatches, config: TrainingConfig
+) -> dict[str, Any]:
+    """The settings that may not change: they affect the weights.
 
     Chapter: training-resume
     """
-    settings = asdict(config)
+    settings = asdict(model.config) | asdict(config)
     for name in _MAY_CHANGE:
         del settings[name]
-    return settings
+    _, settings["workers"] = worker()
+    settings["data"] = batches.fingerprint()
+    return json.loads(json.dumps(settings))  # tuples become lists
 
 
-def check_settings(
-    begun: dict[str, Any], now: dict[str, Any], where: object
-) -> None:
-    """Refuse to go on with other settings than a training began with.
+def _resume(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: dict[str, Any],
+    config: TrainingConfig,
+) -> _Progress:
+    """Put back the folder's newest checkpoint, if it has one.
 
-    If `begun` lacks a field of `TrainingConfig`, the training is older
-    than the field and had its default. What else `begun` lacks is not
-    compared.
-
-    Raises:
-        ValueError: naming the setting and both values.
-
-    Chapter: training-resume
-    """
-    begun = asdict(TrainingConfig()) | begun
-    for name, value in now.items():
-        then = begun.get(name, value)
-        # `begun` may come from a JSON file, in which tuples are lists.
-        if json.loads(json.dumps(then)) != json.loads(json.dumps(value)):
-            remedy = "give that"
-            if name in ("data", "batches"):
-                remedy = "give the pairs, tokens and seed that it began with"
-            raise ValueError(
-                f"{where} is of a training with {name}={then}, not "
-                f"{value}: {remedy}, or name another folder"
-            )
-
-
-def _settings(training: _Training) -> dict[str, Any]:
-    """All that may not change between two starts.
+    Nothing is put back from a run that may not go on.
 
     Chapter: training-resume
     """
-    model, batches = training.model, training.batches
-    settings = asdict(model.config) | fixed_settings(training.config)
-    settings["class"] = type(model).__name__
-    settings["workers"] = training.workers
-    settings["batches"] = len(batches)
-    if hasattr(batches, "fingerprint"):
-        settings["data"] = batches.fingerprint()
-    return settings
-
-
-def _starting_point(training: _Training) -> _Progress:
-    """Put the folder's newest checkpoint back; returns its progress.
-
-    Nothing is put back from a training that may not go on.
-
-    Chapter: training-resume
-    """
-    if training.folder is None:
-        return _Progress(settings={})
-    settings = _settings(training)
-    files = checkpoint_files(training.folder)
-    if not files:
-        return _Progress(settings)
-    newest = files[-1]
-    state = load_checkpoint(newest)  # only read
-    check_settings(state["settings"], settings, newest)
-    max_steps = training.config.max_steps
-    if state["step"] > max_steps:
-        raise ValueError(f"{newest} is beyond {max_steps=}: give more")
-    load_checkpoint(newest, training.model, training.optimizer)
-    progress = _Progress(**state)
-    progress.since = _Sums(**state["since"])
+    progress = _Progress(settings)
+    files = checkpoint_files(folder)
+    if files:
+        state = load_checkpoint(files[-1])  # only read
+        for name, value in settings.items():
+            begun = state["settings"].get(name)
+            if begun != value:
+                raise ValueError(
+                    f"{files[-1]} was trained with {name}={begun}, not "
+                    f"{value}: use the same value, or another folder"
+                )
+        if state["step"] > config.max_steps:
+            raise ValueError(f"{files[-1]} is beyond {config.max_steps=}")
+        load_checkpoint(files[-1], model, optimizer)
+        progress = _Progress(**state)
+    if worker()[0] == 0:  # lines after the checkpoint go
+        lines = [json.dumps(line) + "\n" for line in progress.log]
+        write_atomically(folder / "log.jsonl", "".join(lines))
     return progress
 
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM fill a list, instead of ending the program.
-
-    A second signal of the kind does what it always did.
+    """Ctrl-C and SIGTERM fill a list; a second one has its usual effect.
 
     Chapter: training-resume
     """
     signals: list[int] = []
-    usual_handlers: dict[int, Any] = {}
+    usual: dict[int, Any] = {}
 
     def note(number: int, frame: Any) -> None:
         signals.append(number)
-        signal.signal(number, usual_handlers[number])
+        signal.signal(number, usual[number])
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            handler = signal.getsignal(number)
-            # None: whoever handles it is not written in Python.
-            if handler not in (signal.SIG_IGN, None):
-                usual_handlers[number] = handler
-                signal.signal(number, note)
+            usual[number] = signal.signal(number, note)
     try:
         yield signals
     finally:
-        for number, handler in usual_handlers.items():
+        for number, handler in usual.items():
             signal.signal(number, handler)
 
 
-def pick_device(name: str | None = None) -> torch.device:
-    """The device of that name, or the best one here.
+def worker() -> tuple[int, int]:
+    """The rank of this process under `torchrun`, and how many there are.
 
-    Each worker of `torchrun` has a card of its own.
-
-    Raises:
-        ValueError: if there is no such device.
+    (0, 1) for a process on its own.
 
     Chapter: training-workers
     """
-    best = None
-    if torch.accelerator.is_available():
-        best = torch.accelerator.current_accelerator()
-    wanted = str(name or best or "cpu")
-    _, workers = worker()
-    try:
-        device = torch.device(wanted)
-        if device.type == "cuda" and workers > 1:
-            wanted = f"cuda:{os.environ['LOCAL_RANK']}"
-            device = torch.device(wanted)
-            torch.cuda.set_device(device)  # before any card is used
-        probe = torch.zeros(1, device=device)
-        probe.item()  # fails on "meta", which holds no numbers
-    except torch.OutOfMemoryError:
-        raise  # there is one, and it is full
-    except (RuntimeError, AssertionError):  # no device, or no card
-        raise ValueError(
-            f"no device {wanted!r} here: give another, such as cpu"
-        ) from None
-    return probe.device
+    number, count = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    return int(number or 0), int(count or 1)
 
 
 class _Losses(nn.Module):
     """Batch in, losses out: the smoothed sum and the plain one.
-
-    A module, because DistributedDataParallel wraps a `forward`, and
-    the model's own makes logits, which training does not need.
 
     Chapter: training-workers
     """
@@ -501,170 +441,42 @@ class _Losses(nn.Module):
         self.config = config
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        return projected_losses(
-            self.model.hidden(batch.source_ids, batch.target_ids),
-            self.model.output_weight,
-            batch.labels,
-            self.config.label_smoothing,
-            self.config.smoothing,
-        )
+        config, weight = self.config, self.model.output_weight
+        batch = batch.to(weight.device)
+        bf16 = config.precision == "bf16"
+        with torch.autocast(weight.device.type, torch.bfloat16, enabled=bf16):
+            return projected_losses(
+                self.model.hidden(batch.source_ids, batch.target_ids),
+                weight,
+                batch.labels,
+                config.label_smoothing,
+                config.smoothing,
+            )
 
 
-def _share_gradients(module: nn.Module, step: int) -> nn.Module:
+def _shared(losses: nn.Module) -> nn.Module:
     """A module whose gradients are the mean over all workers.
-
-    All take the weights of the first.
-
-    Raises:
-        ValueError: if they do not begin after the same step.
 
     Chapter: training-workers
     """
-    _, workers = worker()
-    if workers == 1:
-        return module
+    if worker()[1] == 1:
+        return losses
     if not distributed.is_initialized():
-        # Counts are shared by the processors, gradients by the cards:
-        # unasked, PyTorch would connect the cards alone.
-        cards = next(module.parameters()).is_cuda
+        gpu = next(losses.parameters()).is_cuda
         distributed.init_process_group(
-            backend="cpu:gloo,cuda:nccl" if cards else "gloo",
+            backend="cpu:gloo,cuda:nccl" if gpu else "gloo",
             # A day, as the others wait while the first one validates.
             timeout=timedelta(days=1),
         )
         atexit.register(distributed.destroy_process_group)
-    least, most = torch.tensor(step), torch.tensor(step)
-    distributed.all_reduce(least, distributed.ReduceOp.MIN)
-    distributed.all_reduce(most, distributed.ReduceOp.MAX)
-    if least != most:
-        raise ValueError(
-            f"workers at steps {least} and {most}: give one shared folder"
-        )
-    # Each worker's table of sines is as long as that worker needed, so
-    # buffers are not shared. PyTorch calls this option old, but the new
-    # one, forward_sync_buffers=False, still shares them at the start.
-    with warnings.catch_warnings(action="ignore", category=FutureWarning):
-        return DistributedDataParallel(module, broadcast_buffers=False)
+    return DistributedDataParallel(losses)
 
 
-def _check_share(batches: TokenBatches) -> None:
-    """Raise if there are no batches, or they are another worker's.
+def _total(tensor: Tensor) -> Tensor:
+    """The sum over all workers.
 
-    Chapter: training-train
+    Chapter: training-workers
     """
-    if len(batches) == 0:
-        raise ValueError("there is nothing to train on: no batches")
-    if isinstance(batches, TokenBatches):
-        share = batches.rank, batches.world_size
-        if share != worker():
-            raise ValueError(
-                f"batches with rank and world_size {share} for worker "
-                f"{worker()}: give TokenBatches this one's"
-            )
-
-
-def _check_fit(batches: TokenBatches, model: nn.Module) -> None:
-    """Raise if there are no epochs, or a sentence is too long.
-
-    Chapter: training-train
-    """
-    if not hasattr(batches, "epoch"):
-        raise TypeError(f"a {type(batches).__name__} is no TokenBatches")
-    limited = model.config.positions == "learned"
-    if limited and isinstance(batches, TokenBatches):
-        longest, most = batches.lengths.max(), model.config.max_length
-        if longest > most:
-            raise ValueError(
-                f"a sentence has {longest} ids, the model positions for "
-                f"{most}: leave it out, encode_pairs(..., {most})"
-            )
-
-
-def train(
-    model: nn.Module,
-    batches: TokenBatches,
-    training_config: TrainingConfig,
-    evaluate: Callable[..., Any] | TokenBatches | None = None,
-    folder: str | Path | None = None,
-) -> History:
-    """Train a model to `max_steps`, or go on where it was stopped.
-
-    Args:
-        model: moved to the device of the settings or, if they name
-            none, to the best one here. It stays there, in evaluation
-            mode, also when the training is stopped.
-        batches: this worker's share, if there are several workers.
-        training_config: the settings. The tokens of a batch are those
-            of `batches`, whatever `tokens_per_batch` says.
-        evaluate: called as evaluate(model, step), without dropout and
-            gradients, every `validate_every` steps and at the end;
-            the numbers it returns join the log. If it is a
-            `TokenBatches`, their `validation_loss` joins it.
-        folder: for log.jsonl and checkpoints. A training that was
-            stopped there goes on as if it had not been.
-
-    Under `torchrun` every worker calls this with its own batches, and
-    the first one validates and writes. Section 5.
-
-    Raises:
-        TypeError: for batches that have no epochs, or if `evaluate`
-            returns no dict.
-        ValueError: without batches, with those of another worker, or
-            in the folder of a training of another model, with other
-            settings or other data, or of more steps; if a sentence is
-            longer than the model's positions allow, if `evaluate`
-            returns a name of the log, or for a device that is not here.
-        FloatingPointError: if the loss is not finite; names the step.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step at
-            hand is saved.
-
-    Chapter: training-train
-    """
-    _check_share(batches)
-    _check_fit(batches, model)
-    if evaluate is not None and not callable(evaluate):
-        _check_fit(evaluate, model)
-        if getattr(evaluate, "world_size", 1) > 1:
-            raise ValueError(
-                "the batches to validate on are shared out, but the first "
-                "worker validates alone: give shuffle=False"
-            )
-    training = _Training(
-        model=model,
-        batches=batches,
-        config=training_config,
-        evaluate=evaluate,
-        folder=None if folder is None else Path(folder),
-    )
-    progress = training.progress
-    if training.writes:
-        # Lines after the checkpoint go: their steps are taken again.
-        write_atomically(training.folder / "log.jsonl", progress.log)
-    cards = [training.device] if training.device.type == "cuda" else []
-    with training.bar, torch.random.fork_rng(cards):
-        with _asked_to_stop() as signals:
-            training.signals = signals
-            try:
-                _catch_up(training)
-                model.train()
-                _take_steps(training)
-            finally:
-                model.eval()
-    if training.workers > 1:
-        distributed.barrier()  # until all that is due is written
-    if training.signals:  # after the last step
-        raise KeyboardInterrupt
-    lines = progress.log.splitlines()
-    return History([json.loads(line) for line in lines])
-
-
-def _catch_up(training: _Training) -> None:
-    """Write the line of a step whose validation failed, if one did.
-
-    Chapter: training-train
-    """
-    validate = training.due(training.config.validate_every)
-    log = validate or training.due(training.config.log_every)
-    unlogged = training.progress.since.tokens > 0
-    if log and unlogged:
-        _report(training, validate)
+    if worker()[1] > 1:
+        distributed.all_reduce(tensor)
+    return tensor
