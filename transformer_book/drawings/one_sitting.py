@@ -157,67 +157,129 @@ def may_look(
     )
 
 
-def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
-    """Encoder and decoder, from a sentence to the next word of another."""
+def layers() -> Picture:
+    """A layer of each stack: sub-layers, residual connections, norms."""
+    steps = {
+        "encoder layer": ["self-attention", "network"],
+        "decoder layer": [
+            "masked\nself-attention",
+            "cross-attention",
+            "network",
+        ],
+    }
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 372)
+        sketch = Sketch(wide, 440)
+        box = 112 if narrow else 176
+        columns = (76, 238) if narrow else (wide * 0.27, wide * 0.73)
+        for x, (title, words) in zip(columns, steps.items(), strict=True):
+            y = 404
+            sketch.words(x, 428, "x")
+            for text in words:
+                part = "feed_forward" if text == "network" else "query"
+                total, norm = y - 74, y - 104
+                side = x - box / 2 - 14
+                # the residual connection, and the way through the sub-layer
+                around = (x, y), (side, y), (side, total), (x - 11, total)
+                sketch.line(*around, width=2.5, arrow=True)
+                high = 36 if "\n" in text else 30
+                sketch.line((x, y + 12), (x, y - 38 + high / 2), arrow=True)
+                sketch.box(x, y - 38, text, part, width=box, height=high)
+                sketch.line((x, y - 38 - high / 2), (x, total + 11))
+                sketch.plus(x, total)
+                sketch.line((x, total - 10), (x, norm + 12), arrow=True)
+                sketch.box(x, norm, "norm", "norm", width=box, height=22)
+                y = norm - 15
+            sketch.line((x, y + 4), (x, y - 12), arrow=True)
+            sketch.words(x, y - 24, title, font_weight="bold")
+            if title.startswith("decoder"):
+                memory = 404 - 119 - 38
+                edge = x + box / 2
+                sketch.line((edge + 22, memory), (edge, memory), arrow=True)
+                sketch.words(edge + 10, memory - 22, "memory", size=12)
+        return sketch
+
+    return show(
+        draw,
+        "Two columns, read upwards. The encoder layer: x goes through "
+        "self-attention; a line around it carries x to a sum; then a norm; "
+        "the same around the network. The decoder layer has three such "
+        "steps: masked self-attention, cross-attention, into which the "
+        "memory comes, and network.",
+    )
+
+
+def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
+    """Encoder and decoder, from a sentence to the next word of another."""
+    add = "add & norm"
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(wide, 466)
         left, right = wide * 0.26, wide * 0.74
         box = 128 if narrow else 210
-        floor = 340
+        floor = 436
         sketch.words(left, floor, " ".join(source))
         sketch.words(right, floor, " ".join(target[:-1]))
+        start = ("vectors + positions", 394, "embedding")
+        masked = "masked\nself-attention"
         steps = {
-            left: ["vectors + positions", "self-attention", "network"],
+            left: [
+                start,
+                ("self-attention", 330, "query"),
+                (add, 292, "norm"),
+                ("network", 246, "feed_forward"),
+                (add, 208, "norm"),
+            ],
             right: [
-                "vectors + positions",
-                "self-attention,\nunder the triangle",
-                "cross-attention",
-                "network",
-                "scores of all words",
+                start,
+                (masked, 326, "query"),
+                (add, 286, "norm"),
+                ("cross-attention", 244, "query"),
+                (add, 206, "norm"),
+                ("network", 164, "feed_forward"),
+                (add, 126, "norm"),
+                ("scores of all words", 64, "loss"),
             ],
         }
-        colours = {"vec": "embedding", "net": "feed_forward", "sco": "loss"}
-        heights = {left: [298, 218, 158], right: [298, 238, 178, 118, 62]}
-        for x, part, low in (
-            (left, "encoder", 188),
-            (right, "decoder", 178),
+        for x, part, top, bottom in (
+            (left, "encoder", 190, 356),
+            (right, "decoder", 108, 356),
         ):
-            tall = 118 if part == "encoder" else 166
             sketch.box(
                 x,
-                low,
+                (top + bottom) / 2,
                 part=part,
                 width=box + 22,
-                height=tall,
+                height=bottom - top,
                 fill_opacity=0.06,
             )
-        for x, words in steps.items():
+        for x, boxes in steps.items():
             below = floor - 10
-            for text, y in zip(words, heights[x], strict=True):
-                high = 38 if "\n" in text else 30
-                colour = colours.get(text[:3], "query")
+            for text, y, colour in boxes:
+                high = 38 if text == masked else 22 if text == add else 30
                 sketch.line((x, below), (x, y + high / 2), arrow=True)
                 sketch.box(x, y, text, colour, width=box, height=high)
                 below = y - high / 2
-        sketch.words(left + 12, 262, "2 layers", anchor="start", size=12)
-        sketch.words(right + 12, 87, "2 layers", anchor="start", size=12)
-        top = left, 143
-        way = [top, (left, 134), (wide / 2, 134), (wide / 2, 178)]
-        sketch.line(*way, (right - box / 2, 178), arrow=True, width=2)
-        sketch.words(left if narrow else wide / 2, 120, "memory")
-        sketch.line((right, 47), (right, 30), arrow=True)
-        sketch.words(right, 18, target[-1])
+        sketch.words(left + 12, 370, "2 layers", anchor="start", size=12)
+        sketch.words(right + 12, 370, "2 layers", anchor="start", size=12)
+        top = left, 197
+        way = [top, (left, 176), (wide / 2, 176), (wide / 2, 244)]
+        sketch.line(*way, (right - box / 2, 244), arrow=True, width=2)
+        sketch.words(left, 162, "memory")
+        sketch.line((right, 49), (right, 32), arrow=True)
+        sketch.words(right, 20, target[-1])
         return sketch
 
     return show(
         draw,
         f"On the left {' '.join(source)} goes through vectors with "
-        "positions and two encoder layers of self-attention and network. "
-        "The result, the memory, goes into the cross-attention of the "
-        f"decoder on the right, which has read {' '.join(target[:-1])} and "
-        f"scores all words; the best is {target[-1]}.",
+        "positions and two encoder layers of self-attention and network, "
+        "each followed by add and norm. The result, the memory, goes into "
+        "the cross-attention of the decoder on the right, which has read "
+        f"{' '.join(target[:-1])} and scores all words; the best is "
+        f"{target[-1]}.",
     )
 
 
@@ -232,7 +294,7 @@ def teacher_forcing(inputs: Sequence[str], labels: Sequence[str]) -> Picture:
         box = column - (4 if narrow else 18)
         size = 12 if narrow else 13
         sketch.words(4, 16, "it reads", anchor="start")
-        sketch.words(4, 182, "it should say", anchor="start")
+        sketch.words(4, 182, "it should predict", anchor="start")
         for i, (before, after) in enumerate(zip(inputs, labels, strict=True)):
             x = edge + (i + 0.5) * column
             if i:
@@ -248,9 +310,9 @@ def teacher_forcing(inputs: Sequence[str], labels: Sequence[str]) -> Picture:
     return show(
         draw,
         f"Two rows of boxes, one above the other. It reads "
-        f"{' '.join(inputs)}. It should say {' '.join(labels)}. A dashed "
-        "line joins each word that it should say with the same word one "
-        "place further on in what it reads.",
+        f"{' '.join(inputs)}. It should predict {' '.join(labels)}. A "
+        "dashed line joins each word that it should predict with the same "
+        "word one place further on in what it reads.",
     )
 
 
@@ -283,7 +345,7 @@ def written(steps: Sequence[Sequence[tuple[str, float]]]) -> Picture:
             figure, axes = plt.subplots(
                 len(steps), 1, figsize=(size, 1.05 * len(steps)), sharex=True
             )
-        said = ["<bos>"]
+        before = ["<bos>"]
         for ax, bars in zip(axes, steps, strict=True):
             names = [name for name, _ in bars]
             shares = [share for _, share in bars]
@@ -292,9 +354,9 @@ def written(steps: Sequence[Sequence[tuple[str, float]]]) -> Picture:
             ax.set_yticks(range(len(bars)), names)
             ax.invert_yaxis()
             ax.set_xlim(0, 1)
-            line = " ".join(said[-3:] if narrow else said)
+            line = " ".join(before[-3:] if narrow else before)
             ax.set_title(f"after {line}", loc="left")
-            said.append(names[0])
+            before.append(names[0])
         axes[-1].set_xlabel("probability of the next word")
         return figure
 
