@@ -115,16 +115,16 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
         ),
         (
             DecoderLayer.forward,
-            "x, lambda x: self.cross_attention(x, memory, source_mask, known)",
+            "    return self.cross_attention(x, memory, source_mask)",
         ),
         (DecoderLayer.forward, "return third(x, self.feed_forward)"),
     ],
     "attention": [
-        (MultiHeadAttention.forward, "query = self.split(self.w_q(x))"),
         (
             MultiHeadAttention.forward,
-            "key, value = keys_values or self.keys_values(memory)",
+            "return self.attend(x, *self.keys_values(memory), mask, causal)",
         ),
+        (MultiHeadAttention.attend, "query = self.split(self.w_q(x))"),
         (
             MultiHeadAttention.split,
             "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
@@ -149,7 +149,7 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "cell": [(attention, "scores = query @ key.mT / math.sqrt(d_k)")],
     "values": [(attention, "return weights @ value, weights")],
     "o": [(attention, "return weights @ value, weights")],
-    "q": [(MultiHeadAttention.forward, "query = self.split(self.w_q(x))")],
+    "q": [(MultiHeadAttention.attend, "query = self.split(self.w_q(x))")],
     "k": [
         (
             MultiHeadAttention.keys_values,
