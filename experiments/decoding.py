@@ -28,6 +28,7 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.corpora import load_corpus
 from transformer_lib.evaluation import published_bleu
+from transformer_lib.model import Transformer
 from transformer_lib.translator import Translator
 
 PAPER = {"checkpoints": 5, "beam_size": 4, "length_penalty": 0.6}
@@ -45,16 +46,16 @@ WAYS = {
 
 def translations(folder, corpus):
     """What each way says of the corpus, and at what length."""
-    begun = load_config(folder)
+    config, tokenizer, info = load_config(folder)
     paths, said = checkpoint_files(folder), {}
-    model = begun.build()
+    model = Transformer(config)
     for name, change in WAYS.items():
         way = PAPER | change
         if len(paths) < way["checkpoints"]:
             continue  # so many were not kept
         some = paths[-way["checkpoints"] :]
         model.load_state_dict(average_checkpoints(some))
-        translator = Translator(model, begun.tokenizer)
+        translator = Translator(model, tokenizer)
         how = way["beam_size"], way["length_penalty"]
         said[name] = translator.translate(corpus.sources, *how)
         print(name, flush=True)
@@ -102,7 +103,7 @@ def main(words):
         sys.exit(f"{folder} is not finished: it has no report.json")
     if len(checkpoint_files(folder)) < PAPER["checkpoints"]:
         sys.exit(f"{folder} has fewer than five checkpoints left")
-    info = load_config(folder).info
+    _, _, info = load_config(folder)
     corpus = load_corpus(info["corpus"], *info["languages"], "test")
     torch.set_grad_enabled(False)
     said = translations(folder, corpus)

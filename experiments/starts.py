@@ -326,7 +326,7 @@ def run(options, folder, words):
     if (folder / "report.json").exists():
         raise SystemExit(f"{folder} is finished: see its report.json")
     if (folder / "config.json").exists():
-        begun = load_config(folder).info
+        begun = load_config(folder)[2]
         if begun != info:
             raise SystemExit(f"{folder} is of {begun}: name another folder")
     data, sizes_of_model, settings = TASKS[options.task](options)

@@ -254,7 +254,7 @@ def vary(options, words):
     info = {"corpus": "multi30k", "row": options.row}
     if not (folder / "config.json").exists():
         save_config(folder, model, tokenizer, **info)
-    elif load_config(folder).info != info:
+    elif load_config(folder)[2] != info:
         raise SystemExit(f"{folder} is of another row: name another folder")
     pairs, checked = (
         encode_pairs(part, tokenizer) for part in (train_set, held_out)

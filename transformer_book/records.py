@@ -103,7 +103,8 @@ def load_run(name: str | Path) -> Run:
 
 
 def _read(folder: Path, report: dict[str, Any]) -> Run:
-    config = json.loads((folder / "config.json").read_text("utf-8"))
+    path = folder / "config.json"  # some runs left only their results
+    config = json.loads(path.read_text("utf-8")) if path.exists() else {}
     log = (folder / "log.jsonl").read_text("utf-8").splitlines()
     return Run(folder, config, [json.loads(x) for x in log], report)
 

@@ -12,7 +12,6 @@ from transformer_lib.beams import decode_all as decode_all
 from transformer_lib.beams import decode_line as decode_line
 from transformer_lib.beams import encode_sentences as encode_sentences
 from transformer_lib.beams import length_divisor as length_divisor
-from transformer_lib.checkpoints import Description as Description
 from transformer_lib.checkpoints import (
     average_checkpoints as average_checkpoints,
 )

@@ -30,7 +30,6 @@ from transformer_lib.batching import worker
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
-    load_checkpoint,
     load_config,
     save_model,
     write_atomically,
@@ -39,7 +38,7 @@ from transformer_lib.corpora import data_folder, load_corpus
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.export import export
-from transformer_lib.model import TransformerConfig
+from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import pick_device
 from transformer_lib.translator import Translator, bundled_models
@@ -154,7 +153,7 @@ def _evaluate(
         raise ValueError(f"{model} names no languages: save it with two")
     if corpus is None:
         folder = model if Path(model).is_dir() else bundled_models()[model]
-        corpus = load_config(folder).info.get("corpus", "")
+        corpus = load_config(folder)[2].get("corpus", "")
     experiment = Experiment(corpus, translator.languages, limit=limit)
     texts = experiment.load(split)
     scores = evaluate(
@@ -186,16 +185,14 @@ def _average(
     """
     if (Path(out) / "config.json").exists():
         raise ValueError(f"{out} holds a model: name another folder")
-    saved = load_config(model)
+    config, tokenizer, info = load_config(model)
     paths = checkpoint_files(model)[-last:]
     if not paths:
         raise ValueError(f"{model} has no checkpoints: name a training")
-    weights = average_checkpoints(paths)
-    mean_model = saved.build()
-    load_checkpoint(paths[-1], mean_model)  # refuses another model's
-    mean_model.load_state_dict(weights)
+    mean_model = Transformer(config)
+    mean_model.load_state_dict(average_checkpoints(paths))
     mean_of = {"mean_of": [path.stem for path in paths]}
-    save_model(out, mean_model, saved.tokenizer, **(saved.info | mean_of))
+    save_model(out, mean_model, tokenizer, **(info | mean_of))
     _print(mean_of, as_json)
 
 

@@ -226,13 +226,13 @@ def _look(folder: Path) -> _Begun:
     """
     if not (folder / "config.json").is_file():
         return _Begun()
-    saved = load_config(folder)
-    if "corpus" not in saved.info or "mean_of" in saved.info:
+    config, tokenizer, saved = load_config(folder)
+    if "corpus" not in saved or "mean_of" in saved:
         raise ValueError(f"{folder} holds a model: name a new folder")
     return _Begun(
-        settings=saved.info | asdict(saved.config),
+        settings=saved | asdict(config),
         finished=(folder / "report.json").is_file(),
-        tokenizer=saved.tokenizer,
+        tokenizer=tokenizer,
     )
 
 
