@@ -417,17 +417,6 @@ def test_the_scale_keeps_the_variance_at_one():
 @pytest.mark.parametrize("key_len", [10, 50])
 def test_large_products_leave_the_softmax_small_gradients(masked, key_len):
     """And the scale counteracts it, whatever the width of the keys."""
-    slopes = {}
-    for d_k in (16, 4096):
-        key, query = torch.randn(20, d_k), torch.randn(400, d_k)
-        for name, size in (("scaled", 1.0), ("unscaled", math.sqrt(d_k))):
-            _, weights = attention(size * query, key, key)
-            # of a weight by its own score; 0 where all is one or none
-            slopes[name, d_k] = (weights * (1 - weights)).sum(-1).mean()
-    assert slopes["scaled", 4096] > 0.9 * slopes["scaled", 16]
-    assert slopes["unscaled", 4096] < 0.1 * slopes["scaled", 4096]
-    assert slopes["unscaled", 4096] < 0.3 * slopes["unscaled", 16]
-    # And by PyTorch's own gradients, those of the queries.
     slopes, mask = {}, torch.ones(40, key_len).bool() if masked else None
     for d_k in (16, 256, 4096):
         key = torch.randn(3, 1, key_len, d_k).requires_grad_()

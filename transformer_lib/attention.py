@@ -25,20 +25,11 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention, equation 1 of section 3.2.1.
 
-    A query that may attend to no key at all gets the plain average of
-    the values.
-
-    Args:
-        query: (..., query_len, d_k)
-        key: (..., key_len, d_k)
-        value: (..., key_len, d_v)
-        mask: boolean, True = may attend, (..., query_len, key_len) or
-            a shape that broadcasts to it.
-        dropout: the share of weights set to zero at random.
-
-    Returns:
-        The output (..., query_len, d_v) and the weights
-        (..., query_len, key_len).
+    From query (..., query_len, d_k), key (..., key_len, d_k) and value
+    (..., key_len, d_v) to the output (..., query_len, d_v) and the
+    weights (..., query_len, key_len). `mask` is boolean, True = may
+    attend, and broadcasts to the weights; `dropout` is the share of
+    weights set to zero at random.
 
     Chapter: attention-scaled
     """
