@@ -5,75 +5,156 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import (
-    COLOURS,
-    PAGE,
-    PHONE,
-    Picture,
-    panels,
-    show,
-)
+from transformer_book.figures import COLOURS, Picture, panels, show
 from transformer_book.records import Run, markdown_table
 
-DASHES = "-", "--", ":"  # a seed each
-SYSTEMS = {
+SYSTEMS = {  # floors first, ours last
     "copied": "the source, copied",
     "memory": "translation memory",
-    "multi30k-en-de": "the recipe above, seed 0 (it ships)",
-    "headline/en-de-1": "the recipe above, seed 1",
-    "headline/en-de-2": "the recipe above, seed 2",
+    "tatoeba-en-de": "the small model, one CPU core",
+    "gpu/base-en-de-trial": "the base model, one H100",
+    "rivals/recurrent-0": "recurrent rival, 15 minutes, seed 0",
+    "rivals/recurrent-1": "recurrent rival, 15 minutes, seed 1",
+    "multi30k-en-de": "ours, seed 0 (it ships)",
+    "headline/en-de-1": "ours, seed 1",
+    "headline/en-de-2": "ours, seed 2",
 }
+LONGEST = 60  # characters of an output shown
 
 
-def curves(records: Mapping[str, Run]) -> Picture:
-    """Loss, rate, perplexity and BLEU by step, a line a seed."""
-    from matplotlib import pyplot
-
-    looks = {
-        "nll": ("training loss,\nnats per piece", "loss"),
-        "learning_rate": ("learning rate", "muted"),
-        "validation_perplexity": ("validation perplexity", "decoder"),
-        "validation_bleu": ("validation BLEU", "good"),
-    }
+def by_clock(runs: Mapping[str, Run]) -> Picture:
+    """Training loss and validation BLEU against the seconds of the log."""
+    looks = ("query", "o-"), ("good", ".-")
 
     def draw(narrow: bool):
-        shape = (4, 1) if narrow else (2, 2)
-        size = (PHONE, 8.4) if narrow else (PAGE, 5.2)
-        figure, axes = pyplot.subplots(*shape, figsize=size, sharex=True)
-        for ax, (what, (title, colour)) in zip(
-            axes.flat, looks.items(), strict=True
+        figure, axes = panels(2, narrow, height=3.2)
+        for ax, name, title in zip(
+            axes,
+            ("nll", "validation_bleu"),
+            ("training loss, nats per token", "validation BLEU"),
+            strict=True,
         ):
-            for (name, run), dash in zip(records.items(), DASHES, strict=True):
+            for (who, run), (colour, dash) in zip(
+                runs.items(), looks, strict=True
+            ):
+                points = [
+                    (line["seconds"], line[name])
+                    for line in run.log
+                    if name in line
+                ]
                 ax.plot(
-                    *run.series(what),
+                    *zip(*points, strict=True),
                     dash,
                     color=COLOURS[colour],
-                    label=name,
+                    markersize=3,
+                    label=who,
                 )
-            ax.set(ylabel=title, ylim=(0, None))
-        axes.flat[2].set(yscale="log", ylim=(1, None))
-        axes.flat[2].set_yticks([1, 10, 100], ["1", "10", "100"])
-        axes.flat[2].minorticks_off()
-        for ax in axes.flat[-1:] if narrow else axes.flat[2:]:
-            ax.set_xlabel("step")
-        axes.flat[3].legend(loc="lower right")
+            ax.set(xlabel="time", ylabel=title, ylim=(0, None), xscale="log")
+            marks = {6: "6 s", 60: "1 min", 600: "10 min", 6000: "100 min"}
+            ax.set_xticks([*marks], [*marks.values()])
+            ax.minorticks_off()
+        figure.legend(
+            *axes[0].get_legend_handles_labels(),
+            ncols=1 if narrow else 2,
+            loc="outside lower center",
+        )
         return figure
 
-    run = next(iter(records.values()))
-    steps, scores = run.series("validation_bleu")
+    ends = [
+        f"{name}: {run.log[-1]['validation_bleu']:.1f} BLEU after "
+        f"{run.log[-1]['seconds']:.0f} seconds"
+        for name, run in runs.items()
+    ]
     return show(
         draw,
-        "The recorded trainings, one line per seed: training loss, learning "
-        "rate, perplexity and BLEU of greedy translations on the "
-        f"validation set. The first one's BLEU goes from {scores[0]:.1f} "
-        f"at step {steps[0]} to {scores[-1]:.1f} at step {steps[-1]}.",
+        "Training loss and validation BLEU by the clock; the curves of the "
+        "GPU and of the CPU core have the same shape, far apart. "
+        + "; ".join(ends),
     )
+
+
+def _shortened(text: str) -> str:
+    short = text if len(text) <= LONGEST else text[:LONGEST].rstrip() + " …"
+    return short or "(nothing)"
+
+
+def on_the_way(
+    pairs: Sequence[Sequence[str]],
+    back: tuple[Run, Sequence[int]] | None = None,
+    there: tuple[Run, Sequence[int]] | None = None,
+) -> Markdown:
+    """The first validation sentences, as translated after some steps.
+
+    `pairs` are (English, German); `back` translates from German, `there`
+    from English.
+    """
+    run, steps = back or there
+    samples = {
+        line["step"]: line["samples"] for line in run.log if "samples" in line
+    }
+    rows = [
+        {"source": german, "reference": english}
+        if back
+        else {"source": english, "reference": german}
+        for english, german in pairs
+    ]
+    for number, row in enumerate(rows):
+        for step in steps:
+            row[f"step {step:,}"] = _shortened(samples[step][number])
+    return Markdown(markdown_table(rows))
+
+
+def everyday(systems: Mapping[str, Mapping[str, Any]]) -> Markdown:
+    """Every system on Tatoeba's test set, with its interval."""
+    rows = [
+        {
+            "English to German": SYSTEMS[name],
+            "BLEU": f"{found['bleu']:.1f}",
+            "95% of resampled test sets": "{:.1f} to {:.1f}".format(
+                *found["interval"]
+            ),
+        }
+        for name, found in systems.items()
+    ]
+    return Markdown(markdown_table(rows))
+
+
+def side_by_side(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+    """Test sentences, as the small and the base model translated them."""
+    names = {"source": "source", "reference": "reference"}
+    names |= {"tatoeba-en-de": "small", "gpu/base-en-de-trial": "base"}
+    table = [{new: row[old] for old, new in names.items()} for row in rows]
+    return Markdown(markdown_table(table))
+
+
+def tried(meanings: Mapping[str, str], outputs: Sequence[str]) -> Markdown:
+    """What a translator made of sentences whose meaning is known."""
+    rows = [
+        {"source": source, "it means": meaning, "output": _shortened(output)}
+        for (source, meaning), output in zip(
+            meanings.items(), outputs, strict=True
+        )
+    ]
+    return Markdown(markdown_table(rows))
+
+
+def least_shared(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+    """The outputs that share the fewest words with their references."""
+    table = [
+        {
+            "source": row["source"],
+            "reference": row["reference"],
+            "output": row["tatoeba-de-en"] or "(nothing)",
+        }
+        for row in rows
+    ]
+    return Markdown(markdown_table(table))
 
 
 def by_recipe(
     runs: Iterable[Run], step: int
 ) -> dict[tuple[int, int], list[float]]:
-    """{(pieces, d_ff): validation BLEU at that step, of each seed}."""
+    """{(subwords, d_ff): validation BLEU at that step, of each seed}."""
     found: dict[tuple[int, int], list[float]] = {}
     for run in runs:
         model = run.config["model"]
@@ -87,93 +168,57 @@ def by_recipe(
 def neighbours(found: Mapping[tuple[int, int], Sequence[float]]) -> Markdown:
     """What `by_recipe` found, a row for each recipe."""
     rows = [
-        {"pieces": pieces, "inner width": d_ff}
+        {"subwords": subwords, "d_ff": d_ff}
         | {f"seed {seed}": f"{score:.1f}" for seed, score in enumerate(scores)}
-        for (pieces, d_ff), scores in found.items()
-    ]
-    return Markdown(markdown_table(rows))
-
-
-def looked_at(run: Run, places: Sequence[int] = (0, 3, -1)) -> Markdown:
-    """What was said to the first validation sentences, by step."""
-    logged = [line for line in run.log if "samples" in line]
-    rows = [
-        {"sentence": number + 1, "after step": line["step"], "said": said}
-        for number in range(3)
-        for line in (logged[place] for place in places)
-        for said in [line["samples"][number]]
+        for (subwords, d_ff), scores in found.items()
     ]
     return Markdown(markdown_table(rows))
 
 
 def scores(
-    systems: Mapping[str, Mapping[str, Any]],
-    runs: Mapping[str, Run],
-    literature: float,
+    systems: Mapping[str, Mapping[str, Any]], literature: float
 ) -> Markdown:
-    """Every system on the test set, in both forms, as a table."""
-
-    def title(name):
-        if name.startswith("rivals/"):
-            return f"recurrent rival, seed {name[-1]}"
-        return SYSTEMS[name]
-
-    def place(name):  # the floors, the rivals, then ours
-        known = list(SYSTEMS)
-        if name in known[:2]:
-            return known.index(name)
-        return 10 + known.index(name) if name in known else 5
-
-    rows = []
-    for name in sorted(systems, key=place):
-        told = systems[name]
-        low, high = told["interval"]
-        rows.append(
-            {
-                "system": title(name),
-                "cased, 13a": f"{told['bleu']:.1f} ({low:.1f} to {high:.1f})",
-                "published form": f"{told['published']:.1f}",
-                "start": runs[name].init if name in runs else "",
-            }
-        )
-    rows.append(
+    """Every system on Multi30k's test set, in both forms."""
+    rows = [
         {
-            "system": "fairseq `transformer_tiny`, as printed",
-            "cased, 13a": "",
-            "published form": f"{literature:.1f}",
-            "start": "not said",
+            "system": SYSTEMS[name],
+            "cased, 13a": "{:.1f} ({:.1f} to {:.1f})".format(
+                systems[name]["bleu"], *systems[name]["interval"]
+            ),
+            "published form": f"{systems[name]['published']:.1f}",
         }
-    )
-    return Markdown(markdown_table(rows))
+        for name in SYSTEMS
+        if name in systems
+    ]
+    printed = {"system": "fairseq `transformer_tiny`, as printed"}
+    printed |= {"cased, 13a": "", "published form": f"{literature:.1f}"}
+    return Markdown(markdown_table([*rows, printed]))
 
 
 def others(runs: Mapping[str, Run]) -> Markdown:
-    """The other models that ship, each on its own test set."""
-    return Markdown(
-        markdown_table(
-            [
-                {
-                    "corpus": run.report["test"]["corpus"].replace("_", " "),
-                    "languages": " to ".join(run.report["test"]["languages"]),
-                    "weights": run.report["result"]["parameters"],
-                    "steps": run.report["result"]["steps"],
-                    "test sentences": run.report["test"]["sentences"],
-                    "BLEU": f"{run.report['test']['bleu']:.1f}",
-                    "95% of resampled sets": "{:.1f} to {:.1f}".format(
-                        *run.report["test"]["interval"]
-                    ),
-                    "start": run.init,
-                }
-                for run in runs.values()
-            ]
+    """The models that ship, each on its own test set."""
+    rows = []
+    for run in runs.values():
+        test = run.report["test"]
+        rows.append(
+            {
+                "corpus": test["corpus"].replace("_", " "),
+                "languages": " to ".join(test["languages"]),
+                "weights": run.report["result"]["parameters"],
+                "steps": run.report["result"]["steps"],
+                "test sentences": test["sentences"],
+                "BLEU": "{:.1f} ({:.1f} to {:.1f})".format(
+                    test["bleu"], *test["interval"]
+                ),
+            }
         )
-    )
+    return Markdown(markdown_table(rows))
 
 
 def ways_to_decode(apart: Mapping[str, Mapping[str, Any]]) -> Markdown:
     """BLEU of each way, and its difference from the paper's.
 
-    `apart` is {training: {way: row of decoding.json}}.
+    `apart` is {run: {way: row of decoding.json}}.
     """
 
     def cell(row, paper):
@@ -185,14 +230,14 @@ def ways_to_decode(apart: Mapping[str, Mapping[str, Any]]) -> Markdown:
         chance = f"p {row['p_value']:.3f}"
         return f"{row['bleu']:.2f} ({difference:+.2f}, {chance})"
 
-    ways = max(apart.values(), key=len)
+    names = max(apart.values(), key=len)
     rows = [
         {"way": way}
         | {
-            name: cell(told.get(way), told["as in 6.1"])
-            for name, told in apart.items()
+            name: cell(ways.get(way), ways["as in 6.1"])
+            for name, ways in apart.items()
         }
-        for way in ways
+        for way in names
     ]
     return Markdown(markdown_table(rows))
 
@@ -218,64 +263,11 @@ def mistakes(by_length: Sequence, by_rarity: Sequence) -> Picture:
         axes[1].tick_params(axis="x", rotation=20)
         return figure
 
-    told = zip([*spans, *often], [*bleus, *shares], strict=True)
+    shown = zip([*spans, *often], [*bleus, *shares], strict=True)
     return show(
         draw,
         "Left, the BLEU of each quarter of the test set, by the number of "
         "words in the source. Right, the share of the references' words "
         "found, by how often they were seen in training. "
-        + "; ".join(f"{name}: {height:.0f}" for name, height in told),
-    )
-
-
-def worst(rows: Sequence[Mapping[str, Any]], said: Sequence[str]) -> Markdown:
-    """What was said where least was right, and rare words it lacks."""
-    return Markdown(
-        markdown_table(
-            [
-                {
-                    "sentence": row["sentence"] + 1,
-                    "said": said[row["sentence"]],
-                    "words of the reference found": f"{row['shared']:.0%}",
-                    "among the missing": ", ".join(row["missing"]),
-                }
-                for row in rows
-            ]
-        )
-    )
-
-
-def by_minutes(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Picture:
-    """Validation BLEU against minutes of work, a line a training."""
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.0)
-        looks = ("good", "-"), ("good", "--"), ("query", "o-")
-        for (name, points), (colour, dash) in zip(
-            curves.items(), looks, strict=False
-        ):
-            if points:
-                ax.plot(
-                    *zip(*points, strict=True),
-                    dash,
-                    color=COLOURS[colour],
-                    label=name,
-                )
-        ax.set(
-            xlabel="minutes of one core",
-            ylabel="validation BLEU",
-            ylim=(0, None),
-        )
-        ax.legend(loc="lower right")
-        return figure
-
-    ends = [
-        f"{name}: {points[-1][1]:.0f} after {points[-1][0]:.0f} minutes"
-        for name, points in curves.items()
-        if points
-    ]
-    return show(
-        draw,
-        "Greedy BLEU on the validation set against minutes of work: "
-        "steep in the first half hour, then ever flatter. " + "; ".join(ends),
+        + "; ".join(f"{name}: {height:.0f}" for name, height in shown),
     )
