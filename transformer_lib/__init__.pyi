@@ -49,10 +49,11 @@ from transformer_lib.evaluation import evaluate as evaluate
 from transformer_lib.evaluation import published_bleu as published_bleu
 from transformer_lib.experiment import Experiment as Experiment
 from transformer_lib.experiment import describe_machine as describe_machine
-from transformer_lib.experiment import make_report as make_report
+from transformer_lib.experiment import finite as finite
+from transformer_lib.experiment import pick_device as pick_device
 from transformer_lib.experiment import pick_precision as pick_precision
-from transformer_lib.experiment import recipe as recipe
 from transformer_lib.experiment import run_experiment as run_experiment
+from transformer_lib.experiment import write_report as write_report
 from transformer_lib.export import ctranslate2_spec as ctranslate2_spec
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer

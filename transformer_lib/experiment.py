@@ -1,7 +1,7 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""From a corpus to a report: one recorded training.
+"""From a corpus to a report: one recorded training run.
 
 Chapter: book/training/experiment
 """
@@ -12,23 +12,23 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
 from filelock import FileLock
 from tqdm import tqdm
 
-from transformer_lib.batching import TokenBatches, encode_pairs, worker
+from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
     load_config,
+    load_model,
     save_config,
     save_model,
     write_atomically,
@@ -39,23 +39,8 @@ from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import (
-    History,
-    check_settings,
-    fixed_settings,
-    pick_device,
-    train,
-)
+from transformer_lib.training import _MAY_CHANGE, History, train, worker
 from transformer_lib.translator import Translator
-
-
-def _say(text: str) -> None:
-    """A line to the person at the terminal, from one worker alone.
-
-    Chapter: experiment-settings
-    """
-    if worker()[0] == 0:
-        tqdm.write(text, file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -67,48 +52,67 @@ class Experiment:
             train.en, train.es, validation.en and so on, or with
             train.en-es.tsv; plain or .gz
         languages: source and target
-        preset: what to start from: tiny, base or big; tiny takes
-            5000 steps of 4096 tokens, with a warm-up of 1000; big
-            takes 300000 steps
-        vocab_size: pieces in the vocabulary
-        limit: only the first so many pairs of each part
-        average: checkpoints in the mean; 5, and 20 for big
+        model: the sizes; its vocab_size is what the tokenizer is asked
+            for, and becomes what it has
+        training: the settings
+        tokens_per_batch: on either side, with padding
+        average: checkpoints in the mean; 1 for none
+        limit: only the first `limit` pairs of each part
         validation_bleu: log BLEU of greedy translations
         test: part to evaluate at the end, such as test
         half: save the model in half precision
-        skip_bad_lines: leave out and count what is no sentence
-        changes: of the preset: fields of `TransformerConfig` and of
-            `TrainingConfig` by their names
-
-    Raises:
-        TypeError: if `corpus` is no text.
-        ValueError: if `limit` or `average` is below 1.
+        skip_bad_lines: leave out and count what is not a sentence
+        precision: instead of the one in `training`; auto is what
+            `pick_precision` says
+        device: cpu, cuda or mps; the best one if not given
 
     Chapter: experiment-settings
     """
 
     corpus: str = "little_spanish"
     languages: tuple[str, str] = ("en", "es")
-    preset: str = "tiny"
-    vocab_size: int = 8000
+    model: TransformerConfig = TransformerConfig(8000)
+    training: TrainingConfig = TrainingConfig()
+    tokens_per_batch: int = 25_000
+    average: int = 5
     limit: int | None = None
-    average: int | None = None
     validation_bleu: bool = False
     test: str | None = None
     half: bool = False
     skip_bad_lines: bool = False
-    changes: dict[str, Any] = field(default_factory=dict)
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    device: str | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("limit", "average"):
-            value = getattr(self, name)
-            whole = type(value) is int and value >= 1
-            if value is not None and not whole:
-                raise ValueError(f"{name}={value!r}: give 1 or more, whole")
-        if not isinstance(self.corpus, str):
-            raise TypeError(f"corpus={self.corpus!r}: give its name as text")
-        if isinstance(self.languages, str) or len(self.languages) != 2:
-            raise ValueError(f"languages={self.languages!r}: give two")
+    @classmethod
+    def tiny(cls, **changes: Any) -> Self:
+        """A small model for a laptop; ours, not the paper's."""
+        tiny = {
+            "model": TransformerConfig.tiny(8000),
+            "training": TrainingConfig(
+                warmup_steps=1000,
+                max_steps=5000,
+                log_every=50,
+                validate_every=500,
+                checkpoint_every=100,
+            ),
+            "tokens_per_batch": 4096,
+        }
+        return cls(**(tiny | changes))
+
+    @classmethod
+    def base(cls, **changes: Any) -> Self:
+        """The paper's base model; `changes` are fields of this class."""
+        return cls(**changes)
+
+    @classmethod
+    def big(cls, **changes: Any) -> Self:
+        """The paper's big model, sections 5.2 and 6.1."""
+        big = {
+            "model": TransformerConfig.big(8000),
+            "training": TrainingConfig(max_steps=300_000),
+            "average": 20,
+        }
+        return cls(**(big | changes))
 
     def load(self, part: str) -> ParallelCorpus:
         """A part of the corpus.
@@ -116,23 +120,50 @@ class Experiment:
         Raises:
             ValueError: if it is empty; or as `load_corpus`.
         """
-        if not self.corpus:
-            raise ValueError("no corpus is named: give one")
-        source, target = self.languages
         corpus = load_corpus(
-            self.corpus, source, target, part, self.skip_bad_lines
-        )
+            self.corpus, *self.languages, part, self.skip_bad_lines
+        )[: self.limit]
         if len(corpus) == 0:
             raise ValueError(f"{self.corpus} has no pairs for {part}")
-        return corpus[: self.limit]
+        return corpus
+
+
+def _say(text: str) -> None:
+    """A line to the person at the terminal, from only one worker.
+
+    Chapter: experiment-precision
+    """
+    if worker()[0] == 0:
+        tqdm.write(text, file=sys.stderr)
+
+
+def pick_device(name: str | None = None) -> torch.device:
+    """The device of that name, or the best one here.
+
+    Each worker of `torchrun` gets a GPU of its own.
+
+    Raises:
+        ValueError: if this machine or this PyTorch has no such device.
+
+    Chapter: experiment-precision
+    """
+    best = "cpu"
+    if torch.accelerator.is_available():
+        best = torch.accelerator.current_accelerator().type
+    kind = (name or best).partition(":")[0]
+    if kind not in ("cpu", best):
+        raise ValueError(f"there is no device {name!r} here: try {best}")
+    if kind == name == "cuda" or (name is None and kind == "cuda"):
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    return torch.device(name or best)
 
 
 def pick_precision(name: str, device: torch.device) -> str:
     """What "auto" means on a device; other names stay.
 
     It is "bf16" where the device has instructions for bfloat16, else
-    "fp32". Where "bf16" is asked for and has to be imitated, a line
-    on the standard error warns.
+    "fp32". A line on the standard error warns of a "bf16" that has to
+    be imitated.
 
     Chapter: experiment-precision
     """
@@ -142,317 +173,230 @@ def pick_precision(name: str, device: torch.device) -> str:
     elif device.type == "cpu" and hasattr(torch.cpu, "get_capabilities"):
         able = torch.cpu.get_capabilities()  # since torch 2.13
         native = any(able.get(x) for x in ("amx_bf16", "avx512_bf16"))
-    if name == "auto":
-        return "bf16" if native else "fp32"
     if name == "bf16" and not native:
-        _say(
-            "warning: this device imitates bf16, which makes a step about "
-            "13 times as long as in fp32: --precision fp32 is faster"
-        )
-    return name
-
-
-_PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "tokens_per_batch": 4096,
-        "warmup_steps": 1000,
-        "max_steps": 5000,
-        "log_every": 50,
-        "validate_every": 500,
-        "checkpoint_every": 100,
-    },
-    "base": {},  # both configurations as they are
-    "big": {"max_steps": 300_000},  # section 5.2
-}
-
-
-def recipe(
-    preset: str, vocab_size: int, average: int, changes: dict[str, Any]
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """Both configurations: a preset, with changes of their fields.
-
-    At least 5 checkpoints are kept, and no fewer than are to be
-    averaged. The precision
-    is "auto" if `changes` names no other: see `pick_precision`.
-
-    Raises:
-        ValueError: naming the field, its value and what would do.
-
-    Chapter: experiment-presets
-    """
-    if preset not in _PRESETS:
-        raise ValueError(f"{preset=}: give one of {[*_PRESETS]}")
-    config = getattr(TransformerConfig, preset)(vocab_size)
-    settings = {"precision": "auto", "keep_checkpoints": max(average, 5)}
-    settings |= _PRESETS[preset]
-    for name, value in changes.items():
-        if name in asdict(config):
-            config = replace(config, **{name: value})
-        elif name in asdict(TrainingConfig()):
-            settings[name] = value
-        else:
-            raise ValueError(
-                f"no setting {name!r}: give a field of TransformerConfig or "
-                "TrainingConfig"
-            )
-    torch.empty(config.least_parameters)  # fails if memory is too small
-    device = pick_device(settings.get("device"))
-    settings["precision"] = pick_precision(settings["precision"], device)
-    training = TrainingConfig(**settings)
-    if training.keep_checkpoints < average:
-        raise ValueError(
-            f"keep_checkpoints={training.keep_checkpoints} is too few for "
-            f"a mean of {average}: keep more, or give another average"
-        )
-    return config, training
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """What a folder holds when a training comes to it.
-
-    Chapter: experiment-run
-    """
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    finished: bool = False
-    tokenizer: BPETokenizer | None = field(default=None, compare=False)
-
-
-def _look(folder: Path) -> _Begun:
-    """The training that a folder holds, if it holds one.
-
-    Chapter: experiment-run
-    """
-    if not (folder / "config.json").is_file():
-        return _Begun()
-    config, tokenizer, saved = load_config(folder)
-    if "corpus" not in saved or "mean_of" in saved:
-        raise ValueError(f"{folder} holds a model: name a new folder")
-    return _Begun(
-        settings=saved | asdict(config),
-        finished=(folder / "report.json").is_file(),
-        tokenizer=tokenizer,
-    )
-
-
-def _describe(corpus: ParallelCorpus, vocab_size: int) -> dict[str, Any]:
-    """What a training's config.json says of its text.
-
-    Chapter: experiment-run
-    """
-    text = "\n".join("\t".join(pair) for pair in corpus)
-    return {
-        "corpus": corpus.name,
-        "languages": [corpus.source, corpus.target],
-        "pieces_asked": vocab_size,
-        "pairs": len(corpus),
-        "sha256": sha256(text.encode()).hexdigest(),
-        "licence": corpus.licence,
-    }
-
-
-def _check_sentences(
-    corpus: ParallelCorpus, translator: Translator, translated: bool
-) -> None:
-    """Refuse now what could not be scored or translated later.
-
-    Chapter: experiment-run
-    """
-    config = translator.model.config
-    if translated:
-        translator.encode(corpus.sources)
-    if config.positions == "learned":
-        fit = encode_pairs(corpus, translator.tokenizer, config.max_length)
-        if len(fit) < len(corpus):
-            raise ValueError(
-                f"max_length={config.max_length}: {corpus.split} needs more"
-            )
-
-
-def _check_report(folder: Path) -> None:
-    """Refuse to call a training finished whose results are lost.
-
-    Chapter: experiment-run
-    """
-    report = (folder / "report.json").read_text("utf-8")
-    cut_short = not report.endswith("}\n")
-    if cut_short or not (folder / "model.safetensors").is_file():
-        raise ValueError(
-            f"{folder} is finished, but its model.safetensors is lost or its "
-            "report.json damaged: delete report.json, then train again"
-        )
+        _say("warning: bf16 is slow on this device: --precision fp32 is fast")
+    return name if name != "auto" else "bf16" if native else "fp32"
 
 
 def run_experiment(
     experiment: Experiment, folder: str | Path, command: str = ""
 ) -> dict[str, Any] | None:
-    """Train and test a model, or go on with the training in a folder.
+    """Train and test a model, or go on with the run in a folder.
 
-    A finished training is left alone. `command` is the command line,
-    for the report.
+    A finished run is left alone. `command` is the command line, for
+    the report.
 
     Returns:
-        The result and the test of report.json; None if the training
-        was finished before, and for all workers but the first.
+        The content of report.json; None if the run was finished
+        before, and for all workers but the first.
 
     Raises:
-        ValueError: for bad settings or a bad corpus, or in the folder
-            of another training. Nothing was written then.
-        filelock.Timeout: if another training writes to the folder.
+        ValueError: for a bad corpus, or in the folder of another run.
+        filelock.Timeout: if another run writes to the folder.
         FloatingPointError, KeyboardInterrupt: as `train`.
 
     Chapter: experiment-run
     """
-    # Read the text, learn the pieces, fix all settings.
     folder = Path(folder)
-    begun = _look(folder)
     texts = experiment.load("train")
     held_out = experiment.load("validation")
     tests = experiment.load(experiment.test) if experiment.test else None
-    tokenizer = begun.tokenizer or BPETokenizer.train(
-        texts.sources + texts.targets, experiment.vocab_size
-    )
-    papers = 20 if experiment.preset == "big" else 5  # section 6.1
-    average = experiment.average or papers
-    changes = {"precision": "auto"} | experiment.changes
-    if begun.settings and changes["precision"] == "auto":
-        # A training goes on as it began, whatever this machine can do.
-        changes["precision"] = begun.settings.get("precision", "fp32")
-    config, training = recipe(
-        experiment.preset, len(tokenizer), average, changes
-    )
-    info = _describe(texts, experiment.vocab_size) | fixed_settings(training)
+    device = pick_device(experiment.device)
+    first = worker()[0] == 0
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock", timeout=0) if first else nullcontext():
+        # What is done here, and was it begun?
+        begun: dict[str, Any] = {}
+        tokenizer = None
+        if (folder / "config.json").exists():
+            old, tokenizer, info = load_config(folder)
+            begun = asdict(old) | info
+        if tokenizer is None:
+            both = texts.sources + texts.targets
+            tokenizer = BPETokenizer.train(both, experiment.model.vocab_size)
+        precision = experiment.precision
+        if precision == "auto":  # a run goes on as it began
+            precision = begun.get("precision", precision)
+        training = replace(
+            experiment.training,
+            precision=pick_precision(precision, device),
+            keep_checkpoints=max(
+                experiment.training.keep_checkpoints, experiment.average
+            ),
+        )
+        config = replace(experiment.model, vocab_size=len(tokenizer))
+        info = _describe(texts, experiment, training)
+        if begun:
+            _compare(begun, asdict(config) | info, folder)
+        if (folder / "report.json").exists():
+            _say(f"{folder} is finished: delete report.json to go on with it")
+            return None
 
-    # See that this may be trained here.
-    if begun.settings:
-        check_settings(begun.settings, info | asdict(config), folder)
-    if begun.finished:
-        _check_report(folder)
-        _say(f"{folder} is finished: delete report.json to go on with it")
-        return None
-
-    # Make batches and model.
-    pairs = encode_pairs(texts, tokenizer, config.max_length)
-    rank, _ = worker()
-    batches = TokenBatches(
-        pairs, training.tokens_per_batch, seed=training.seed
-    )
-    torch.manual_seed(training.seed)
-    model = Transformer(config).to(pick_device(training.device))
-    translator = Translator(model, tokenizer, experiment.languages)
-    with_bleu = experiment.validation_bleu
-    _check_sentences(held_out, translator, translated=with_bleu)
-    if tests:
-        _check_sentences(tests, translator, translated=True)
-    judge = _judge(held_out, translator, with_bleu)
-
-    # Claim the folder, train, average, test.
-    lock = FileLock(folder / ".lock", timeout=0)
-    with lock if rank == 0 else nullcontext():
-        if rank == 0:
-            if _look(folder) != begun:
-                raise ValueError(
-                    f"another training used {folder} meanwhile: start again"
-                )
-            if not begun.settings:
-                save_config(folder, model, tokenizer, **info)
+        # The chain.
+        torch.manual_seed(training.seed)
+        model = Transformer(config).to(device)
+        if first:
+            save_config(folder, model, tokenizer, **info)
+        pairs = encode_pairs(texts, tokenizer, config.max_length)
         _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
+        batches = TokenBatches(
+            pairs, experiment.tokens_per_batch, training.seed
+        )
+        judge = _Judge(held_out, tokenizer, experiment.validation_bleu)
         history = train(model, batches, training, judge, folder)
-        if rank == 0:
-            last = checkpoint_files(folder)[-average:]
-            model.load_state_dict(average_checkpoints(last))
-            save_model(folder, model, tokenizer, half=experiment.half, **info)
-            result = {"averaged_checkpoints": len(last)}
-            result |= judge(model, history.lines[-1]["step"])
-            report = make_report(
-                folder, command, training, model, history, result
+        if not first:
+            return None
+        last = checkpoint_files(folder)[-max(experiment.average, 1) :]
+        model.load_state_dict(average_checkpoints(last))
+        save_model(folder, model, tokenizer, half=experiment.half, **info)
+        result = {"averaged_checkpoints": len(last)}
+        result |= judge(model, history.lines[-1]["step"])
+        scores = None
+        if tests:
+            _say(f"translating {len(tests):,} sentences")
+            saved, _, _ = load_model(folder)  # perhaps in half precision
+            scores = evaluate(saved.to(device), tokenizer, tests)
+        return write_report(
+            folder, command, model, batches, training, history, result, scores
+        )
+
+
+def _describe(
+    corpus: ParallelCorpus, experiment: Experiment, training: TrainingConfig
+) -> dict[str, Any]:
+    """What a run's config.json says of its text and its settings.
+
+    Chapter: experiment-run
+    """
+    text = "\n".join("\t".join(pair) for pair in corpus)
+    about = {
+        "corpus": corpus.name,
+        "languages": [corpus.source, corpus.target],
+        "pieces_asked": experiment.model.vocab_size,
+        "pairs": len(corpus),
+        "sha256": sha256(text.encode()).hexdigest(),
+        "licence": corpus.licence,
+        **asdict(training),
+    }
+    about = {k: v for k, v in about.items() if k not in _MAY_CHANGE}
+    return finite(about)
+
+
+def _compare(begun: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
+    """Raise if a folder holds another run, or a model without a run.
+
+    Chapter: experiment-run
+    """
+    for name, value in now.items():
+        same = name in ("corpus", "licence") or begun.get(name) == value
+        if not same:
+            raise ValueError(
+                f"{folder} was trained with {name}={begun.get(name)}, not "
+                f"{value}: use the same value, or another folder"
             )
-            return _finish(folder, report, tests)
-    return None
 
 
-def _judge(
-    corpus: ParallelCorpus, translator: Translator, with_bleu: bool
-) -> Callable[[Transformer, int], dict[str, Any]]:
+def finite(values: Any) -> Any:
+    """What JSON can hold: None in place of NaN and infinity.
+
+    Chapter: experiment-run
+    """
+    return json.loads(json.dumps(values), parse_constant=lambda name: None)
+
+
+class _Judge:
     """What `train` calls to validate: judge(model, step).
 
     Chapter: experiment-judge
     """
-    pairs = encode_pairs(corpus, translator.tokenizer)
-    batches = TokenBatches.in_order(pairs)
 
-    def judge(model: Transformer, step: int) -> dict[str, Any]:
-        loss = validation_loss(model, batches)
-        scores: dict[str, Any] = {"validation_loss": loss}
+    def __init__(
+        self, corpus: ParallelCorpus, tokenizer: BPETokenizer, with_bleu: bool
+    ):
+        self.corpus = corpus
+        self.tokenizer = tokenizer
+        self.with_bleu = with_bleu
+        pairs = encode_pairs(corpus, tokenizer)
+        self.batches = TokenBatches.in_order(pairs)
+
+    def __call__(self, model: Transformer, step: int) -> dict[str, Any]:
+        loss = validation_loss(model, self.batches)
+        scores = {"validation_loss": loss}
         scores["validation_perplexity"] = perplexity(loss)
-        if with_bleu:
-            texts = translator.translate(corpus.sources, beam_size=1)
-            scores["validation_bleu"] = bleu(texts, corpus.targets).value
+        texts = []
+        if self.with_bleu:
+            translator = Translator(model, self.tokenizer)
+            texts = translator.translate(self.corpus.sources, beam_size=1)
+            score = bleu(texts, self.corpus.targets)
+            scores["validation_bleu"] = score.value
         shown = [f"{name} {score:.2f}" for name, score in scores.items()]
         _say(f"step {step}: {', '.join(shown)}")
-        if with_bleu:
-            scores["samples"] = texts[:3]
-        return scores
-
-    return judge
+        return finite(scores | ({"samples": texts[:3]} if texts else {}))
 
 
-def make_report(
-    folder: Path,
+def write_report(
+    folder: str | Path,
     command: str,
-    training: TrainingConfig,
     model: Transformer,
+    batches: TokenBatches,
+    training: TrainingConfig,
     history: History,
-    result: dict[str, Any],
+    result: dict[str, Any] | None = None,
+    scores: dict[str, Any] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """What report.json says of a training that took all its steps.
+    """Write report.json of a run that took all its steps; returns it.
 
-    `result` holds what the log and the model do not say.
+    `result` joins what the log and the model say, `scores` is what
+    `evaluate` returned; its translations go to translations.txt. `more`
+    is added as it is.
 
     Chapter: experiment-report
     """
+    folder = Path(folder)
     last = history.lines[-1]
-    steps = {
-        "steps": last["step"],
-        "seconds": last["seconds"],
-        "target_tokens_per_second": last["tokens"] / last["seconds"],
-        "parameters": sum(w.numel() for w in model.parameters()),
-    }
-    return {
+    device = model.output_weight.device
+    report = {
         "name": folder.absolute().name,
         "command": command,
-        "training": asdict(training),
-        "result": steps | result,
-        "machine": describe_machine(model.output_weight.device),
+        "training": asdict(training)
+        | {
+            "tokens_per_batch": batches.tokens_per_batch,
+            "device": device.type,
+        },
+        "result": {
+            "steps": last["step"],
+            "seconds": last["seconds"],
+            "target_tokens_per_second": last["tokens"] / last["seconds"],
+            "parameters": sum(w.numel() for w in model.parameters()),
+        }
+        | (result or {}),
+        "machine": describe_machine(device),
     }
-
-
-def _finish(folder: Path, report: dict, corpus: ParallelCorpus | None) -> dict:
-    """Score the saved model; write the report, which ends the training.
-
-    Chapter: experiment-report
-    """
-    if corpus:
-        _say(f"translating {len(corpus):,} sentences")
-        device = pick_device(report["training"]["device"])
-        saved = Translator.from_pretrained(folder, device)
-        scores = evaluate(saved.model, saved.tokenizer, corpus)
-        lines = "\n".join(scores.pop("translations")) + "\n"
-        write_atomically(folder / "translations.txt", lines)
-        report["test"] = scores
+    if scores is not None:
+        report["test"] = dict(scores)
+        lines = report["test"].pop("translations")
+        write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
+    report = finite(report | more)
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_atomically(folder / "report.json", text)
-    return report["result"] | {"test": report.get("test", {})}
+    return report
 
 
 def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Processor or card, versions, threads, and the commit of the book.
+    """CPU or GPU, versions, threads, and the commit of the book.
 
     Chapter: experiment-report
     """
+    name = platform.machine()
+    if torch.device(device).type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    else:
+        with suppress(OSError, AttributeError):  # Linux has this file
+            text = Path("/proc/cpuinfo").read_text()
+            name = re.search(r"model name\s*: (.+)", text)[1]
     return {
-        "processor": _processor(torch.device(device)),
+        "processor": name,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -461,20 +405,11 @@ def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
     }
 
 
-def _processor(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    with suppress(OSError):  # Linux alone has this file
-        text = Path("/proc/cpuinfo").read_text()
-        if named := re.search(r"model name\s*: (.+)", text):
-            return named[1]
-    return platform.machine()
-
-
 def _commit() -> str:
     root = Path(str(files("transformer_lib"))).parent
     git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    said = b""
     if (root / ".git").exists():  # of the book, not of a reader's project
-        with suppress(OSError, subprocess.SubprocessError):
-            return subprocess.check_output(git, cwd=root, text=True).strip()
-    return "not recorded"
+        with suppress(OSError):
+            said = subprocess.run(git, cwd=root, capture_output=True).stdout
+    return said.decode().strip() or "not recorded"

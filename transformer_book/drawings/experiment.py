@@ -1,6 +1,6 @@
-"""What the chapter with the first training shows."""
+"""What the chapter on a recorded experiment shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from IPython.display import Markdown
 
@@ -19,7 +19,7 @@ def learning(training: Series, validation: Series, exact: Series) -> Picture:
         left.plot(
             *validation, "o", color=COLOURS["decoder"], label="validation"
         )
-        left.set(xlabel="step", ylabel="nats per piece", ylim=(0, None))
+        left.set(xlabel="step", ylabel="nats per token", ylim=(0, None))
         left.legend()
         right.plot(*exact, "o-", color=COLOURS["good"])
         right.set(xlabel="step", ylabel="exactly right", ylim=(0, 1.02))
@@ -41,17 +41,4 @@ def wrong(rows: Sequence[tuple[str, str, str]]) -> Markdown:
     names = "English", "right", "the model's"
     return Markdown(
         markdown_table([dict(zip(names, row, strict=True)) for row in rows])
-    )
-
-
-def heads(shares: Mapping[tuple[int, int], Mapping[str, float]]) -> Markdown:
-    """By layer and head, how often it finds each kind of word."""
-    return Markdown(
-        markdown_table(
-            [
-                {"layer": layer, "head": head}
-                | {kind: f"{share:.0%}" for kind, share in told.items()}
-                for (layer, head), told in shares.items()
-            ]
-        )
     )
