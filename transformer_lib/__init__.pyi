@@ -23,7 +23,6 @@ from transformer_lib.checkpoints import save_checkpoint as save_checkpoint
 from transformer_lib.checkpoints import save_config as save_config
 from transformer_lib.checkpoints import save_model as save_model
 from transformer_lib.checkpoints import write_atomically as write_atomically
-from transformer_lib.cli import add_options as add_options
 from transformer_lib.cli import main as main
 from transformer_lib.corpora import CORPORA as CORPORA
 from transformer_lib.corpora import ParallelCorpus as ParallelCorpus

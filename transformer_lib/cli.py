@@ -1,32 +1,25 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""The command line: a training or a translation in one line.
+"""The command line: a training run or a translation in one line.
 
 Chapter: book/appendix/cli
 """
 
 import argparse
-import inspect
-import io
 import json
 import os
-import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from importlib import import_module
-from importlib.metadata import version
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args
+from typing import Annotated, Any, Literal
 
 import torch
-from filelock import Timeout
+import tyro
 
-from transformer_lib.batching import worker
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -34,400 +27,320 @@ from transformer_lib.checkpoints import (
     save_model,
     write_atomically,
 )
-from transformer_lib.corpora import data_folder, load_corpus
+from transformer_lib.corpora import load_corpus
 from transformer_lib.evaluation import evaluate
-from transformer_lib.experiment import Experiment, run_experiment
+from transformer_lib.experiment import (
+    Experiment,
+    finite,
+    pick_device,
+    run_experiment,
+)
 from transformer_lib.export import export
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Transformer
 from transformer_lib.schedule import TrainingConfig
-from transformer_lib.training import pick_device
 from transformer_lib.translator import Translator, bundled_models
 
 
-def _print(values: dict[str, Any], as_json: bool, prefix: str = "") -> None:
-    """Results, from one worker alone: lines, or one JSON document.
+@dataclass(frozen=True)
+class _Settings(TrainingConfig):
+    precision: tyro.conf.Suppress[Literal["fp32", "bf16"]] = "fp32"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Train:
+    """Train a model, or go on with the run in a folder.
+
+    Args:
+        out: the folder
+        preset: where settings come from that are not given
+        experiment: what is trained
+        json: print JSON
+        threads: of the CPU
+        command: for the report
 
     Chapter: cli-train
     """
-    if worker()[0] > 0:
-        return
+
+    out: str
+    preset: Literal["tiny", "base", "big"] = "tiny"
+    experiment: Experiment
+    json: bool = False
+    threads: int | None = None
+    command: tyro.conf.Suppress[str] = ""
+
+    def run(self) -> None:
+        report = run_experiment(self.experiment, self.out, self.command)
+        if report is not None:
+            result = report["result"] | {"test": report.get("test", {})}
+            _print(result, self.json)
+
+
+def _train(words: Sequence[str]) -> _Train:
+    """The command `train` with the preset that the words name.
+
+    Chapter: cli-train
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--preset", default="tiny")
+    preset = first.parse_known_args(words)[0].preset
+    chosen = getattr(Experiment, preset, Experiment.tiny)()
+    settings = _Settings(**vars(chosen.training))
+    return _Train(
+        out=tyro.MISSING,
+        experiment=Experiment(**(vars(chosen) | {"training": settings})),
+        command=shlex.join(["python", "-m", "transformer_lib", *words]),
+    )
+
+
+def _print(values: dict[str, Any], as_json: bool, prefix: str = "") -> None:
+    """Results as lines, or as one JSON document.
+
+    Chapter: cli-train
+    """
     if as_json:
-        print(json.dumps(values, ensure_ascii=False))
+        print(json.dumps(finite(values), ensure_ascii=False))
         return
     for name, value in values.items():
         label = prefix + name.replace("_", " ")
         if isinstance(value, dict):
             _print(value, as_json=False, prefix=f"{label} ")
-        elif isinstance(value, float):
-            print(f"{label}: {round(value, 4)}")
         else:
-            print(f"{label}: {value}")
+            shown = round(value, 4) if isinstance(value, float) else value
+            print(f"{label}: {shown}")
 
 
-def _train(out: str, command: str, as_json: bool = False, **given) -> None:
-    """Train a model, or go on with the training that --out holds.
-
-    Example: train --corpus multi30k --languages de en --out m30k
-
-    Chapter: cli-train
-    """
-    settings = {}
-    for setting in fields(Experiment):
-        if setting.name in given:
-            settings[setting.name] = given.pop(setting.name)
-    experiment = Experiment(**settings, changes=given)
-    result = run_experiment(experiment, out, command)
-    _print(result or {}, as_json)
-
-
-def _translate(
-    model: str,
-    sentences: list[str],
-    device: str | None = None,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Translate:
     """Translate the sentences given, or the standard input.
 
-    Example: translate --model little-spanish "I like trees"
-
-    `model` is a folder or a bundled name, `device` cpu, cuda or mps,
-    the best one if not given. A beam of 1 is greedy.
+    Args:
+        model: a folder or a bundled name
+        sentences: quoted
+        device: cpu, cuda or mps; the best one if not given
+        beam_size: 1 is greedy
+        length_penalty: the exponent alpha of section 6.1
+        threads: of the CPU
 
     Chapter: cli-translate
     """
-    translator = Translator.from_pretrained(model, pick_device(device))
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        # A line that is not UTF-8 shall not take the others with it.
-        sys.stdin.reconfigure(errors="surrogateescape")
-    lines = iter(sentences or sys.stdin or ())  # stdin may be closed
-    typed = sys.stdin and sys.stdin.isatty()
-    size = 1 if typed else 64
-    number, code = 0, 0
-    while batch := list(islice(lines, size)):
-        sources = []
-        for line in batch:
-            number += 1
-            # An editor may have put a byte order mark before the text.
-            source = line.removeprefix("\ufeff").strip()
+
+    model: str
+    sentences: tyro.conf.Positional[tuple[str, ...]] = ()
+    device: str | None = None
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    threads: int | None = 1
+
+    def run(self) -> None:
+        device = pick_device(self.device)
+        translator = Translator.from_pretrained(self.model, device)
+
+        def translated(lines: Sequence[str]) -> list[str]:
             try:
-                translator.encode([source])
+                return translator.translate(
+                    lines, self.beam_size, self.length_penalty
+                )
             except ValueError as error:
-                why = str(error).replace("sentence 1", "it", 1)
-                print(f"line {number}: {why}", file=sys.stderr)
-                source, code = "", 2
-            sources.append(source)
-        texts = translator.translate(sources, beam_size, length_penalty)
-        print(*texts, sep="\n", flush=True)
-    return code
+                if len(lines) > 1:
+                    return [
+                        out for line in lines for out in translated([line])
+                    ]
+                print(f"an empty line, as {error}", file=sys.stderr)
+                return [""]
+
+        for lines in [self.sentences] if self.sentences else _standard_input():
+            print(*translated(lines), sep="\n", flush=True)
 
 
-def _evaluate(
-    model: str,
-    corpus: str | None = None,
-    split: str = "test",
-    limit: int | None = None,
-    to: str | None = None,
-    device: str | None = None,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
-    as_json: bool = False,
-) -> None:
+def _standard_input() -> Iterator[list[str]]:
+    """The lines that are there, whenever there are some.
+
+    Chapter: cli-translate
+    """
+    rest = b""
+    while more := os.read(0, 2**16):  # waits for the first byte only
+        *whole, rest = (rest + more).split(b"\n")
+        if whole:
+            yield [line.decode("utf-8-sig", "replace") for line in whole]
+    if rest:
+        yield [rest.decode("utf-8-sig", "replace")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evaluate:
     """Print BLEU and chrF, with signatures, of a model on a split.
 
-    Example: evaluate --model little-spanish --limit 20
-
-    `model` is a folder or a bundled name; `corpus`, a name or a
-    folder, is the model's own if not given. `to` is a new file for
-    the translations, `limit` the number of pairs. A beam of 1 is
-    greedy.
+    Args:
+        model: a folder or a bundled name
+        corpus: a name or a folder; the model's own if not given
+        split: train, validation or test
+        limit: only the first `limit` pairs
+        to: a new file for the translations
+        device: cpu, cuda or mps; the best one if not given
+        beam_size: 1 is greedy
+        length_penalty: the exponent alpha of section 6.1
+        json: print JSON
+        threads: of the CPU
 
     Chapter: cli-translate
     """
-    path = Path(to or "")
-    stream = path.is_fifo() or path.is_char_device()
-    if to and os.path.lexists(path) and not stream:
-        raise ValueError(f"--to {to} is there already: name a new file")
-    translator = Translator.from_pretrained(model, pick_device(device))
-    if not all(translator.languages):
-        raise ValueError(f"{model} names no languages: save it with two")
-    if corpus is None:
-        folder = model if Path(model).is_dir() else bundled_models()[model]
-        corpus = load_config(folder)[2].get("corpus", "")
-    experiment = Experiment(corpus, translator.languages, limit=limit)
-    texts = experiment.load(split)
-    scores = evaluate(
-        translator.model,
-        translator.tokenizer,
-        texts,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-    )
-    lines = "\n".join(scores.pop("translations")) + "\n"
-    _print(scores, as_json)
-    if stream:
-        path.write_text(lines, "utf-8")
-    elif to:
-        write_atomically(path, lines)
+
+    model: str
+    corpus: str | None = None
+    split: Literal["train", "validation", "test"] = "test"
+    limit: int | None = None
+    to: str | None = None
+    device: str | None = None
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    json: bool = False
+    threads: int | None = 1
+
+    def run(self) -> None:
+        if self.to and Path(self.to).exists():
+            raise ValueError(f"--to {self.to} is there: name a new file")
+        device = pick_device(self.device)
+        translator = Translator.from_pretrained(self.model, device)
+        corpus = self.corpus
+        if corpus is None:
+            folder = Path(self.model)
+            if not folder.is_dir():
+                folder = bundled_models()[self.model]
+            corpus = load_config(folder)[2].get("corpus", "")
+        try:
+            texts = load_corpus(corpus, *translator.languages, self.split)
+        except FileNotFoundError as error:
+            raise ValueError(f"{error}; or give another --split") from None
+        scores = evaluate(
+            translator.model,
+            translator.tokenizer,
+            texts[: self.limit],
+            self.beam_size,
+            self.length_penalty,
+        )
+        lines = "\n".join(scores.pop("translations")) + "\n"
+        _print(scores, self.json)
+        if self.to:
+            write_atomically(self.to, lines)
 
 
-def _average(
-    model: str, out: str, last: int = 5, as_json: bool = False
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Average:
     """Write a model with the mean weights of the last checkpoints.
 
-    Example: average --model m30k --last 3 --out mean
-
-    `model` is the folder of a training, `out` a new folder, `last`
-    the number of checkpoints.
+    Args:
+        model: the folder of a training run
+        out: a new folder
+        last: how many checkpoints
+        json: print JSON
 
     Chapter: cli-translate
     """
-    if (Path(out) / "config.json").exists():
-        raise ValueError(f"{out} holds a model: name another folder")
-    config, tokenizer, info = load_config(model)
-    paths = checkpoint_files(model)[-last:]
-    if not paths:
-        raise ValueError(f"{model} has no checkpoints: name a training")
-    mean_model = Transformer(config)
-    mean_model.load_state_dict(average_checkpoints(paths))
-    mean_of = {"mean_of": [path.stem for path in paths]}
-    save_model(out, mean_model, tokenizer, **(info | mean_of))
-    _print(mean_of, as_json)
+
+    model: str
+    out: str
+    last: int = 5
+    json: bool = False
+
+    def run(self) -> None:
+        if (Path(self.out) / "config.json").exists():
+            raise ValueError(f"{self.out} holds a model: name another folder")
+        config, tokenizer, info = load_config(self.model)
+        paths = checkpoint_files(self.model)[-self.last :]
+        model = Transformer(config)
+        model.load_state_dict(average_checkpoints(paths))
+        mean_of = {"mean_of": [path.stem for path in paths]}
+        save_model(self.out, model, tokenizer, **(info | mean_of))
+        _print(mean_of, self.json)
 
 
-def _export(
-    model: str, out: str, to: str = "ctranslate2", int8: bool = False
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Export:
     """Write a model for another engine.
 
-    Example: export --model little-spanish --out served
-
-    `model` is a folder or a bundled name, `out` a new folder. With
-    `int8`, for ctranslate2 alone, the weights are whole numbers.
-
-    Chapter: cli-translate
-    """
-    export(Translator.from_pretrained(model, "cpu"), out, to, int8)
-
-
-def _data(
-    corpus: str = "little_spanish",
-    languages: tuple[str, str] = ("en", "es"),
-    as_json: bool = False,
-) -> None:
-    """Fetch a corpus if need be, and say what is in it.
-
-    Example: data --corpus multi30k --languages de en
-
-    `corpus` is little_spanish, multi30k, tatoeba, or a folder, and
-    `languages` are source and target.
+    Args:
+        model: a folder or a bundled name
+        out: a new folder
+        to: the engine
+        int8: weights as whole numbers, for ctranslate2
 
     Chapter: cli-translate
     """
-    values: dict[str, Any] = {"folder": str(data_folder())}
-    source, target = languages
-    for split in ("train", "validation", "test"):
-        texts = load_corpus(corpus, source, target, split)
-        values[split] = {"pairs": len(texts), "first": list(texts[:1])}
-    values["licence"] = texts.licence
-    _print(values, as_json)
+
+    model: str
+    out: str
+    to: Literal["ctranslate2", "onnx"] = "ctranslate2"
+    int8: bool = False
+
+    def run(self) -> None:
+        translator = Translator.from_pretrained(self.model)
+        export(translator, self.out, self.to, self.int8)
 
 
-_CHOICES = TransformerConfig.CHOICES | {
-    "preset": ("tiny", "base", "big"),
-    "smoothing": ("uniform", "others"),
-    "precision": ("auto", "fp32", "bf16"),
-    "to": ("ctranslate2", "onnx"),
-    "split": ("train", "validation", "test"),
-}
+@dataclass(frozen=True, kw_only=True)
+class _Data:
+    """Fetch a corpus if need be, and print what is in it.
 
+    Args:
+        corpus: little_spanish, multi30k, tatoeba, or a folder
+        languages: source and target
+        json: print JSON
 
-def _count(text: str) -> int:
-    """A whole number from 1 up.
-
-    Chapter: cli-options
-    """
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give 1 or more")
-    return int(text)
-
-
-def _name(text: str) -> str:
-    """A name of something: "" would mean the current folder.
-
-    Chapter: cli-options
-    """
-    if not text:
-        raise argparse.ArgumentTypeError("it is empty: give a name")
-    if any("\ud800" <= c < "\ue000" for c in text):  # surrogates
-        raise argparse.ArgumentTypeError(f"{text!a} is not UTF-8: rename it")
-    return text
-
-
-def _values(parameter: inspect.Parameter) -> dict[str, Any]:
-    """What argparse has to know of the values of a parameter.
-
-    Chapter: cli-options
-    """
-    kind = parameter.annotation
-    types = [each for each in get_args(kind) if each is not NoneType]
-    if types:  # of int | None it is int, of a pair that of its first
-        kind = types[0]
-    if kind is bool:
-        return {"action": argparse.BooleanOptionalAction}
-    # By the default too: --to of evaluate is a file, of export a choice.
-    if parameter.default in _CHOICES.get(parameter.name, ()):
-        return {"choices": _CHOICES[parameter.name]}
-    if len(types) > 1:
-        return {"type": kind, "nargs": len(types)}
-    return {"type": _name if kind is str else kind}
-
-
-def add_options(
-    parser: Any, function: Callable[..., Any], leave_out: Sequence[str] = ()
-) -> None:
-    """An option for each parameter of a function or field of a class.
-
-    One that is not given leaves no trace: the default stays.
-
-    Chapter: cli-options
-    """
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in leave_out or parameter.kind is parameter.VAR_KEYWORD:
-            continue
-        required = parameter.default is parameter.empty
-        values = _values(parameter)
-        # These classes say themselves what is wrong with a number.
-        checked = function in (TransformerConfig, TrainingConfig)
-        if values.get("type") is int and not checked:
-            values["type"] = _count
-        parser.add_argument(
-            "--" + name.replace("_", "-").removeprefix("as-"),
-            dest=name,
-            default=argparse.SUPPRESS,
-            required=required,
-            help="(required)" if required else f"({parameter.default})",
-            **values,
-        )
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong.
-
-    Chapter: cli-options
+    Chapter: cli-translate
     """
 
-    def error(self, message: str):
-        raise ValueError(f"{message}; see {self.prog} --help")
+    corpus: str = "little_spanish"
+    languages: tuple[str, str] = ("en", "es")
+    json: bool = False
 
-
-import_module("transformer_lib.rivals")  # a saved model may be one
-_NO_OPTIONS = {
-    Experiment: ["changes"],
-    TransformerConfig: ["vocab_size"],  # Experiment has it
-    TrainingConfig: [],
-}
-_COMMANDS = _train, _translate, _evaluate, _average, _export, _data
-
-
-def _parser() -> _Parser:
-    """The parser of all commands.
-
-    Chapter: cli-options
-    """
-    parser = _Parser("python -m transformer_lib", allow_abbrev=False)
-    parser.epilog = "exit codes: 0 done, 1 our fault, 2 bad input, 130 stopped"
-    release = version("executable-transformer")
-    parser.add_argument("--version", action="version", version=release)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for run in _COMMANDS:
-        text = inspect.getdoc(run) or ""  # python -OO has none
-        new = commands.add_parser(
-            run.__name__.removeprefix("_"),
-            help=text.partition("\n")[0],
-            description=text.replace("Example:", f"Example: {parser.prog}"),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        new.set_defaults(run=run)
-        new.add_argument("--threads", type=_count, help="of the CPU")
-        add_options(new, run, leave_out=["command", "sentences"])
-        if run is _translate:
-            new.add_argument("sentences", nargs="*", help="quoted")
-        if run is _train:
-            for kind, leave_out in _NO_OPTIONS.items():
-                title = kind.__name__
-                if kind is not Experiment:
-                    title += " (here with the values of --preset base)"
-                group = new.add_argument_group(title, inspect.getdoc(kind))
-                add_options(group, kind, leave_out)
-    return parser
-
-
-_EXPECTED = ValueError, OSError, ArithmeticError, ImportError
-_NO_MEMORY = re.compile("alloc|out of memory|not enough memory|overflow", re.I)
-
-
-def _explain(error: Exception) -> str | None:
-    """What the person at the terminal can mend; None: a fault of ours.
-
-    Chapter: cli-main
-    """
-    text = " ".join(str(error).split())
-    if isinstance(error, Timeout):
-        return "another training writes to that folder"
-    if isinstance(error, UnicodeEncodeError):
-        return f"the output cannot hold this: PYTHONIOENCODING=utf-8 ({text})"
-    if isinstance(error, UnicodeError):
-        return f"this text is not UTF-8 ({text})"
-    full = isinstance(error, RuntimeError) and _NO_MEMORY.search(text)
-    if full or isinstance(error, MemoryError):
-        return "memory is full: lower the batch, the beam or the sizes"
-    return text if isinstance(error, _EXPECTED) else None
+    def run(self) -> None:
+        texts = load_corpus(self.corpus, *self.languages, "train")
+        values: dict[str, Any] = {"licence": texts.licence}
+        for split in ("train", "validation", "test"):
+            with suppress(FileNotFoundError):  # a folder may lack a split
+                texts = load_corpus(self.corpus, *self.languages, split)
+                some = {"pairs": len(texts), "first": list(texts[:1])}
+                values[split] = some
+        _print(values, self.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; what goes wrong is said in one line.
+    """Run a command; bad input is explained in one line.
 
     Returns:
-        The exit code: 0, done; 2, for bad input or a machine that
-        does not let us; 130, stopped by Ctrl-C or, while a model
-        trains, by SIGTERM; 141, if nobody reads our lines. A fault of
-        ours is raised.
+        The exit code: 0, done; 2, for bad input; 130, stopped by Ctrl-C
+        or, while a model trains, by SIGTERM; 141, nobody reads.
 
     Chapter: cli-main
     """
-    if sys.stderr is None:  # closed by the shell: 2>&-
-        sys.stderr = open(os.devnull, "w")
     words = sys.argv[1:] if argv is None else list(argv)
+    named = tyro.conf.subcommand
+    commands = (
+        Annotated[_Train, named("train", default=_train(words))]
+        | Annotated[_Translate, named("translate")]
+        | Annotated[_Evaluate, named("evaluate")]
+        | Annotated[_Average, named("average")]
+        | Annotated[_Export, named("export")]
+        | Annotated[_Data, named("data")]
+    )
     try:
-        options = vars(_parser().parse_args(words))
-        run, threads = options.pop("run"), options.pop("threads")
-        if run is _train:
-            command = shlex.join(words)
-            options["command"] = f"python -m transformer_lib {command}"
-        if threads or run is not _train:  # decoding is quickest with one
-            cores = os.cpu_count() or 1
-            torch.set_num_threads(min(threads or 1, cores))
-        torch.set_float32_matmul_precision("high")  # TF32
-        code = run(**options) or 0
-        print(end="", flush=True)  # a full disk is heard of here
-        return code
+        command = tyro.cli(
+            tyro.conf.OmitArgPrefixes[commands],
+            args=words,
+            prog="python -m transformer_lib",
+        )
+        if threads := getattr(command, "threads", None):
+            torch.set_num_threads(threads)
+        command.run()
+        return 0
+    except SystemExit as error:  # tyro's, which has explained itself
+        return int(error.code or 0)
     except BrokenPipeError:  # whoever read our lines has gone
-        line, code = "", 141
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
-        line, code = "stopped", 130
-        if words[:1] == ["train"]:
-            line += "; the same command goes on"
-    except Exception as error:
-        line, code = _explain(error), 2
-        if line is None:
-            raise
-    try:
-        print(end="", flush=True)
-    except OSError:  # or Python would try again as it ends, and say so
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if line:
-        print(f"transformer_lib: {line}", file=sys.stderr)
-    return code
+        print("transformer_lib: stopped", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, ArithmeticError, ImportError) as error:
+        print(f"transformer_lib: {error}", file=sys.stderr)
+        return 2
