@@ -54,8 +54,6 @@ class _Train:
         out: the folder
         preset: where settings come from that are not given
         experiment: what is trained
-        json: print JSON
-        threads: of the CPU
         command: for the report
 
     Chapter: cli-train
@@ -64,15 +62,13 @@ class _Train:
     out: str
     preset: Literal["tiny", "base", "big"] = "tiny"
     experiment: Experiment
-    json: bool = False
-    threads: int | None = None
     command: tyro.conf.Suppress[str] = ""
 
     def run(self) -> None:
         report = run_experiment(self.experiment, self.out, self.command)
         if report is not None:
             result = report["result"] | {"test": report.get("test", {})}
-            _print(result, self.json)
+            _print(result)
 
 
 def _train(words: Sequence[str]) -> _Train:
@@ -92,48 +88,46 @@ def _train(words: Sequence[str]) -> _Train:
     )
 
 
-def _print(values: dict[str, Any], as_json: bool, prefix: str = "") -> None:
-    """Results as lines, or as one JSON document.
-
-    Chapter: cli-train
-    """
-    if as_json:
-        print(json.dumps(finite(values), ensure_ascii=False))
-        return
-    for name, value in values.items():
-        label = prefix + name.replace("_", " ")
-        if isinstance(value, dict):
-            _print(value, as_json=False, prefix=f"{label} ")
-        else:
-            shown = round(value, 4) if isinstance(value, float) else value
-            print(f"{label}: {shown}")
+def _print(values: dict[str, Any]) -> None:
+    print(json.dumps(finite(values), indent=1, ensure_ascii=False))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Translate:
-    """Translate the sentences given, or the standard input.
+class _Translating:
+    """What `translate` and `evaluate` have in common.
 
     Args:
         model: a folder or a bundled name
-        sentences: quoted
         device: cpu, cuda or mps; the best one if not given
         beam_size: 1 is greedy
         length_penalty: the exponent alpha of section 6.1
-        threads: of the CPU
 
     Chapter: cli-translate
     """
 
     model: str
-    sentences: tyro.conf.Positional[tuple[str, ...]] = ()
     device: str | None = None
     beam_size: int = 4
     length_penalty: float = 0.6
-    threads: int | None = 1
+
+    def translator(self) -> Translator:
+        return Translator.from_pretrained(self.model, pick_device(self.device))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Translate(_Translating):
+    """Translate the sentences given, or the standard input.
+
+    Args:
+        sentences: quoted
+
+    Chapter: cli-translate
+    """
+
+    sentences: tyro.conf.Positional[tuple[str, ...]] = ()
 
     def run(self) -> None:
-        device = pick_device(self.device)
-        translator = Translator.from_pretrained(self.model, device)
+        translator = self.translator()
 
         def translated(lines: Sequence[str]) -> list[str]:
             try:
@@ -167,45 +161,31 @@ def _standard_input() -> Iterator[list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Evaluate:
+class _Evaluate(_Translating):
     """Print BLEU and chrF, with signatures, of a model on a split.
 
     Args:
-        model: a folder or a bundled name
         corpus: a name or a folder; the model's own if not given
         split: train, validation or test
         limit: only the first `limit` pairs
         to: a new file for the translations
-        device: cpu, cuda or mps; the best one if not given
-        beam_size: 1 is greedy
-        length_penalty: the exponent alpha of section 6.1
-        json: print JSON
-        threads: of the CPU
 
     Chapter: cli-translate
     """
 
-    model: str
     corpus: str | None = None
     split: Literal["train", "validation", "test"] = "test"
     limit: int | None = None
     to: str | None = None
-    device: str | None = None
-    beam_size: int = 4
-    length_penalty: float = 0.6
-    json: bool = False
-    threads: int | None = 1
 
     def run(self) -> None:
         if self.to and Path(self.to).exists():
             raise ValueError(f"--to {self.to} is there: name a new file")
-        device = pick_device(self.device)
-        translator = Translator.from_pretrained(self.model, device)
+        translator = self.translator()
         corpus = self.corpus
         if corpus is None:
-            folder = Path(self.model)
-            if not folder.is_dir():
-                folder = bundled_models()[self.model]
+            here = Path(self.model).is_dir()
+            folder = self.model if here else bundled_models()[self.model]
             corpus = load_config(folder)[2].get("corpus", "")
         try:
             texts = load_corpus(corpus, *translator.languages, self.split)
@@ -219,7 +199,7 @@ class _Evaluate:
             self.length_penalty,
         )
         lines = "\n".join(scores.pop("translations")) + "\n"
-        _print(scores, self.json)
+        _print(scores)
         if self.to:
             write_atomically(self.to, lines)
 
@@ -232,7 +212,6 @@ class _Average:
         model: the folder of a training run
         out: a new folder
         last: how many checkpoints
-        json: print JSON
 
     Chapter: cli-translate
     """
@@ -240,7 +219,6 @@ class _Average:
     model: str
     out: str
     last: int = 5
-    json: bool = False
 
     def run(self) -> None:
         if (Path(self.out) / "config.json").exists():
@@ -251,7 +229,7 @@ class _Average:
         model.load_state_dict(average_checkpoints(paths))
         mean_of = {"mean_of": [path.stem for path in paths]}
         save_model(self.out, model, tokenizer, **(info | mean_of))
-        _print(mean_of, self.json)
+        _print(mean_of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,14 +262,12 @@ class _Data:
     Args:
         corpus: little_spanish, multi30k, tatoeba, or a folder
         languages: source and target
-        json: print JSON
 
     Chapter: cli-translate
     """
 
     corpus: str = "little_spanish"
     languages: tuple[str, str] = ("en", "es")
-    json: bool = False
 
     def run(self) -> None:
         texts = load_corpus(self.corpus, *self.languages, "train")
@@ -299,9 +275,8 @@ class _Data:
         for split in ("train", "validation", "test"):
             with suppress(FileNotFoundError):  # a folder may lack a split
                 texts = load_corpus(self.corpus, *self.languages, split)
-                some = {"pairs": len(texts), "first": list(texts[:1])}
-                values[split] = some
-        _print(values, self.json)
+                values[split] = {"pairs": len(texts), "first": list(texts[:1])}
+        _print(values)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -329,8 +304,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             args=words,
             prog="python -m transformer_lib",
         )
-        if threads := getattr(command, "threads", None):
-            torch.set_num_threads(threads)
+        if not isinstance(command, _Train):  # see below
+            torch.set_num_threads(1)
         command.run()
         return 0
     except SystemExit as error:  # tyro's, which has explained itself

@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -27,7 +28,7 @@ from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
-    load_config,
+    load_checkpoint,
     load_model,
     save_config,
     save_model,
@@ -39,7 +40,7 @@ from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import _MAY_CHANGE, History, train, worker
+from transformer_lib.training import History, train, worker
 from transformer_lib.translator import Translator
 
 
@@ -85,34 +86,23 @@ class Experiment:
 
     @classmethod
     def tiny(cls, **changes: Any) -> Self:
-        """A small model for a laptop; ours, not the paper's."""
-        tiny = {
-            "model": TransformerConfig.tiny(8000),
-            "training": TrainingConfig(
-                warmup_steps=1000,
-                max_steps=5000,
-                log_every=50,
-                validate_every=500,
-                checkpoint_every=100,
-            ),
-            "tokens_per_batch": 4096,
-        }
-        return cls(**(tiny | changes))
+        """A small model for a laptop; `changes` are fields of this class."""
+        often = dict(log_every=50, validate_every=500, checkpoint_every=100)
+        steps = TrainingConfig(warmup_steps=1000, max_steps=5000, **often)
+        tiny = {"model": TransformerConfig.tiny(8000), "training": steps}
+        return cls(**(tiny | {"tokens_per_batch": 4096} | changes))
 
     @classmethod
     def base(cls, **changes: Any) -> Self:
-        """The paper's base model; `changes` are fields of this class."""
+        """The paper's base model."""
         return cls(**changes)
 
     @classmethod
     def big(cls, **changes: Any) -> Self:
         """The paper's big model, sections 5.2 and 6.1."""
-        big = {
-            "model": TransformerConfig.big(8000),
-            "training": TrainingConfig(max_steps=300_000),
-            "average": 20,
-        }
-        return cls(**(big | changes))
+        steps = TrainingConfig(max_steps=300_000)
+        big = {"model": TransformerConfig.big(8000), "training": steps}
+        return cls(**(big | {"average": 20} | changes))
 
     def load(self, part: str) -> ParallelCorpus:
         """A part of the corpus.
@@ -150,12 +140,12 @@ def pick_device(name: str | None = None) -> torch.device:
     best = "cpu"
     if torch.accelerator.is_available():
         best = torch.accelerator.current_accelerator().type
-    kind = (name or best).partition(":")[0]
-    if kind not in ("cpu", best):
+    name = name or best
+    if name.partition(":")[0] not in ("cpu", best):
         raise ValueError(f"there is no device {name!r} here: try {best}")
-    if kind == name == "cuda" or (name is None and kind == "cuda"):
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-    return torch.device(name or best)
+    if name == "cuda":
+        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    return torch.device(name)
 
 
 def pick_precision(name: str, device: torch.device) -> str:
@@ -191,7 +181,8 @@ def run_experiment(
         before, and for all workers but the first.
 
     Raises:
-        ValueError: for a bad corpus, or in the folder of another run.
+        ValueError: for a bad corpus, or in a folder that holds another
+            run or model.
         filelock.Timeout: if another run writes to the folder.
         FloatingPointError, KeyboardInterrupt: as `train`.
 
@@ -205,44 +196,37 @@ def run_experiment(
     first = worker()[0] == 0
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=0) if first else nullcontext():
-        # What is done here, and was it begun?
-        begun: dict[str, Any] = {}
-        tokenizer = None
-        if (folder / "config.json").exists():
-            old, tokenizer, info = load_config(folder)
-            begun = asdict(old) | info
-        if tokenizer is None:
-            both = texts.sources + texts.targets
-            tokenizer = BPETokenizer.train(both, experiment.model.vocab_size)
+        if (folder / "report.json").exists():
+            _say(f"{folder} is finished: for another run name another folder")
+            return None
+        begun = checkpoint_files(folder)
+        if (folder / "model.safetensors").exists() and not begun:
+            raise ValueError(f"{folder} holds a model: name another folder")
         precision = experiment.precision
-        if precision == "auto":  # a run goes on as it began
-            precision = begun.get("precision", precision)
+        if precision == "auto" and begun:  # a run goes on as it began
+            precision = load_checkpoint(begun[-1])["settings"]["precision"]
+        settings = experiment.training
         training = replace(
-            experiment.training,
+            settings,
             precision=pick_precision(precision, device),
             keep_checkpoints=max(
-                experiment.training.keep_checkpoints, experiment.average
+                settings.keep_checkpoints, experiment.average
             ),
         )
-        config = replace(experiment.model, vocab_size=len(tokenizer))
-        info = _describe(texts, experiment, training)
-        if begun:
-            _compare(begun, asdict(config) | info, folder)
-        if (folder / "report.json").exists():
-            _say(f"{folder} is finished: delete report.json to go on with it")
-            return None
-
-        # The chain.
-        torch.manual_seed(training.seed)
-        model = Transformer(config).to(device)
-        if first:
-            save_config(folder, model, tokenizer, **info)
-        pairs = encode_pairs(texts, tokenizer, config.max_length)
+        asked = experiment.model.vocab_size
+        tokenizer = BPETokenizer.train(texts.sources + texts.targets, asked)
+        pairs = encode_pairs(texts, tokenizer, experiment.model.max_length)
         _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
         batches = TokenBatches(
             pairs, experiment.tokens_per_batch, training.seed
         )
-        judge = _Judge(held_out, tokenizer, experiment.validation_bleu)
+        torch.manual_seed(training.seed)
+        config = replace(experiment.model, vocab_size=len(tokenizer))
+        model = Transformer(config).to(device)
+        info = _describe(texts) | {"pieces_asked": asked}
+        if first and not begun:
+            save_config(folder, model, tokenizer, **info)
+        judge = _judge(held_out, tokenizer, experiment.validation_bleu)
         history = train(model, batches, training, judge, folder)
         if not first:
             return None
@@ -261,39 +245,19 @@ def run_experiment(
         )
 
 
-def _describe(
-    corpus: ParallelCorpus, experiment: Experiment, training: TrainingConfig
-) -> dict[str, Any]:
-    """What a run's config.json says of its text and its settings.
+def _describe(corpus: ParallelCorpus) -> dict[str, Any]:
+    """What a run's config.json says of its text.
 
     Chapter: experiment-run
     """
     text = "\n".join("\t".join(pair) for pair in corpus)
-    about = {
+    return {
         "corpus": corpus.name,
         "languages": [corpus.source, corpus.target],
-        "pieces_asked": experiment.model.vocab_size,
         "pairs": len(corpus),
         "sha256": sha256(text.encode()).hexdigest(),
         "licence": corpus.licence,
-        **asdict(training),
     }
-    about = {k: v for k, v in about.items() if k not in _MAY_CHANGE}
-    return finite(about)
-
-
-def _compare(begun: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
-    """Raise if a folder holds another run, or a model without a run.
-
-    Chapter: experiment-run
-    """
-    for name, value in now.items():
-        same = name in ("corpus", "licence") or begun.get(name) == value
-        if not same:
-            raise ValueError(
-                f"{folder} was trained with {name}={begun.get(name)}, not "
-                f"{value}: use the same value, or another folder"
-            )
 
 
 def finite(values: Any) -> Any:
@@ -304,34 +268,30 @@ def finite(values: Any) -> Any:
     return json.loads(json.dumps(values), parse_constant=lambda name: None)
 
 
-class _Judge:
+def _judge(
+    corpus: ParallelCorpus, tokenizer: BPETokenizer, with_bleu: bool
+) -> Callable[[Transformer, int], dict[str, Any]]:
     """What `train` calls to validate: judge(model, step).
 
     Chapter: experiment-judge
     """
+    batches = TokenBatches.in_order(encode_pairs(corpus, tokenizer))
 
-    def __init__(
-        self, corpus: ParallelCorpus, tokenizer: BPETokenizer, with_bleu: bool
-    ):
-        self.corpus = corpus
-        self.tokenizer = tokenizer
-        self.with_bleu = with_bleu
-        pairs = encode_pairs(corpus, tokenizer)
-        self.batches = TokenBatches.in_order(pairs)
-
-    def __call__(self, model: Transformer, step: int) -> dict[str, Any]:
-        loss = validation_loss(model, self.batches)
-        scores = {"validation_loss": loss}
+    def judge(model: Transformer, step: int) -> dict[str, Any]:
+        loss = validation_loss(model, batches)
+        scores: dict[str, Any] = {"validation_loss": loss}
         scores["validation_perplexity"] = perplexity(loss)
-        texts = []
-        if self.with_bleu:
-            translator = Translator(model, self.tokenizer)
-            texts = translator.translate(self.corpus.sources, beam_size=1)
-            score = bleu(texts, self.corpus.targets)
-            scores["validation_bleu"] = score.value
+        if with_bleu:
+            translator = Translator(model, tokenizer)
+            texts = translator.translate(corpus.sources, beam_size=1)
+            scores["validation_bleu"] = bleu(texts, corpus.targets).value
         shown = [f"{name} {score:.2f}" for name, score in scores.items()]
         _say(f"step {step}: {', '.join(shown)}")
-        return finite(scores | ({"samples": texts[:3]} if texts else {}))
+        if with_bleu:
+            scores["samples"] = texts[:3]
+        return finite(scores)
+
+    return judge
 
 
 def write_report(
@@ -359,8 +319,8 @@ def write_report(
     report = {
         "name": folder.absolute().name,
         "command": command,
-        "training": asdict(training)
-        | {
+        "training": {
+            **asdict(training),
             "tokens_per_batch": batches.tokens_per_batch,
             "device": device.type,
         },
@@ -369,8 +329,8 @@ def write_report(
             "seconds": last["seconds"],
             "target_tokens_per_second": last["tokens"] / last["seconds"],
             "parameters": sum(w.numel() for w in model.parameters()),
-        }
-        | (result or {}),
+            **(result or {}),
+        },
         "machine": describe_machine(device),
     }
     if scores is not None:
