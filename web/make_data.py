@@ -602,14 +602,16 @@ def taken_in(
     hooks = []
 
     def keep(path: str, out: bool) -> None:
-        def before(module, arguments):
-            given[path] = arguments
+        def before(module, arguments, named):
+            taken = inspect.signature(module.forward).bind(*arguments, **named)
+            taken.apply_defaults()
+            given[path] = taken.args
 
         def after(module, arguments, output):
             given[f"{path}.out"] = (output,)
 
         part = model.get_submodule(path)
-        hooks.append(part.register_forward_pre_hook(before))
+        hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
         if out:
             hooks.append(part.register_forward_hook(after))
 
@@ -641,13 +643,15 @@ def looked_into(
     Raises:
         RuntimeError: if they do not lead to the weights recorded.
     """
-    x, memory, mask, *_ = arguments
+    x, memory, mask, causal = arguments
     query = part.split(part.w_q(x))[0]
     key, value = (found[0] for found in part.keys_values(memory))
     scores = query @ key.mT / math.sqrt(query.size(-1))
     may = torch.ones_like(scores[0], dtype=torch.bool)
     if mask is not None:
         may = mask[0, 0].expand_as(may)
+    if causal:
+        may = may.tril()
     _, again = attention(query, key, value, may)
     if not torch.allclose(again, weights[0], atol=1e-5):
         raise RuntimeError("these scores do not lead to the model's weights")
