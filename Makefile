@@ -8,7 +8,7 @@ ifdef TRANSFORMER_LIB_DATA
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
 endif
 
-.PHONY: book pdf epub serve lab test bite mutants portable soak bench tangle lint clean
+.PHONY: book pdf epub serve lab test bite mutants portable bench tangle lint clean
 
 # Collect the library, run the chapters that changed, build the site.
 book: tangle
@@ -47,11 +47,6 @@ mutants: tangle
 # ONLY takes chapters and settings: make portable ONLY="loss avx2 seed+7"
 portable: tangle
 	$(BIN)/python tools/portable.py $(ONLY)
-
-# Kills, damaged files, much text, every shipped model: an hour or more.
-# ONLY takes parts and how much: make soak ONLY="kills=5 fuzz=2"
-soak: tangle
-	OMP_NUM_THREADS=1 $(BIN)/python tests/soak/soak.py $(ONLY)
 
 # Beside PyTorch, CTranslate2 and Hugging Face's model, which it installs.
 # BENCH takes options: make bench BENCH="--only greedy --threads 1"

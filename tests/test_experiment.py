@@ -1,43 +1,44 @@
-"""A recorded training: settings, precision, and what may go wrong."""
+"""A recorded run: settings, precision, and going on."""
 
 import json
+import subprocess
 from dataclasses import replace
 
 import pytest
 import torch
 
 from transformer_lib import experiment
-from transformer_lib.checkpoints import checkpoint_files, save_config
+from transformer_lib.checkpoints import (
+    checkpoint_files,
+    load_model,
+    save_model,
+)
+from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.experiment import (
     Experiment,
+    describe_machine,
+    finite,
+    pick_device,
     pick_precision,
-    recipe,
     run_experiment,
 )
-from transformer_lib.model import Transformer
+from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.schedule import TrainingConfig
 
 CPU = torch.device("cpu")
 QUICK = Experiment(
-    vocab_size=300,
+    model=TransformerConfig(300, N=1, d_model=16, d_ff=16, h=2),
+    training=TrainingConfig(max_steps=3, log_every=1, checkpoint_every=1),
+    tokens_per_batch=512,
     limit=40,
     average=1,
-    changes=dict(
-        N=1,
-        d_model=16,
-        d_ff=16,
-        h=2,
-        tokens_per_batch=512,
-        max_steps=3,
-        log_every=1,
-        checkpoint_every=1,
-        device="cpu",
-        precision="fp32",
-    ),
+    device="cpu",
+    precision="fp32",
 )
 
 
-def changed(**changes):
-    return replace(QUICK, changes=QUICK.changes | changes)
+def trained_with(**changes):
+    return replace(QUICK, training=replace(QUICK.training, **changes))
 
 
 @pytest.fixture
@@ -46,60 +47,34 @@ def finished(tmp_path):
     return tmp_path / "run"
 
 
-def test_presets_take_the_papers_steps():
-    def steps(preset, **changes):
-        return recipe(preset, 300, 5, changes)[1].max_steps
-
-    assert steps("tiny") == 5000
-    assert steps("big", max_steps=7) == 7
-    for average, kept in ((5, 5), (20, 20), (1, 5)):
-        assert recipe("base", 300, average, {})[1].keep_checkpoints == kept
-
-
-@pytest.mark.parametrize(
-    "wrong, said",
-    [
-        ({"limit": 0}, "limit=0: give 1"),
-        ({"limit": -3}, "limit=-3"),  # not all but three
-        ({"average": 0}, "average=0"),
-        ({"average": 2.0}, "average=2.0: give 1 or more, whole"),
-        ({"languages": "en"}, "languages='en': give two"),
-        ({"changes": {"dmodel": 16}}, "no setting 'dmodel': give a field"),
-        (
-            {"average": 3, "changes": {"keep_checkpoints": 2}},
-            "keep_checkpoints=2 is too few for a mean of 3",
-        ),
-        ({"preset": "huge"}, "preset='huge': .*tiny"),
-    ],
-)
-def test_what_no_experiment_can_mean_is_named(wrong, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        run_experiment(replace(QUICK, **wrong), tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_corpus_is_named_by_a_text(tmp_path):
-    with pytest.raises(TypeError, match="corpus=.*: give its name as text"):
-        Experiment(corpus=tmp_path)
-
-
 @pytest.mark.parametrize("native", [True, False])
-def test_precision_auto_is_what_the_processor_can_do(
-    native, monkeypatch, capsys
-):
+def test_precision_auto_is_what_the_cpu_can_do(native, monkeypatch, capsys):
     able = {"amx_bf16": native, "avx2": True}
     monkeypatch.setattr(
         torch.cpu, "get_capabilities", lambda: able, raising=False
     )
-    wanted = "bf16" if native else "fp32"
-    assert pick_precision("auto", CPU) == wanted
-    assert recipe("tiny", 300, 5, {"device": "cpu"})[1].precision == wanted
+    assert pick_precision("auto", CPU) == ("bf16" if native else "fp32")
     assert capsys.readouterr().err == ""
     assert pick_precision("bf16", CPU) == "bf16"
-    assert ("imitates bf16" in capsys.readouterr().err) != native
+    assert ("bf16 is slow" in capsys.readouterr().err) != native
 
 
-def test_precision_auto_goes_on_as_the_training_began(finished, monkeypatch):
+def test_the_best_device_is_picked(monkeypatch):
+    accelerator = torch.accelerator
+    monkeypatch.setattr(accelerator, "is_available", lambda: False)
+    assert pick_device() == pick_device("cpu") == CPU
+    with pytest.raises(ValueError, match="no device 'cuda' here: try cpu"):
+        pick_device("cuda")
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(accelerator, "current_accelerator", lambda: gpu)
+    monkeypatch.setenv("LOCAL_RANK", "3")  # a worker of torchrun
+    assert pick_device() == pick_device("cuda") == torch.device("cuda:3")
+    assert pick_device("cpu") == CPU
+    assert pick_device("cuda:1") == torch.device("cuda:1")
+
+
+def test_precision_auto_goes_on_as_the_run_began(finished, monkeypatch):
     """Whatever the machine could do; the report names what was used."""
     (finished / "report.json").unlink()
     monkeypatch.setattr(
@@ -108,85 +83,121 @@ def test_precision_auto_goes_on_as_the_training_began(finished, monkeypatch):
         lambda: {"amx_bf16": True},
         raising=False,
     )
-    assert run_experiment(changed(precision="auto"), finished)
+    assert run_experiment(replace(QUICK, precision="auto"), finished)
     report = json.loads((finished / "report.json").read_text())
     assert report["training"]["precision"] == "fp32"
 
 
-def test_a_finished_training_without_its_results_is_not_called_so(finished):
-    assert run_experiment(QUICK, finished) is None
-    report = (finished / "report.json").read_text()
-    (finished / "report.json").write_text("")
-    with pytest.raises(ValueError, match="damaged"):
-        run_experiment(QUICK, finished)
-    (finished / "report.json").write_text(report)
-    (finished / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="lost"):
-        run_experiment(QUICK, finished)
+def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
+    before = {path: path.read_bytes() for path in finished.iterdir()}
+    assert run_experiment(QUICK, finished) is None  # it is finished
     (finished / "report.json").unlink()
-    assert run_experiment(QUICK, finished)  # from its checkpoints
-    assert (finished / "model.safetensors").is_file()
+    for other in (
+        trained_with(seed=1),
+        trained_with(max_steps=2),
+        replace(QUICK, limit=39),
+        replace(QUICK, languages=("es", "en")),
+        replace(QUICK, model=replace(QUICK.model, dropout=0.2)),
+        replace(QUICK, model=replace(QUICK.model, vocab_size=290)),
+    ):
+        with pytest.raises(ValueError, match="00000003.pt (was|is beyond)"):
+            run_experiment(other, finished)
+        assert not (finished / "report.json").exists()
+    assert run_experiment(QUICK, finished)
+    for path, content in before.items():
+        assert path.name == "report.json" or path.read_bytes() == content
+    assert run_experiment(trained_with(max_steps=5), finished) is None
 
 
-def test_fewer_steps_than_were_taken_are_refused(finished):
-    (finished / "report.json").unlink()
-    before = (finished / "log.jsonl").read_text()
-    with pytest.raises(ValueError, match="0003.pt is beyond max_steps=2"):
-        run_experiment(changed(max_steps=2), finished)
-    assert not (finished / "report.json").exists()
-    assert (finished / "log.jsonl").read_text() == before
+def test_a_folder_with_a_model_is_not_trained_in(tmp_path):
+    save_model(tmp_path, Transformer(QUICK.model))
+    with pytest.raises(ValueError, match="holds a model"):
+        run_experiment(QUICK, tmp_path)
+    assert load_model(tmp_path)[0].config == QUICK.model
+
+
+def a_corpus(folder, **parts):
+    for part in "train", "validation", "test":
+        for language in "en", "es":
+            path = folder / f"{part}.{language}"
+            path.write_text(parts.get(part, "one two\n" * 9))
+    return replace(QUICK, corpus=str(folder))
+
+
+def test_a_corpus_that_moved_is_the_same(tmp_path):
+    """Its text is compared, not the way its path is written."""
+    (tmp_path / "own").mkdir()
+    own = a_corpus(tmp_path / "own")
+    out = tmp_path / "run"
+    run_experiment(own, out)
+    (out / "report.json").unlink()
+    (tmp_path / "own").rename(tmp_path / "moved")
+    assert run_experiment(replace(own, corpus=f"{tmp_path}/moved/"), out)
 
 
 def test_a_part_without_pairs_is_refused(tmp_path):
-    for part in "train", "validation":
-        for language in "en", "es":
-            (tmp_path / f"{part}.{language}").write_text("one two\n" * 9)
-    for language in "en", "es":
-        (tmp_path / f"test.{language}").write_text("")
-    own = replace(QUICK, corpus=str(tmp_path), test="test")
+    own = replace(a_corpus(tmp_path, test=""), test="test")
     with pytest.raises(ValueError, match="no pairs for test"):
         run_experiment(own, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_too_long_a_sentence_is_found_before_the_first_step(tmp_path):
-    long = changed(positions="learned", max_length=12)
-    with pytest.raises(ValueError, match="max_length=12: .*validation"):
-        run_experiment(long, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+def test_no_report_holds_what_json_has_not(tmp_path, monkeypatch):
+    infinite = float("inf")
+    assert finite({"a": [infinite, 1.5], "b": -infinite, "c": "x"}) == {
+        "a": [None, 1.5],
+        "b": None,
+        "c": "x",
+    }
+    monkeypatch.setattr(experiment, "perplexity", lambda loss: infinite)
+    report = run_experiment(QUICK, tmp_path / "run")
+    assert report["result"]["validation_perplexity"] is None
+    for path in (tmp_path / "run").glob("*.json*"):
+        assert "Infinity" not in path.read_text()
 
 
-@pytest.mark.parametrize(
-    "part, asked",
-    [("validation", {"validation_bleu": True}), ("test", {"test": "test"})],
-)
-def test_too_long_to_translate_is_found_before_the_first_step(
-    tmp_path, part, asked
-):
-    for name in "train", "validation", "test":
-        text = "qz " * 600 if name == part else "one two"
-        for language in "en", "es":
-            (tmp_path / f"{name}.{language}").write_text(f"{text}\n" * 9)
-    own = replace(QUICK, corpus=str(tmp_path), **asked)
-    with pytest.raises(ValueError, match="reads up to 512: split it"):
-        run_experiment(own, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+def test_what_is_averaged_is_kept(tmp_path):
+    """However few checkpoints the settings would keep."""
+    steps = trained_with(max_steps=8, keep_checkpoints=2)
+    report = run_experiment(replace(steps, average=6), tmp_path / "six")
+    assert report["result"]["averaged_checkpoints"] == 6
+    report = run_experiment(replace(steps, average=0), tmp_path / "none")
+    assert report["result"]["averaged_checkpoints"] == 1
 
 
-def test_a_folder_that_another_training_took_meanwhile(tmp_path, monkeypatch):
-    """It began after the folder was read, and before the lock."""
-    folder = tmp_path / "run"
+def test_a_commit_is_the_books_own(tmp_path, monkeypatch, capfd):
+    place = tmp_path / "venv" / "transformer_lib"
+    monkeypatch.setattr(experiment, "files", lambda name: place)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    assert describe_machine()["commit"] == "not recorded"
+    # Nor does what git says of a repository end the run, or its report.
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / ".git").write_text("gitdir: nowhere\n")
+    assert describe_machine()["commit"] == "not recorded"
+    assert capfd.readouterr().err == ""
 
-    class Late(Transformer):
-        def __init__(self, config):
-            super().__init__(config)
-            if not folder.exists():
-                theirs = Transformer(config)
-                save_config(folder, theirs, None, corpus="of another")
 
-    monkeypatch.setattr(experiment, "Transformer", Late)
-    with pytest.raises(ValueError, match="meanwhile"):
-        run_experiment(QUICK, folder)
-    config = json.loads((folder / "config.json").read_text())
-    assert config["info"]["corpus"] == "of another"
-    assert not checkpoint_files(folder)
+def test_a_corpus_is_described_by_its_text():
+    pairs = ParallelCorpus([("a", "b")], "own", "en", "es", "train", "")
+    other = ParallelCorpus([("a", "c")], "own", "en", "es", "train", "")
+    one, two = (experiment._describe(x)["sha256"] for x in (pairs, other))
+    assert one != two
+
+
+@pytest.mark.parametrize("average", [None, 3, 7])
+def test_the_mean_is_of_the_last_five(average, tmp_path):
+    """Section 6.1, by the defaults: of eight checkpoints, five."""
+    eight = trained_with(max_steps=8, warmup_steps=10)
+    used = average or Experiment().average
+    assert used == average or used == 5
+    report = run_experiment(replace(eight, average=used), tmp_path)
+    assert report["result"]["averaged_checkpoints"] == used
+    files = checkpoint_files(tmp_path)
+    assert len(files) == max(used, 5)
+    states = [torch.load(file)["model"] for file in files[-used:]]
+    saved = load_model(tmp_path)[0].state_dict()
+    assert saved.keys() == states[0].keys()
+    for name, weight in saved.items():
+        wanted = torch.stack([state[name] for state in states]).mean(0)
+        torch.testing.assert_close(weight, wanted)
+        assert not torch.equal(weight, states[-1][name])

@@ -1,8 +1,6 @@
 """Other engines say what the library says."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import ctranslate2
@@ -18,7 +16,6 @@ from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.evaluation import bleu
 from transformer_lib.export import export
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.rivals import RecurrentTranslator
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import Translator
 
@@ -243,81 +240,3 @@ def test_onnx_needs_a_torch_that_writes_it(tokenizer, tmp_path, monkeypatch):
     with pytest.raises(ImportError, match="torch>=2.13"):
         export(drawn(tokenizer)[0], tmp_path / "x", "onnx")
     assert not Path(tmp_path, "x").exists()
-
-
-@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
-def test_what_is_missing_is_named(to, tmp_path):
-    """And nothing loads an engine before it is asked for."""
-    code = f"""if True:
-        import sys
-        import transformer_lib
-        from transformer_lib import Translator
-        from transformer_lib.export import export
-        engines = ["ctranslate2", "onnx", "onnxscript", "onnxruntime"]
-        assert not set(engines) & set(sys.modules)
-        sys.modules |= dict.fromkeys(engines)
-        translator = Translator.from_pretrained("little-spanish")
-        try:
-            export(translator, {str(tmp_path / "x")!r}, {to!r})
-        except ImportError as error:
-            print(error)
-    """
-    out = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert out.startswith(f"{to} needs: pip install {to}")
-    assert not Path(tmp_path, "x").exists()
-
-
-def a_translator(tokenizer, kind=Transformer, **changes):
-    torch.manual_seed(0)
-    config = TransformerConfig(len(tokenizer), **SMALL | changes)
-    return Translator(kind(config), tokenizer)
-
-
-def test_a_rival_is_not_exported(tokenizer, tmp_path):
-    rival = a_translator(tokenizer, RecurrentTranslator)
-    for to in ("ctranslate2", "onnx"):
-        with pytest.raises(ValueError, match="a RecurrentTranslator cannot"):
-            export(rival, tmp_path / "new", to)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_tokenizer_of_another_make_is_not_exported(tokenizer, tmp_path):
-    class Other(BPETokenizer):
-        pass
-
-    other = a_translator(Other(tokenizer.tokenizer))
-    with pytest.raises(ValueError, match="a Other cannot be exported"):
-        export(other, tmp_path / "new")
-    assert not list(tmp_path.iterdir())
-
-
-def test_damaged_weights_are_not_written(tokenizer, tmp_path):
-    damaged = a_translator(tokenizer)
-    with torch.no_grad():
-        damaged.model.encoder.layers[0].residuals[0].norm.bias[0] = torch.nan
-    with pytest.raises(FloatingPointError, match="norm.bias is NaN"):
-        export(damaged, tmp_path / "new")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_failure_leaves_nothing_that_blocks_the_next_try(
-    tokenizer, tmp_path, monkeypatch
-):
-    whole = a_translator(tokenizer)
-
-    def fails(path):
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(whole.tokenizer, "save", fails)
-    with pytest.raises(OSError, match="the disk is full"):
-        export(whole, tmp_path / "new")
-    assert not list(tmp_path.iterdir())
-    monkeypatch.undo()
-    export(whole, tmp_path / "new")
-    assert (tmp_path / "new" / "model.bin").is_file()
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]

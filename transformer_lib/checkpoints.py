@@ -212,10 +212,12 @@ def save_model(
     if half:
         model = copy.deepcopy(model).half()
     _check_finite(model)
-    write_atomically(
-        Path(folder) / "model.safetensors",
-        lambda part: write_safetensors(model, str(part)),
-    )
+
+    def write(part: Path) -> None:
+        write_safetensors(model, str(part))
+        part.chmod(0o644)  # others may read it, as they may the rest
+
+    write_atomically(Path(folder) / "model.safetensors", write)
     save_config(folder, model, tokenizer, **info)
 
 

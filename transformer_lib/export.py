@@ -8,10 +8,7 @@ Chapter: book/translating/export
 
 import copy
 import logging
-import os
-import shutil
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from transformer_lib.attention import record_attention
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
 from transformer_lib.positions import sinusoids
-from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import Translator
 
 
@@ -36,23 +32,6 @@ def _frozen(model: Transformer) -> Transformer:
     if config.positions == "sinusoid":
         model.positions.table = sinusoids(config.max_length, config.d_model)
     return model.requires_grad_(False)
-
-
-def _check(translator: Translator) -> None:
-    """Refuse what the engines do not know, and damaged weights.
-
-    Chapter: export-copy
-    """
-    for part in translator.model, translator.tokenizer:
-        if type(part) not in (Transformer, BPETokenizer):
-            raise ValueError(
-                f"a {type(part).__name__} cannot be exported to any engine"
-            )
-    for name, weight in translator.model.named_parameters():
-        if not weight.isfinite().all():
-            raise FloatingPointError(
-                f"{name} is NaN or infinite: load or train the model again"
-            )
 
 
 def _linear(spec: Any, *parts: nn.Linear) -> None:
@@ -90,7 +69,7 @@ def _layer(spec: Any, layer: nn.Module) -> None:
 def ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     """The model as CTranslate2's `TransformerSpec`.
 
-    `tokens` are the names of the pieces, in the order of their ids.
+    `tokens` are in the order of their ids.
 
     Raises:
         ValueError: if d_k is not d_v.
@@ -171,7 +150,7 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
         ("encoder", model.encode, encoder_inputs, ["memory"]),
         ("decoder", step, decoder_inputs, ["log_probabilities", "cross"]),
     ]:
-        model.forward = forward  # what the graph shall compute
+        model.forward = forward  # what the graph is to compute
         any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
         with warnings.catch_warnings(action="ignore"):
             graph = torch.onnx.export(
@@ -185,9 +164,6 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
         graph.save(folder / f"{name}.onnx")
 
 
-_NEEDS = {"ctranslate2": "ctranslate2", "onnx": "onnx onnxscript"}
-
-
 def export(
     translator: Translator,
     folder: str | Path,
@@ -196,10 +172,10 @@ def export(
 ) -> None:
     """Write a translator's model and tokenizer for another engine.
 
-    It takes sentences of up to `max_length` pieces. onnx is two
+    It takes sentences of up to `max_length` tokens. onnx is two
     graphs: encoder.onnx, `source_ids` (1, source_len) to `memory`,
     and decoder.onnx, these and `target_ids` (rows, target_len) to
-    `log_probabilities` (rows, vocab_size) of the next piece, and
+    `log_probabilities` (rows, vocab_size) of the next token, and
     `cross` attention (N, rows, h, target_len, source_len).
 
     Args:
@@ -208,38 +184,27 @@ def export(
         int8: weights as whole numbers, for ctranslate2
 
     Raises:
-        ValueError: for anything else, another class of model or
-            tokenizer, or an option that the engine does not have.
-        FloatingPointError: if a weight is NaN or infinite.
-        ImportError: naming what to install.
+        ValueError: for anything else.
+        ImportError: if `pip install ".[export]"` is missing, or torch
+            is older than 2.13, for onnx.
         FileExistsError: if the folder is there.
 
     Chapter: export-function
     """
-    if to not in _NEEDS or (int8 and to == "onnx"):
+    if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
-    if not all(find_spec(name) for name in _NEEDS[to].split()):
-        raise ImportError(f"{to} needs: pip install {_NEEDS[to]}")
     if to == "onnx" and torch.__version__ < "2.13":
         raise ImportError("onnx needs: pip install 'torch>=2.13'")
     folder = Path(folder)
-    if folder.exists():
-        raise FileExistsError(f"{folder} is there already: give a new one")
-    _check(translator)
     model, tokenizer = translator.model, translator.tokenizer
-    # Beside it first, so that a failure leaves no half of a model.
-    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    part.mkdir(parents=True)
-    try:
-        if to == "ctranslate2":
-            ids = range(len(tokenizer))
-            tokens = [tokenizer.tokenizer.id_to_token(i) for i in ids]
-            spec = ctranslate2_spec(model, tokens)
-            spec.optimize("int8" if int8 else "float32")
-            spec.save(str(part))
-        else:
-            _save_graphs(model, part)
-        tokenizer.save(part / "tokenizer.json")
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    if to == "ctranslate2":
+        ids = range(len(tokenizer))
+        tokens = [tokenizer.tokenizer.id_to_token(i) for i in ids]
+        spec = ctranslate2_spec(model, tokens)
+        spec.optimize("int8" if int8 else "float32")
+        folder.mkdir(parents=True)
+        spec.save(str(folder))
+    else:
+        folder.mkdir(parents=True)
+        _save_graphs(model, folder)
+    tokenizer.save(folder / "tokenizer.json")
