@@ -24,6 +24,7 @@ PAGES = sorted(
     path.relative_to(SITE).as_posix()
     for path in SITE.rglob("*.html")
     if not {"_static", "reports"} & set(path.relative_to(SITE).parts)
+    and 'http-equiv="refresh"' not in path.read_text("utf-8")
 )
 MODULES = [n for n in PAGES if n.startswith("_modules/transformer_lib")]
 LOOKED_AT = [  # one template, and code alone: two of these speak for all

@@ -24,6 +24,7 @@ PAGES = sorted(
     path.relative_to(SITE).as_posix()
     for path in SITE.rglob("*.html")
     if "_static" not in path.parts
+    and 'http-equiv="refresh"' not in path.read_text("utf-8")
 )
 CHAPTERS = [
     path.relative_to(tangle.ROOT).with_suffix("").as_posix()
@@ -277,3 +278,14 @@ def test_notebook_runs_in_an_empty_folder(tmp_path, monkeypatch):
     assert "image/png" in text
     where = Path(inside.strip(), "transformer_lib", "masks.py")
     assert where.exists()
+
+
+def test_old_addresses_lead_to_pages():
+    sys.path.insert(0, str(tangle.ROOT / "book" / "_ext"))
+    from moved_pages import MOVED
+
+    for old, new in MOVED.items():
+        page = SITE / f"{old}.html"
+        link = BeautifulSoup(page.read_text("utf-8"), "html.parser").a
+        led = (page.parent / link["href"]).resolve()
+        assert led == SITE.resolve() / f"{new}.html" and led.exists()
