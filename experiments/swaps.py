@@ -1,25 +1,58 @@
 """The Transformer with its self-attention swapped in one stack.
 
-Chapter `rivals` tells what is swapped and why; `rivals.py` trains these
-models. Their weights are drawn by the library's one function.
+The appendix page `rivals` tells what is swapped and why; `rivals.py`
+trains these models.
 """
 
 import math
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_lib.layers import DecoderLayer
-from transformer_lib.model import Transformer
-from transformer_lib.rivals import StateCache, read_both_ways
+from transformer_book.rivals import initialize, read_both_ways
+from transformer_lib.model import Transformer, TransformerConfig
 
 
-class ConvolutionInPlace(nn.Module):
-    """A gated convolution that stands where self-attention stood.
+class InPlace(nn.Module):
+    """What is called as `MultiHeadAttention` is, by the decoder too.
 
-    It has as many weights, 4 d_model^2 but for rounding. It is called
-    as `MultiHeadAttention` is.
+    Its keys and values are the inputs themselves, as if of one head;
+    so a decoder's cache keeps all inputs so far, and `attend` computes
+    the outputs of the last ones.
+    """
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return memory[:, None], memory[:, None]
+
+    def attend(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        return self.mixed(key[:, 0], mask)[:, -x.size(1) :]
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """(batch, n, d_model) to the same shape; `memory` is `x`."""
+        return self.mixed(x, mask)
+
+    def mixed(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """In an encoder `mask`, (batch, 1, 1, n), is False at padding."""
+        raise NotImplementedError
+
+
+class ConvolutionInPlace(InPlace):
+    """A gated convolution in the place of self-attention.
+
+    It has as many weights, 4 d_model^2 but for rounding.
 
     Args:
         d_model: width of what comes in and goes out.
@@ -31,47 +64,26 @@ class ConvolutionInPlace(nn.Module):
     def __init__(self, d_model: int, causal: bool, k: int = 3):
         super().__init__()
         width = round(4 * d_model / (2 * k + 1))
-        self.k = k
+        self.padding = (k - 1, 0) if causal else ((k - 1) // 2, k // 2)
         self.causal = causal
         self.window = nn.Conv1d(d_model, 2 * width, k, bias=False)
         self.w_o = nn.Linear(width, d_model, bias=False)
 
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None
-    ) -> Tensor:
-        """(batch, n, d_model) to the same shape; `memory` is `x`.
-
-        In an encoder `mask`, (batch, 1, 1, n), hides the padding; in
-        a decoder nothing to the right is in the window.
-        """
-        if self.causal:
-            return self.step(x, self.first_state(x))[0]
-        if mask is not None:
+    def mixed(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None and not self.causal:
             x = x * mask[:, 0, 0, :, None]  # zero beyond the end
-        return self._gated(F.pad(x, (0, 0, (self.k - 1) // 2, self.k // 2)))
-
-    def first_state(self, x: Tensor) -> Tensor:
-        """No words yet: (batch, k - 1, d_model)."""
-        return x.new_zeros(len(x), self.k - 1, x.size(2))
-
-    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Some further words, and the state after them."""
-        seen = torch.cat([state, x], dim=1)
-        return self._gated(seen), seen[:, x.size(1) :]
-
-    def _gated(self, seen: Tensor) -> Tensor:
+        seen = F.pad(x, (0, 0, *self.padding))
         return self.w_o(F.glu(self.window(seen.mT).mT))
 
 
-class RecurrenceInPlace(nn.Module):
-    """A gated recurrent unit that stands where self-attention stood.
+class RecurrenceInPlace(InPlace):
+    """A gated recurrent unit in the place of self-attention.
 
-    It has as many weights, 4 d_model^2 but for rounding. It is called
-    as `MultiHeadAttention` is.
+    It has as many weights, 4 d_model^2 but for rounding.
 
     Args:
         d_model: width of what comes in and goes out.
-        causal: whether it reads from left to right alone, for a
+        causal: whether it reads only from left to right, for a
             decoder, or in both directions.
     """
 
@@ -90,74 +102,23 @@ class RecurrenceInPlace(nn.Module):
         directions = 1 if causal else 2
         self.w_o = nn.Linear(directions * width, d_model, bias=False)
 
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None
-    ) -> Tensor:
-        """(batch, n, d_model) to the same shape; `memory` is `x`.
-
-        In an encoder `mask`, (batch, 1, 1, n), says where a sentence
-        ends.
-        """
+    def mixed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         if self.causal or mask is None:
             return self.w_o(self.gru(x)[0])
         return self.w_o(read_both_ways(self.gru, x, mask))
 
-    def first_state(self, x: Tensor) -> Tensor:
-        """Nothing read yet: (batch, width)."""
-        return x.new_zeros(len(x), self.gru.hidden_size)
 
-    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Some further words, and the state after them."""
-        states, last = self.gru(x, state[None])
-        return self.w_o(states), last[0]
+def swapped(
+    config: TransformerConfig, stack: str, kind: type[nn.Module]
+) -> Transformer:
+    """A `Transformer` without self-attention in one of its stacks.
 
-
-class DecoderLayerInState(DecoderLayer):
-    """One whose `self_attention` is a module with a state."""
-
-    def look_back(
-        self, x: Tensor, mask: Tensor | None, cache: StateCache | None
-    ) -> Tensor:
-        if cache is None:
-            return self.self_attention(x, x, mask)
-        mixed, state = self.self_attention.step(x, cache.state)
-        cache.advance(state, positions=x.size(1))
-        return mixed
-
-    def new_cache(self, memory: Tensor, longest: int) -> StateCache:
-        return StateCache(
-            source=self.cross_attention.keys_values(memory),
-            state=self.self_attention.first_state(memory),
-        )
-
-
-class ConvolutionInEncoder(Transformer):
-    """Without self-attention in the encoder: windows instead."""
-
-    def build_encoder_attention(self) -> nn.Module:
-        return ConvolutionInPlace(self.config.d_model, causal=False)
-
-
-class RecurrenceInEncoder(Transformer):
-    """Without self-attention in the encoder: recurrence instead."""
-
-    def build_encoder_attention(self) -> nn.Module:
-        return RecurrenceInPlace(self.config.d_model, causal=False)
-
-
-class ConvolutionInDecoder(Transformer):
-    """Without self-attention in the decoder: windows instead."""
-
-    decoder_layer = DecoderLayerInState
-
-    def build_decoder_attention(self) -> nn.Module:
-        return ConvolutionInPlace(self.config.d_model, causal=True)
-
-
-class RecurrenceInDecoder(Transformer):
-    """Without self-attention in the decoder: recurrence instead."""
-
-    decoder_layer = DecoderLayerInState
-
-    def build_decoder_attention(self) -> nn.Module:
-        return RecurrenceInPlace(self.config.d_model, causal=True)
+    Args:
+        stack: "encoder" or "decoder".
+        kind: what comes in its place, in every layer.
+    """
+    model = Transformer(config)
+    for layer in getattr(model, stack).layers:
+        layer.self_attention = kind(config.d_model, stack == "decoder")
+        initialize(layer.self_attention, config.init)
+    return model

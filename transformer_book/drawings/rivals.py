@@ -1,136 +1,30 @@
-"""What the chapter on table 2's rivals shows."""
+"""What the appendix page on table 2's rivals shows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from IPython.display import Markdown
-from torch import Tensor
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
     Picture,
-    Sketch,
     panels,
     show,
 )
 from transformer_book.records import Run, markdown_table
 
+STACKS = {
+    "recurrent": ("bad", "o--"),
+    "convolutional": ("feed_forward", "s-."),
+    "dilated": ("feed_forward", "^:"),
+    "self-attention": ("query", "o-"),
+}
 LOOKS = {
     "transformer": ("query", "o-"),
     "recurrent": ("bad", "s--"),
     "convolutional": ("feed_forward", "^-."),
 }
-
-
-def printed(rows: str) -> Markdown:
-    """Table 2 as the paper prints it, from lines of commas."""
-    measured = "BLEU En-De", "BLEU En-Fr", "cost En-De", "cost En-Fr"
-    head = ["model", *measured]
-    table = [
-        dict(zip(head, row.split(","), strict=True))
-        for row in rows.splitlines()
-    ]
-    return Markdown(markdown_table(table))
-
-
-def three_layers(words: Sequence[str]) -> Picture:
-    """How a word hears of the others, in each of three layers.
-
-    The last word but one is followed: recurrence brings it what lies
-    before, a window its neighbours, attention all words.
-    """
-    titles = "recurrence", "convolution", "self-attention"
-    looks = "bad", "feed_forward", "query"
-    followed = len(words) - 2
-
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        column = wide if narrow else wide / 3
-        height = 190
-        sketch = Sketch(wide, 3 * height if narrow else height)
-        for number, (title, look) in enumerate(
-            zip(titles, looks, strict=True)
-        ):
-            left = 0 if narrow else column * number
-            top = height * number if narrow else 0
-            places = [
-                left + column * (i + 0.6) / (len(words) + 0.2)
-                for i in range(len(words))
-            ]
-            low, high = top + 142, top + 62
-            middle = left + column / 2
-            sketch.words(middle, top + 14, title, font_weight="bold")
-            arrow = dict(colour=look, arrow=True)
-            if title == "recurrence":
-                for x in places[: followed + 1]:
-                    sketch.line((x, low - 11), (x, high + 11), **arrow)
-                for start, end in zip(
-                    places[:followed], places[1 : followed + 1], strict=True
-                ):
-                    sketch.line((start + 11, high), (end - 11, high), **arrow)
-            else:
-                near = range(followed - 1, followed + 2)
-                heard = near if title == "convolution" else range(len(words))
-                for i in heard:
-                    end = places[followed] + 3 * (i - followed), high + 11
-                    sketch.line((places[i], low - 11), end, **arrow)
-            for i, (x, word) in enumerate(zip(places, words, strict=True)):
-                kept = title == "recurrence" and i <= followed
-                shown = 1 if kept or i == followed else 0.25
-                sketch.dot(x, high, look, fill_opacity=shown)
-                sketch.dot(x, low, "muted")
-                sketch.words(x, low + 26, word)
-        return sketch
-
-    word = words[followed]
-    return show(
-        draw,
-        f"Three layers over the same {len(words)} words; arrows show how "
-        f"the vector of {word!r} is made. Recurrence: a state is handed "
-        "on from word to word. Convolution: from the word and its two "
-        "neighbours. Self-attention: from all words at once.",
-    )
-
-
-def dependencies(connections: Mapping[str, Tensor]) -> Picture:
-    """By model, which outputs of a decoder depend on which inputs."""
-    from matplotlib.colors import ListedColormap
-
-    def draw(narrow: bool):
-        figure, axes = panels(3, narrow, height=2.6)
-        for ax, (name, matrix) in zip(axes, connections.items(), strict=True):
-            colour = COLOURS[LOOKS[name.lower()][0]]
-            ax.imshow(matrix, ListedColormap(["#00000000", colour]))
-            ax.set(title=name, xticks=[], yticks=[])
-            ax.set(xlabel="input piece", ylabel="output piece")
-        return figure
-
-    return show(
-        draw,
-        "Squares of 24 outputs by 24 inputs. Transformer and recurrent: "
-        "the lower triangle. Convolutional: a band on and below the "
-        "diagonal.",
-    )
-
-
-def operations(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """By model and length, operations and seconds of a search."""
-    return Markdown(
-        markdown_table(
-            [
-                {
-                    "model": row["model"],
-                    "pieces": row["pieces"],
-                    "million operations per piece": f"{row['million']:.1f}",
-                    "milliseconds per step of search": f"{row['ms']:.0f}",
-                }
-                for row in rows
-            ]
-        )
-    )
 
 
 def seconds(each: Mapping[str, Mapping[str, float]]) -> Markdown:
@@ -141,7 +35,7 @@ def seconds(each: Mapping[str, Mapping[str, float]]) -> Markdown:
             [
                 {
                     "batches": names.get(
-                        task, task.replace("copying-", "rows of up to ")
+                        task, task.replace("copying-", "copying, up to ")
                     )
                 }
                 | {model: f"{one:.2f}" for model, one in found.items()}
@@ -168,7 +62,7 @@ def rates(tries: Mapping[str, Mapping[str, tuple[float, float]]]) -> Markdown:
 
 
 def race(runs: Sequence[Run]) -> Markdown:
-    """Each training of the race on the test set."""
+    """Each run of the race on the test set."""
     rows = []
     for run in runs:
         test, result = run.report["test"], run.report["result"]
@@ -176,7 +70,6 @@ def race(runs: Sequence[Run]) -> Markdown:
         row = {
             "model": run.config["info"]["kind"],
             "seed": run.report["training"]["seed"],
-            "start": run.init,
             "steps": result["steps"],
             "nats": f"{test['nats_per_token']:.2f}",
             "BLEU": f"{test['bleu']:.1f} ({low:.1f} to {high:.1f})",
@@ -188,7 +81,7 @@ def race(runs: Sequence[Run]) -> Markdown:
 
 
 def sentence_gap(run: Run, than: Run) -> tuple[float, float, float]:
-    """Nats per piece above another run; 95% over sentences.
+    """Nats per token above another run; 95% over sentences.
 
     Each sentence of the validation set is compared with itself.
     """
@@ -230,7 +123,7 @@ def swapped(
 def race_curves(runs: Sequence[Run], work: Mapping[str, float]) -> Picture:
     """Validation loss against minutes, and against operations.
 
-    `work` is million operations per piece, forwards, of each model.
+    `work` is million operations per token, forwards, of each model.
     """
 
     def draw(narrow: bool):
@@ -254,7 +147,7 @@ def race_curves(runs: Sequence[Run], work: Mapping[str, float]) -> Picture:
                     color=COLOURS[colour],
                     label=kind if first else None,
                 )
-                ax.set_ylabel("validation loss, nats per piece")
+                ax.set_ylabel("validation loss, nats per token")
         axes[0].set_xlabel("minutes of one core")
         axes[1].set_xlabel("operations, $10^{12}$")
         if not narrow:
@@ -359,7 +252,7 @@ def caught_up(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 
 
 def copying(found: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Whole rows and nats by length, seed and model."""
+    """Sequences copied whole, and nats, by length, seed and model."""
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for one in sorted(found, key=lambda one: (one["length"], one["seed"])):
         length, seed = one["length"], one["seed"]
@@ -381,7 +274,7 @@ def of_length(
 
 
 def copied(found: Sequence[Mapping[str, Any]]) -> Picture:
-    """The share of rows copied whole, by length, a line a seed."""
+    """The share of sequences copied whole, a line for each seed."""
     lengths = sorted({one["length"] for one in found})
     shares = {
         kind: [
@@ -401,8 +294,8 @@ def copied(found: Sequence[Mapping[str, Any]]) -> Picture:
         ax.set(xscale="log", ylim=(-4, 104))
         ax.set_xticks(lengths, lengths)
         ax.minorticks_off()
-        ax.set_xlabel("symbols in a row, up to")
-        ax.set_ylabel("rows copied whole, %")
+        ax.set_xlabel("symbols in a sequence, up to")
+        ax.set_ylabel("sequences copied whole, %")
         ax.legend(loc="lower left")
         return figure
 
@@ -416,6 +309,44 @@ def copied(found: Sequence[Mapping[str, Any]]) -> Picture:
     )
     return show(
         draw,
-        "Share of new rows copied without a slip for rows of up to "
+        "Share of new sequences copied without an error, of up to "
         f"{', '.join(map(str, lengths))} symbols, two seeds each: {told}.",
+    )
+
+
+def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
+    """How often a stack gives the first symbol, by its distance.
+
+    `right` is {kind of layer: {distance: a share for each seed}}.
+    """
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.3)
+        for name, shares in right.items():
+            colour, marks = STACKS[name]
+            distances = [int(distance) for distance in shares]
+            means = [sum(each) / len(each) for each in shares.values()]
+            colour = COLOURS[colour]
+            ax.plot(distances, means, marks, color=colour, label=name)
+            for i in range(len(next(iter(shares.values())))):
+                seed = [each[i] for each in shares.values()]
+                ax.scatter(distances, seed, s=10, color=colour, alpha=0.5)
+        ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
+        ax.text(distances[1], 0.02, "guessing among eight", va="bottom")
+        ax.set(xscale="log", xlabel="distance", ylim=(0, 1.05))
+        ax.set_xticks(distances, distances)
+        ax.minorticks_off()
+        ax.set_ylabel("share right")
+        figure.legend(ncols=2 if narrow else 4, loc="outside lower center")
+        return figure
+
+    told = "; ".join(
+        f"{name} "
+        + ", ".join(f"{sum(x) / len(x):.2f}" for x in shares.values())
+        for name, shares in right.items()
+    )
+    return show(
+        draw,
+        "How often the first symbol is given at the end, by the "
+        f"distance, mean of the seeds: {told}.",
     )

@@ -1,0 +1,220 @@
+"""What the chapter on attention, recurrence and convolution shows."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+from IPython.display import Markdown
+
+from transformer_book.figures import (
+    COLOURS,
+    PAGE,
+    PHONE,
+    Picture,
+    Sketch,
+    log_ticks,
+    panels,
+    show,
+    style,
+)
+from transformer_book.records import Run, markdown_table
+
+LOOKS = {
+    "recurrent": ("bad", "o--"),
+    "convolutional": ("feed_forward", "s-."),
+    "dilated": ("feed_forward", "^:"),
+    "self-attention": ("query", "o-"),
+    "restricted": ("query", "s--"),
+}
+
+
+def printed(rows: str) -> Markdown:
+    """Table 2 as the paper prints it, from lines of commas."""
+    measured = "BLEU En-De", "BLEU En-Fr", "cost En-De", "cost En-Fr"
+    head = ["model", *measured]
+    table = [
+        dict(zip(head, row.split(","), strict=True))
+        for row in rows.splitlines()
+    ]
+    return Markdown(markdown_table(table))
+
+
+def three_layers(words: Sequence[str]) -> Picture:
+    """How a word hears of the others, in each of three layers.
+
+    The last word but one is followed: recurrence brings it what lies
+    before, a window its neighbours, attention all words.
+    """
+    titles = "recurrence", "convolution", "self-attention"
+    looks = "bad", "feed_forward", "query"
+    followed = len(words) - 2
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        column = wide if narrow else wide / 3
+        height = 190
+        sketch = Sketch(wide, 3 * height if narrow else height)
+        for number, (title, look) in enumerate(
+            zip(titles, looks, strict=True)
+        ):
+            left = 0 if narrow else column * number
+            top = height * number if narrow else 0
+            places = [
+                left + column * (i + 0.6) / (len(words) + 0.2)
+                for i in range(len(words))
+            ]
+            low, high = top + 142, top + 62
+            middle = left + column / 2
+            sketch.words(middle, top + 14, title, font_weight="bold")
+            arrow = dict(colour=look, arrow=True)
+            if title == "recurrence":
+                for x in places[: followed + 1]:
+                    sketch.line((x, low - 11), (x, high + 11), **arrow)
+                for start, end in zip(
+                    places[:followed], places[1 : followed + 1], strict=True
+                ):
+                    sketch.line((start + 11, high), (end - 11, high), **arrow)
+            else:
+                near = range(followed - 1, followed + 2)
+                heard = near if title == "convolution" else range(len(words))
+                for i in heard:
+                    end = places[followed] + 3 * (i - followed), high + 11
+                    sketch.line((places[i], low - 11), end, **arrow)
+            for i, (x, word) in enumerate(zip(places, words, strict=True)):
+                kept = title == "recurrence" and i <= followed
+                shown = 1 if kept or i == followed else 0.25
+                sketch.dot(x, high, look, fill_opacity=shown)
+                sketch.dot(x, low, "muted")
+                sketch.words(x, low + 26, word)
+        return sketch
+
+    word = words[followed]
+    return show(
+        draw,
+        f"Three layers over the same {len(words)} words; arrows show how "
+        f"the vector of {word!r} is made. Recurrence: a state is handed "
+        "on from word to word. Convolution: from the word and its two "
+        "neighbours. Self-attention: from all words at once.",
+    )
+
+
+def sentence_lengths(corpora: Sequence[Mapping]) -> Markdown:
+    """How long the sentences of each corpus are, in pieces."""
+    names = {"multi30k": "Multi30k", "tatoeba": "Tatoeba"}
+    names["little_spanish"] = "little Spanish"
+    return Markdown(
+        markdown_table(
+            [
+                {
+                    "corpus": names[told["corpus"]],
+                    "sentences": told["sentences"],
+                    "pieces, mean": f"{told['mean']:.1f}",
+                    "pieces, longest": told["longest"],
+                    f"shorter than d = {told['d_model']}": (
+                        f"{told['shorter'] / told['sentences']:.0%}"
+                    ),
+                }
+                for told in corpora
+            ]
+        )
+    )
+
+
+def path_lengths(lengths: Sequence[int], paths: Mapping) -> Picture:
+    """Steps between both ends of a sentence, by kind of layer."""
+    with style():
+        figure, ax = plt.subplots(figsize=(PAGE, 3.6))
+        for name, found in paths.items():
+            colour, marks = LOOKS[name]
+            ax.plot(lengths, found, marks, color=COLOURS[colour], label=name)
+        ax.set(xscale="log", yscale="log", xlabel="length n")
+        ax.set_ylabel("steps between the ends")
+        ax.set_xticks(lengths, lengths)
+        ax.minorticks_off()
+        ax.set_yticks([1, 3, 10, 30], [1, 3, 10, 30])
+        ax.legend(loc="upper left")
+    return show(
+        figure,
+        "Steps between both ends against the length: self-attention "
+        "stays at 1, dilated convolutions climb by one for each factor "
+        "of three, restricted attention and plain convolutions grow in "
+        "proportion, recurrence has as many steps as positions.",
+    )
+
+
+def parts(operations: Mapping[str, float]) -> Picture:
+    """Operations of a forward pass, by part of the model."""
+
+    def colour(name):
+        words = ("encoder self", "encoder feed", "decoder", "cross")
+        looks = ("encoder", "encoder", "decoder", "key")
+        for start, look in zip(words, looks, strict=True):
+            if name.startswith(start):
+                return COLOURS[look]
+        return COLOURS["loss"]
+
+    names = list(operations)[::-1]
+    billions = [operations[name] / 1e9 for name in names]
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.8)
+        bars = ax.barh(names, billions, color=[colour(n) for n in names])
+        ax.bar_label(bars, [f"{work:.2f}" for work in billions], padding=3)
+        ax.set_xlabel("billion operations, forward")
+        ax.margins(x=0.14)
+        return figure
+
+    told = "; ".join(
+        f"{name} {work / 1e9:.2f} billion" for name, work in operations.items()
+    )
+    return show(draw, f"Operations of a forward pass by part: {told}.")
+
+
+def table_2(systems: Mapping[str, tuple[float, float]]) -> Picture:
+    """BLEU against the cost of training; {system: (BLEU, operations)}."""
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.6)
+        for name, (score, work) in systems.items():
+            own = name.startswith("Transformer")
+            ax.scatter(work, score, color=COLOURS["good" if own else "muted"])
+            left = work > 1e20
+            below = -28 if narrow else -14
+            up = below if name.startswith("GNMT + RL, e") else 4
+            ax.annotate(
+                name,
+                (work, score),
+                (-6 if left else 6, up),
+                textcoords="offset points",
+                ha="right" if left else "left",
+            )
+        ax.set(xscale="log", xlim=(2e18, 4e20), ylim=(24, 29))
+        ax.set(xlabel="operations, by time", ylabel="BLEU")
+        log_ticks(ax.xaxis)
+        return figure
+
+    return show(
+        draw,
+        "Table 2 as a picture: BLEU against training cost for English to "
+        "German. The two Transformers lie above all rivals; the base "
+        "model is also the cheapest of all.",
+    )
+
+
+def race(raced: Mapping[str, Sequence[Run]]) -> Markdown:
+    """The race on the test set: a row for each model, seeds in turn."""
+    rows = []
+    for kind, runs in raced.items():
+        tests = [run.report["test"] for run in runs]
+        result = runs[0].report["result"]
+        rows.append(
+            {
+                "model": kind,
+                "weights": result["parameters"],
+                "steps": result["steps"],
+                "nats per token": ", ".join(
+                    f"{test['nats_per_token']:.2f}" for test in tests
+                ),
+                "BLEU": ", ".join(f"{test['bleu']:.1f}" for test in tests),
+            }
+        )
+    return Markdown(markdown_table(rows))
