@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from transformer_book.rivals import AdditiveAttention
 from transformer_lib.attention import attention
 from transformer_lib.checkpoints import write_atomically
-from transformer_lib.rivals import AdditiveAttention
 
 D_K, POSITIONS, ROUNDS = 64, 1024, 15
 RECORD = Path(__file__).parent.parent / "runs/additive/additive.json"

@@ -2,11 +2,11 @@
 
     python experiments/distance.py --out runs/distance
 
-A row of random symbols is read, and at its end the first one is to be
-said: nothing else in the row helps. Stacks of four kinds of layer, of about
-as many weights, learn it at several distances, for the same steps. What
-comes out is the share of new rows in which each is right; one in eight is
-guessing.
+A sequence of random symbols is read, and at its end the first one is to be
+given: nothing else in the sequence helps. Stacks of four kinds of layer, of
+about as many weights, learn it at several distances, for the same steps.
+What comes out is the share of new sequences in which each is right; one in
+eight is guessing.
 """
 
 import argparse
@@ -73,7 +73,7 @@ KINDS = {
 
 
 class Stack(nn.Module):
-    """Layers of one kind, each with a residual path and a norm."""
+    """Layers of one kind, each with a residual connection and a norm."""
 
     def __init__(self, kind: str):
         super().__init__()
@@ -93,7 +93,7 @@ class Stack(nn.Module):
 
 
 def learn(kind: str, distance: int, seed: int, steps: int) -> float:
-    """The share of new rows whose first symbol is said at their end."""
+    """The share of new sequences whose first symbol is given at the end."""
     torch.manual_seed(seed)
     model = Stack(kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)

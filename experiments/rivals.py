@@ -8,10 +8,10 @@ r"""Table 2 again, smaller: three translators in equal minutes.
 `seconds` times a step of each model, the three in turn on the same
 batches. `race` trains one on Multi30k, English to German, as often as
 there are learning rates to choose from, each time to the end: which
-one serves best is not seen before. It leaves the record of the one
+of them is best cannot be known before. It leaves the record of the one
 with the lowest validation loss, on the test set, with the nats of
 every validation sentence and BLEU by length. `copying` learns to copy
-rows of random symbols and leaves copying.json. Interrupted, each goes
+sequences of random symbols and leaves copying.json. Interrupted, each goes
 on where it was.
 
     python experiments/rivals.py race encoder-convolution \
@@ -29,18 +29,18 @@ import shlex
 import statistics
 import sys
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import torch
-from swaps import (
-    ConvolutionInDecoder,
-    ConvolutionInEncoder,
-    RecurrenceInDecoder,
-    RecurrenceInEncoder,
-)
+from swaps import ConvolutionInPlace, RecurrenceInPlace, swapped
 from variations import BASE, claimed, multi30k, record
 
+from transformer_book.rivals import (
+    convolutional_translator,
+    recurrent_translator,
+)
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_config, write_atomically
@@ -49,29 +49,27 @@ from transformer_lib.evaluation import bleu
 from transformer_lib.experiment import describe_machine
 from transformer_lib.loss import projected_losses
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.rivals import (
-    ConvolutionalTranslator,
-    RecurrentTranslator,
-)
 from transformer_lib.schedule import TrainingConfig, adam
 from transformer_lib.training import train
 
 MODELS = {  # 1.9 million weights each, with 4,000 pieces
     "transformer": (Transformer, {}),
-    "recurrent": (RecurrentTranslator, {"N": 2, "d_ff": 192}),
+    "recurrent": (recurrent_translator, {"N": 2, "d_ff": 192}),
     "convolutional": (
-        ConvolutionalTranslator,
+        convolutional_translator,
         {"N": 5, "positions": "learned", "max_length": 256},
     ),
 }
 SWAPS = {  # the same sizes, and within a percent the same weights
-    "encoder-convolution": (ConvolutionInEncoder, {}),
-    "encoder-recurrence": (RecurrenceInEncoder, {}),
-    "decoder-convolution": (ConvolutionInDecoder, {}),
-    "decoder-recurrence": (RecurrenceInDecoder, {}),
+    f"{stack}-{name}": (partial(swapped, stack=stack, kind=kind), {})
+    for stack in ("encoder", "decoder")
+    for name, kind in (
+        ("convolution", ConvolutionInPlace),
+        ("recurrence", RecurrenceInPlace),
+    )
 }
 RATES = [0.5, 1.0, 2.0]  # times equation 3
-LOWER_RATES = [0.25, 0.5, 1.0]  # long rows need them
+LOWER_RATES = [0.25, 0.5, 1.0]  # long sequences need them
 LENGTHS = [20, 50, 100, 200]
 SYMBOLS = 32
 WORDS = [(1, 9), (10, 12), (13, 16), (17, 99)]
@@ -87,7 +85,7 @@ def build(name, vocab_size, seed):
 
 
 def rows_to_copy(length, count, seed):
-    """Rows of random symbols, of half the length to the whole."""
+    """Sequences of random symbols, of half the length to the whole."""
     chance = random.Random(f"{length} {seed}")
     symbols = range(EOS + 1, EOS + 1 + SYMBOLS)
     rows = (
@@ -103,13 +101,11 @@ def settings(options, steps, rate):
     Recurrent and convolutional models want their gradients clipped.
     """
     return TrainingConfig(
-        tokens_per_batch=TOKENS,
         warmup_steps=max(1, steps // 3),
         max_steps=steps,
         learning_rate_scale=rate,
         clip_norm=CLIP,
         seed=options.seed,
-        device=options.device,
         log_every=max(1, steps // 100),
         validate_every=max(1, steps // 8),
         checkpoint_every=max(1, steps // 40),
@@ -118,7 +114,7 @@ def settings(options, steps, rate):
 
 
 def time_steps(options):
-    """Processor seconds of a training step, the models in turn."""
+    """CPU seconds of a training step, the models in turn."""
     corpus, _, _, tokenizer = multi30k()
     tasks = {"multi30k": encode_pairs(corpus, tokenizer)}
     for length in LENGTHS:
@@ -170,7 +166,7 @@ def trained(options, task, size, batches, held_out):
     steps = options.steps or round(60 * options.minutes / each)
     losses, kept = {}, {}
     for rate in options.rates:
-        model = build(options.model, size, options.seed)
+        model = build(options.model, size, options.seed).to(options.device)
         c = settings(options, steps, rate)
         folder = options.out / f"rate-{rate:g}"
         try:
@@ -248,7 +244,7 @@ def by_length(model, tokenizer, corpus):
 
 
 def copying(options):
-    """Learn to copy; how many new rows come out without a slip."""
+    """Learn to copy; how many new sequences come out without an error."""
     folder, task = options.out, f"copying-{options.length}"
     if options.rate_of:
         chosen = json.loads(options.rate_of.read_text("utf-8"))

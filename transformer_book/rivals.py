@@ -17,7 +17,7 @@ from transformer_lib.layers import Decoder, Encoder, LayerCache
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
-    initialize_weights,
+    draw_weights,
 )
 
 
@@ -28,7 +28,7 @@ def initialize(module: nn.Module, init: str) -> None:
     A GRU's three gates are initialized one by one, and a convolution
     counts its inputs and outputs once for each place of the window.
     """
-    initialize_weights(module, init)  # the linear maps
+    draw_weights(module, init)  # the linear maps
     for name, part in module.named_modules():
         if not isinstance(part, nn.GRU | nn.Conv1d):
             continue
@@ -98,6 +98,8 @@ def read_both_ways(gru: nn.GRU, x: Tensor, mask: Tensor) -> Tensor:
     (batch, n, d_model) to (batch, n, 2 * d_state). `mask`, (batch, 1,
     1, n), is True where a sentence has words; padding follows them.
     """
+    if len(x) == 0:  # packing refuses a batch of no sentences
+        return x.new_zeros(0, x.size(1), 2 * gru.hidden_size)
     lengths = mask[:, 0, 0].sum(-1).cpu()
     words = pack_padded_sequence(
         x, lengths, batch_first=True, enforce_sorted=False
@@ -125,7 +127,18 @@ class RecurrentEncoderLayer(nn.Module):
         return self.dropout(self.join(states).tanh())
 
 
-class RecurrentDecoderLayer(nn.Module):
+class CachedLayer(nn.Module):
+    """A layer of a decoder that keeps its inputs in the cache."""
+
+    cross_attention: AdditiveAttention | MultiHeadAttention
+
+    def new_cache(self, memory: Tensor, longest: int) -> LayerCache:
+        none_yet = memory[:, None, :0]
+        known = self.cross_attention.keys_values(memory)
+        return LayerCache(known, (none_yet, none_yet), longest)
+
+
+class RecurrentDecoderLayer(CachedLayer):
     """tanh(W [state; the attention's output]), states of width d_ff."""
 
     def __init__(self, config: TransformerConfig):
@@ -212,7 +225,7 @@ class ConvolutionalEncoderLayer(nn.Module):
         return (x + self.gated(padded)) * ROOT_HALF
 
 
-class ConvolutionalDecoderLayer(nn.Module):
+class ConvolutionalDecoderLayer(CachedLayer):
     """A gated window up to each word, and attention."""
 
     def __init__(self, config: TransformerConfig, k: int):

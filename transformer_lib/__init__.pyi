@@ -80,13 +80,6 @@ from transformer_lib.positions import (
     SinusoidalPositions as SinusoidalPositions,
 )
 from transformer_lib.positions import sinusoids as sinusoids
-from transformer_lib.rivals import AdditiveAttention as AdditiveAttention
-from transformer_lib.rivals import (
-    ConvolutionalTranslator as ConvolutionalTranslator,
-)
-from transformer_lib.rivals import RecurrentTranslator as RecurrentTranslator
-from transformer_lib.rivals import StateCache as StateCache
-from transformer_lib.rivals import read_both_ways as read_both_ways
 from transformer_lib.schedule import TrainingConfig as TrainingConfig
 from transformer_lib.schedule import adam as adam
 from transformer_lib.schedule import learning_rate as learning_rate

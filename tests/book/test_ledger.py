@@ -13,11 +13,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_book.drawings.rivals import catching_up, faster
 from transformer_book.records import load_run
-from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.rivals import (
-    ConvolutionalTranslator,
-    RecurrentTranslator,
+from transformer_book.rivals import (
+    convolutional_translator,
+    recurrent_translator,
 )
+from transformer_lib.model import Transformer, TransformerConfig
 
 LEDGER = tangle.ROOT / "book" / "fidelity.yml"
 ROWS = yaml.safe_load(LEDGER.read_text("utf-8"))
@@ -26,8 +26,8 @@ MORE = {"symbol", "test", "breaks", "alters"}
 BUILT = {"exact", "option"}  # a change to their code must be noticed
 RACED = {
     "transformer": Transformer,
-    "recurrent": RecurrentTranslator,
-    "convolutional": ConvolutionalTranslator,
+    "recurrent": recurrent_translator,
+    "convolutional": convolutional_translator,
 }
 STATES = {*BUILT, "scaled", "open", "undecidable"}
 
@@ -80,12 +80,12 @@ def test_row_has_what_its_state_asks(row):
 def test_trained_faster_says_what_the_race_found():
     """The words of the row are computed from the records of the race."""
     runs, work = [], {}
-    for kind, model_class in RACED.items():
+    for kind, build in RACED.items():
         runs += [load_run(f"rivals/{kind}-{seed}") for seed in (0, 1)]
         config = TransformerConfig(**runs[-1].config["model"])
         with FlopCounterMode(display=False) as counter:
             ids = torch.randint(4, 4000, (16, 15))
-            model_class(config)(ids, ids)
+            build(config)(ids, ids)
         work[kind] = counter.get_total_flops() / ids.numel() / 1e6
     (row,) = [row for row in ROWS if row["id"] == "rivals-trained-faster"]
     rows = catching_up(runs, work)
