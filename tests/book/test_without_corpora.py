@@ -10,7 +10,8 @@ PAGES = [
     "book/results/attention_maps",
     "book/results/full_run",
     "book/results/variations",
-    "book/results/rivals",
+    "book/appendix/rivals",
+    "book/architecture/why_attention",
 ]
 
 

@@ -16,7 +16,7 @@ import tangle
 CHAPTERS = [  # a check, a drawing and a table are in each of them
     "book/architecture/layers.md",
     "book/training/loss.md",
-    "book/results/cost.md",
+    "book/architecture/why_attention.md",
 ]
 FOLDED = """() => [...document.querySelectorAll(".jp-CodeCell")].map(cell =>
   !!cell.querySelector(".jp-InputPlaceholder"))"""
