@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -289,6 +290,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Chapter: cli-main
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    if words == ["--version"]:
+        print(version("executable-transformer"))
+        return 0
     named = tyro.conf.subcommand
     commands = (
         Annotated[_Train, named("train", default=_train(words))]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import sysconfig
 import venv
 import xml.etree.ElementTree as ET
