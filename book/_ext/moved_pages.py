@@ -5,6 +5,9 @@ from pathlib import Path
 
 MOVED = {
     "book/results/first_translation": "book/training/experiment",
+    "book/architecture/layer_types": "book/architecture/why_attention",
+    "book/results/cost": "book/architecture/why_attention",
+    "book/results/rivals": "book/appendix/rivals",
 }
 
 PAGE = """\
