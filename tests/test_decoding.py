@@ -148,7 +148,7 @@ def test_cache_reordered_repeated_and_shrunk():
     model = a_model(5)
     source, ids = sources(2, 33, 8), torch.randint(4, 7, (3, 1))
     with evaluating(model):
-        cache = DecoderCache(model, model.encode(source), longest=12)
+        cache = DecoderCache(model, model.encode(source))
         for rows in [[2, 0, 1], [1, 1, 0, 2, 2], [4, 1], [1]]:
             model.decode(ids[:, -1:], None, source, cache)
             rows = torch.tensor(rows)

@@ -89,7 +89,7 @@ def test_a_decoder_sees_nothing_to_the_right():
     ids = LONG.repeat(2, 1)
     memory = model.encode(ids)
     plain = model.decode(ids, memory, ids)
-    caches = [DecoderCache(model, memory, longest=300) for _ in range(2)]
+    caches = [DecoderCache(model, memory) for _ in range(2)]
     end = 0
     for new in ids.split([1, 1, 5, 193, 1, 99], 1):
         begin, end = end, end + new.size(1)

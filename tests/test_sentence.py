@@ -99,7 +99,7 @@ def decodes_as_by_hand(model, batch):
     for row, length in enumerate(lengths):
         assert torch.allclose(states[row, :length], wanted[row], atol=1e-4)
     for step in (1, 2):
-        cache = DecoderCache(model, memory, batch.labels.size(1) + 1)
+        cache = DecoderCache(model, memory)
         rows = torch.arange(len(memory))
         for t in range(0, batch.labels.size(1), step):
             new = batch.target_ids[rows, t : t + step]

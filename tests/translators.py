@@ -28,7 +28,7 @@ def silence_attention(model):
 
 def decode_in_parts(model, target, memory, source, sizes=1):
     """Hidden states with a cache, the target given in parts."""
-    cache = DecoderCache(model, memory, longest=target.size(1))
+    cache = DecoderCache(model, memory)
     parts = [
         model.decode(new, None, source, cache)
         for new in target.split(sizes, 1)

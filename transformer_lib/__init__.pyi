@@ -61,8 +61,6 @@ from transformer_lib.layers import EncoderLayer as EncoderLayer
 from transformer_lib.layers import FeedForward as FeedForward
 from transformer_lib.layers import LayerCache as LayerCache
 from transformer_lib.layers import Residual as Residual
-from transformer_lib.loss import KERNELS as KERNELS
-from transformer_lib.loss import evaluating as evaluating
 from transformer_lib.loss import perplexity as perplexity
 from transformer_lib.loss import projected_losses as projected_losses
 from transformer_lib.loss import smoothed_loss as smoothed_loss
@@ -70,11 +68,12 @@ from transformer_lib.loss import validation_loss as validation_loss
 from transformer_lib.masks import causal_mask as causal_mask
 from transformer_lib.masks import decoder_mask as decoder_mask
 from transformer_lib.masks import padding_mask as padding_mask
-from transformer_lib.model import STARTS as STARTS
+from transformer_lib.model import INIT_FACTORS as INIT_FACTORS
+from transformer_lib.model import KERNELS as KERNELS
 from transformer_lib.model import Transformer as Transformer
 from transformer_lib.model import TransformerConfig as TransformerConfig
-from transformer_lib.model import draw_weights as draw_weights
-from transformer_lib.model import model_class as model_class
+from transformer_lib.model import evaluating as evaluating
+from transformer_lib.model import initialize_weights as initialize_weights
 from transformer_lib.positions import LearnedPositions as LearnedPositions
 from transformer_lib.positions import (
     SinusoidalPositions as SinusoidalPositions,

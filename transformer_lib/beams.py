@@ -175,7 +175,7 @@ def beam_search(
     padded = source_ids if (source_ids == PAD).any().item() else None
     with evaluating(model):
         memory = model.encode(source_ids)
-        cache = DecoderCache(model, memory, max(limits, default=1))
+        cache = DecoderCache(model, memory)
         active = beams
         while active:
             opened = [begun for beam in active for begun in beam.open]

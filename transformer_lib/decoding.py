@@ -14,24 +14,22 @@ import torch
 from torch import Tensor
 
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.loss import evaluating
-from transformer_lib.model import Transformer
+from transformer_lib.model import Transformer, evaluating
 
 
 class DecoderCache:
     """What `model.decode(..., cache=cache)` need not compute again.
 
-    `layers` holds for every decoder layer what its `new_cache` made:
-    for a layer with attention, the keys and values of the source,
-    from `memory` (batch, source_len, d_model), and those of the
-    target's first `length` positions, with room for `longest`.
+    `layers` holds what `new_cache` of each decoder layer made: the keys
+    and values of the source, from `memory` (batch, source_len,
+    d_model), and those of the target's first `length` positions.
 
     Chapter: decoding-cache
     """
 
-    def __init__(self, model: Transformer, memory: Tensor, longest: int):
+    def __init__(self, model: Transformer, memory: Tensor):
         self.layers: list[Any] = [
-            layer.new_cache(memory, longest) for layer in model.decoder.layers
+            layer.new_cache(memory) for layer in model.decoder.layers
         ]
 
     @property
@@ -172,7 +170,7 @@ def greedy_decode(
     padded = source_ids if (source_ids == PAD).any().item() else None
     with evaluating(model):
         memory = model.encode(source_ids)
-        cache = DecoderCache(model, memory, max(limits, default=1))
+        cache = DecoderCache(model, memory)
         while active:
             logs = next_logs(model, last, padded, cache)
             gains, last = _likeliest(logs)

@@ -15,13 +15,13 @@ from transformer_lib.attention import MultiHeadAttention
 
 
 class Residual(nn.Module):
-    """A path around a sub-layer, with norm and dropout, section 3.1.
+    """A residual connection around a sub-layer, section 3.1.
 
     `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
     `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
 
     Raises:
-        ValueError: if `norm` is neither.
+        ValueError: for any other `norm`.
 
     Chapter: layers-norm
     """
@@ -30,15 +30,12 @@ class Residual(nn.Module):
         super().__init__()
         if norm not in ("post", "pre"):
             raise ValueError(f"{norm=}: choose 'post' or 'pre'")
-        self.norm: nn.LayerNorm = nn.LayerNorm(d_model)
-        self.dropout: nn.Dropout = nn.Dropout(dropout)
-        self.pre_norm: bool = norm == "pre"
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable) -> Tensor:
-        """(batch, len, d_model) to the same shape.
-
-        `sublayer` is any function of such a tensor.
-        """
+        """(batch, len, d_model) to the same shape, which `sublayer` keeps."""
         if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -49,7 +46,7 @@ class FeedForward(nn.Module):
 
     Args:
         d_model: width of what comes in and goes out.
-        d_ff: width of the layer between.
+        d_ff: width of the hidden layer.
         dropout: on that layer; the paper has none.
 
     Chapter: layers-feed-forward
@@ -57,12 +54,12 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.w_1: nn.Linear = nn.Linear(d_model, d_ff)
-        self.w_2: nn.Linear = nn.Linear(d_ff, d_model)
-        self.dropout: nn.Dropout = nn.Dropout(dropout)
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d_model) to (..., d_model), each position alone."""
+        """(..., d_model) to (..., d_model), each position by itself."""
         inner = self.w_1(x).relu()  # (..., d_ff)
         return self.w_2(self.dropout(inner))
 
@@ -70,7 +67,7 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, section 3.1.
 
-    Built from ready sub-layers; dropout and `norm` as in `Residual`.
+    Takes its sub-layers ready-made; dropout and `norm` as in `Residual`.
 
     Chapter: layers-encoder-layer
     """
@@ -86,7 +83,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
-        self.residuals: nn.ModuleList = nn.ModuleList(
+        self.residuals = nn.ModuleList(
             Residual(d_model, dropout, norm) for _ in range(2)
         )
 
@@ -100,7 +97,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention over the memory, feed-forward: 3.1.
 
-    Built from ready sub-layers; dropout and `norm` as in `Residual`.
+    Takes its sub-layers ready-made; dropout and `norm` as in `Residual`.
 
     Chapter: layers-decoder-layer
     """
@@ -118,7 +115,7 @@ class DecoderLayer(nn.Module):
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
-        self.residuals: nn.ModuleList = nn.ModuleList(
+        self.residuals = nn.ModuleList(
             Residual(d_model, dropout, norm) for _ in range(3)
         )
 
@@ -132,38 +129,30 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
-        `memory` is the encoder's output (batch, source_len, d_model).
-        With a `cache`, of `new_cache`, `x` holds the new positions
-        alone, and `memory` may be None.
+        Self-attention is causal in any case; a `target_mask` may close
+        more. `memory` is the encoder's output (batch, source_len,
+        d_model). With a `cache`, made by `new_cache`, `x` holds only the
+        new positions, `memory` may be None, and it is `target_mask` that
+        hides new positions from each other.
         """
+        own, across = self.self_attention, self.cross_attention
         first, second, third = self.residuals
-        x = first(x, lambda x: self.look_back(x, target_mask, cache))
+        if cache is None:
+            x = first(x, lambda x: own(x, x, target_mask, causal=True))
+            x = second(x, lambda x: across(x, memory, source_mask))
+            return third(x, self.feed_forward)
 
-        def across(x: Tensor) -> Tensor:
-            if cache is None:
-                return self.cross_attention(x, memory, source_mask)
-            return self.cross_attention.attend(x, *cache.source, source_mask)
+        def look_back(x: Tensor) -> Tensor:
+            key, value = cache.append(*own.keys_values(x))
+            return own.attend(x, key, value, target_mask)
 
-        x = second(x, across)
+        x = first(x, look_back)
+        x = second(x, lambda x: across.attend(x, *cache.source, source_mask))
         return third(x, self.feed_forward)
 
-    def look_back(
-        self, x: Tensor, mask: Tensor | None, cache: "LayerCache | None"
-    ) -> Tensor:
-        """The target's attention to itself, with the cache's positions."""
-        if cache is None:
-            return self.self_attention(x, x, mask)
-        key, value = self.self_attention.keys_values(x)
-        keys_values = cache.append(key, value)
-        return self.self_attention.attend(x, *keys_values, mask)
-
-    def new_cache(self, memory: Tensor, longest: int) -> "LayerCache":
-        """For targets of up to `longest` positions, none there yet."""
-        return LayerCache(
-            source=self.cross_attention.keys_values(memory),
-            target=self.self_attention.keys_values(memory[:, :0]),
-            longest=longest,
-        )
+    def new_cache(self, memory: Tensor) -> "LayerCache":
+        """An empty cache, with the keys and values of `memory`."""
+        return LayerCache(self.cross_attention.keys_values(memory))
 
 
 class _Stack(nn.Module):
@@ -176,14 +165,8 @@ class _Stack(nn.Module):
         self, layers: Iterable[nn.Module], d_model: int, norm: str = "post"
     ):
         super().__init__()
-        if norm not in ("post", "pre"):
-            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
-        self.layers: nn.ModuleList = nn.ModuleList(layers)
-        if norm == "pre":
-            self.norm: nn.LayerNorm = nn.LayerNorm(d_model)
-
-    def last_norm(self, x: Tensor) -> Tensor:
-        return self.norm(x) if hasattr(self, "norm") else x
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
 
 
 class Encoder(_Stack):
@@ -199,7 +182,7 @@ class Encoder(_Stack):
         """(batch, source_len, d_model) to the same shape."""
         for layer in self.layers:
             x = layer(x, mask)
-        return self.last_norm(x)
+        return self.norm(x)
 
 
 class Decoder(_Stack):
@@ -220,71 +203,53 @@ class Decoder(_Stack):
 
         A `cache` holds what each layer keeps, in the layers' order.
         """
-        for i, layer in enumerate(self.layers):
-            kept = cache[i] if cache else None
+        caches = cache or [None] * len(self.layers)
+        for layer, kept in zip(self.layers, caches, strict=True):
             x = layer(x, memory, target_mask, source_mask, kept)
-        return self.last_norm(x)
+        return self.norm(x)
 
 
 class LayerCache:
-    """What one layer of a decoder need not compute again.
+    """The keys and values that one decoder layer keeps.
 
-    `source` is key and value of the source, each (batch, h,
-    source_len, d). Those of the target's first `length` positions are
-    in `rooms`, two tensors (longest, batch, h, d). `target` gives
-    keys and values without positions, from which h and d are taken.
-    It serves searches: no gradient passes through `select`.
+    `source` holds those of the source, `target` those of the target's
+    first `length` positions, or None while there are none. Each is a
+    pair (key, value) of tensors (batch, h, len, d).
 
     Chapter: layers-cache
     """
 
-    def __init__(
-        self,
-        source: tuple[Tensor, Tensor],
-        target: tuple[Tensor, Tensor],
-        longest: int,
-    ):
-        key, value = [part.contiguous() for part in source]
-        self.source: tuple[Tensor, Tensor] = key, value
-        self.length: int = 0
-        self.longest = longest
-        self.rooms: list[Tensor] = [
-            part.new_empty(longest, len(part), part.size(1), part.size(3))
-            for part in target
-        ]
+    def __init__(self, source: tuple[Tensor, Tensor]):
+        self.source = source
+        self.target: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def length(self) -> int:
+        """How many positions of the target are kept."""
+        return 0 if self.target is None else self.target[0].size(2)
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep new positions (batch, h, new, d); returns all so far.
+        """Keep new positions (batch, h, new, d); returns all so far."""
+        if self.target is not None:
+            key = torch.cat([self.target[0], key], dim=2)
+            value = torch.cat([self.target[1], value], dim=2)
+        self.target = key, value
+        return self.target
 
-        Raises:
-            ValueError: if there is no room for them.
-        """
-        end = self.length + key.size(2)
-        if end > self.longest:
-            raise ValueError(
-                f"position {end} is beyond the cache's longest={self.longest}"
-            )
-        for room, new in zip(self.rooms, (key, value), strict=True):
-            room[self.length : end] = new.permute(2, 0, 1, 3)
-        self.length = end
-        keys, values = self.rooms
-        return keys[:end].permute(1, 2, 0, 3), values[:end].permute(1, 2, 0, 3)
-
-    @torch.no_grad()
     def select(self, rows: Tensor, source: bool = True) -> None:
-        """Make row i what row `rows[i]` was: reorder, repeat or drop.
+        """Row i becomes the old row `rows[i]`: reorders, repeats or drops.
 
         With `source=False` the source's part stays as it is.
         """
-        for i, room in enumerate(self.rooms):
-            size = self.longest, len(rows), room.size(2), room.size(3)
-            self.rooms[i] = room.new_empty(size)
-            torch.index_select(
-                room[: self.length], 1, rows, out=self.rooms[i][: self.length]
+        if self.target is not None:
+            key, value = self.target
+            # key[rows] and value[rows], in half the time
+            self.target = (
+                key.index_select(0, rows),
+                value.index_select(0, rows),
             )
         if source:
             key, value = self.source
-            # key[rows] and value[rows], in half the time
             self.source = (
                 key.index_select(0, rows),
                 value.index_select(0, rows),

@@ -7,17 +7,15 @@ Chapter: book/training/loss
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
+from transformer_lib.model import evaluating
 
 
 def smoothed_loss(
@@ -158,33 +156,6 @@ def projected_losses(
     else:  # to pick rows would be to wait for the device
         hidden = hidden.where(real[:, None], 0)
     return _ProjectedLosses.apply(hidden, weight, labels, share)
-
-
-# PyTorch's kernels of attention, without cuDNN's: that one plans anew
-# for every new shape of a batch.
-KERNELS = [
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-]
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """No dropout and no gradients inside; afterwards as before.
-
-    Each module gets its own mode back.
-
-    Chapter: loss-validation
-    """
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.inference_mode(), sdpa_kernel(KERNELS):
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def validation_loss(model: nn.Module, batches: TokenBatches) -> float:

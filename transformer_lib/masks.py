@@ -13,7 +13,7 @@ from transformer_lib.embeddings import PAD
 
 
 def padding_mask(ids: Tensor) -> Tensor:
-    """True where a token is no padding, for every query alike.
+    """True where the token is not padding; the same for every query.
 
     Args:
         ids: (batch, len)
@@ -39,8 +39,8 @@ def causal_mask(
 
     Chapter: masks-causal
     """
-    every = torch.ones(length, length, device=device)
-    return every.tril().bool()[None, None]
+    every = torch.ones(length, length, dtype=torch.bool, device=device)
+    return every.tril()[None, None]
 
 
 def decoder_mask(target_ids: Tensor) -> Tensor:

@@ -35,12 +35,8 @@ from transformer_lib.checkpoints import (
     save_checkpoint,
     write_atomically,
 )
-from transformer_lib.loss import (
-    KERNELS,
-    evaluating,
-    projected_losses,
-    validation_loss,
-)
+from transformer_lib.loss import projected_losses, validation_loss
+from transformer_lib.model import KERNELS, evaluating
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 

@@ -95,7 +95,10 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
         (Encoder.forward, "    x = layer(x, mask)"),
     ],
     "decoder": [
-        (Decoder.forward, "for i, layer in enumerate(self.layers):"),
+        (
+            Decoder.forward,
+            "for layer, kept in zip(self.layers, caches, strict=True):",
+        ),
         (
             Decoder.forward,
             "    x = layer(x, memory, target_mask, source_mask, kept)",
@@ -111,11 +114,11 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "decoder layer": [
         (
             DecoderLayer.forward,
-            "x = first(x, lambda x: self.look_back(x, target_mask, cache))",
+            "x = first(x, lambda x: own(x, x, target_mask, causal=True))",
         ),
         (
             DecoderLayer.forward,
-            "    return self.cross_attention(x, memory, source_mask)",
+            "x = second(x, lambda x: across(x, memory, source_mask))",
         ),
         (DecoderLayer.forward, "return third(x, self.feed_forward)"),
     ],
@@ -457,7 +460,7 @@ def continued(
     limit = length_limits(model, source_ids)[0]
     ids = list(begun)
     with evaluating(model):
-        cache = DecoderCache(model, model.encode(source_ids), limit)
+        cache = DecoderCache(model, model.encode(source_ids))
         for last in [BOS, *begun]:
             logs = next_logs(model, torch.tensor([last]), source_ids, cache)
         while ids[-1:] != [EOS] and len(ids) < limit:
