@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 MOVED = {
+    "book/appendix/runs": "book/appendix/running",
+    "book/architecture/layer_types": "book/architecture/why_attention",
+    "book/results/cost": "book/architecture/why_attention",
+    "book/results/rivals": "book/appendix/rivals",
     "book/results/first_translation": "book/training/experiment",
     "book/architecture/layer_types": "book/architecture/why_attention",
     "book/results/cost": "book/architecture/why_attention",
