@@ -109,7 +109,7 @@ def test_with_the_cache_step_by_step_equals_teacher_forcing(kind):
     memory = model.encode(SOURCE)
     ids = torch.randint(4, 14, (2, 9))
     wanted = model.decode(ids, memory, SOURCE)
-    cache = DecoderCache(model, memory, longest=9)
+    cache = DecoderCache(model, memory)
     rows, source = torch.arange(2), SOURCE
     for t in range(9):
         new = ids[rows, t : t + 1]

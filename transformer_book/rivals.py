@@ -17,7 +17,7 @@ from transformer_lib.layers import Decoder, Encoder, LayerCache
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
-    draw_weights,
+    initialize_weights,
 )
 
 
@@ -28,7 +28,7 @@ def initialize(module: nn.Module, init: str) -> None:
     A GRU's three gates are initialized one by one, and a convolution
     counts its inputs and outputs once for each place of the window.
     """
-    draw_weights(module, init)  # the linear maps
+    initialize_weights(module, init)  # the linear maps
     for name, part in module.named_modules():
         if not isinstance(part, nn.GRU | nn.Conv1d):
             continue
@@ -132,10 +132,8 @@ class CachedLayer(nn.Module):
 
     cross_attention: AdditiveAttention | MultiHeadAttention
 
-    def new_cache(self, memory: Tensor, longest: int) -> LayerCache:
-        none_yet = memory[:, None, :0]
-        known = self.cross_attention.keys_values(memory)
-        return LayerCache(known, (none_yet, none_yet), longest)
+    def new_cache(self, memory: Tensor) -> LayerCache:
+        return LayerCache(self.cross_attention.keys_values(memory))
 
 
 class RecurrentDecoderLayer(CachedLayer):

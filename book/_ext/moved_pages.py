@@ -9,9 +9,6 @@ MOVED = {
     "book/results/cost": "book/architecture/why_attention",
     "book/results/rivals": "book/appendix/rivals",
     "book/results/first_translation": "book/training/experiment",
-    "book/architecture/layer_types": "book/architecture/why_attention",
-    "book/results/cost": "book/architecture/why_attention",
-    "book/results/rivals": "book/appendix/rivals",
 }
 
 PAGE = """\
