@@ -81,9 +81,13 @@ def test_a_decoder_sees_nothing_to_the_right():
         with record_attention(model) as maps:
             recorded = model(ids, ids)
         size = ids.size(1)
-        wanted = so_far[:size, :size] & (ids != 0)[:, None, None]
+        wanted = decoder_mask(ids).expand(-1, SIZES["h"], -1, -1)
+        real = (ids != 0)[:, None].expand(-1, SIZES["h"], -1)
+        assert torch.equal(
+            wanted[real], so_far[:size, :size].expand_as(wanted)[real]
+        )
         for weights in own_weights(maps):
-            assert torch.equal(weights > 0, wanted.expand_as(weights))
+            assert torch.equal((weights > 0)[real], wanted[real])
         assert torch.allclose(plain, recorded, atol=1e-4), "unrecorded too"
     # A search adds pieces to those that are kept, one or several.
     ids = LONG.repeat(2, 1)

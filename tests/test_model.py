@@ -19,11 +19,11 @@ from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import FeedForward
 from transformer_lib.masks import decoder_mask, padding_mask
 from transformer_lib.model import (
-    STARTS,
+    INIT_FACTORS,
     Transformer,
     TransformerConfig,
-    draw_weights,
-    model_class,
+    evaluating,
+    initialize_weights,
 )
 
 SMALL = dict(N=2, d_model=16, d_ff=32, h=4, dropout=0.0)
@@ -209,7 +209,7 @@ def test_embeddings_begin_with_their_own_deviation():
     assert isinstance(model.source_embedding, Embeddings)
 
 
-def drawn_at_first(config: TransformerConfig) -> dict[str, torch.Tensor]:
+def xavier_numbers(config: TransformerConfig) -> dict[str, torch.Tensor]:
     """What Xavier's range gives, matrix by matrix, seed 0."""
     torch.manual_seed(0)
     model = Transformer(config)
@@ -220,50 +220,43 @@ def drawn_at_first(config: TransformerConfig) -> dict[str, torch.Tensor]:
     return {path: w.clone() for path, w in matrices(model).items()}
 
 
-def wanted_factor(path: str, start: str) -> float:
-    """What a start multiplies a matrix by, written down again."""
+def wanted_factor(path: str, init: str) -> float:
+    """What an initialization multiplies a matrix by, written down again."""
     last = path.split(".")[-1]
-    if start == "xavier" or path == "pre_softmax":
+    if init == "xavier" or path == "pre_softmax":
         return 1
     if "self_attention" in path and last in ("w_q", "w_k", "w_v"):
         return (2 / 4) ** 0.5  # sqrt(6 / 4d) over sqrt(6 / 2d)
     if "cross_attention" in path and last in ("w_k", "w_v"):
         return (2 / 3) ** 0.5  # sqrt(6 / 3d) over sqrt(6 / 2d)
-    if start == "small" and last in ("w_o", "w_2"):
-        return STARTS["small"]["w_o"]
+    if init == "small" and last in ("w_o", "w_2"):
+        return INIT_FACTORS["small"]["w_o"]
     return 1
 
 
-@pytest.mark.parametrize("start", STARTS)
-def test_starts_differ_by_their_factors_alone(start):
-    """Bit for bit the same draws: older records were drawn so."""
+@pytest.mark.parametrize("init", INIT_FACTORS)
+def test_initializations_differ_only_by_their_factors(init):
+    """Bit for bit the same numbers as in the records."""
     config = TransformerConfig(13, **SMALL, bias=True, tie="none")
-    first = drawn_at_first(config)
+    first = xavier_numbers(config)
     model = Transformer(config)
     torch.manual_seed(1)
-    draw_weights(model, start)
+    initialize_weights(model, init)
     for path, matrix in matrices(model).items():
-        wanted = first[path] * wanted_factor(path, start)
+        wanted = first[path] * wanted_factor(path, init)
         assert torch.equal(matrix, wanted), path
     for name, weight in model.named_parameters():
         if name.endswith("bias"):
             assert not weight.any(), name
 
 
-@pytest.mark.parametrize("start", STARTS)
-def test_a_model_is_drawn_by_its_configs_start(start):
+@pytest.mark.parametrize("init", INIT_FACTORS)
+def test_a_model_is_initialized_as_its_config_says(init):
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(13, **SMALL, init=start))
+    model = Transformer(TransformerConfig(13, **SMALL, init=init))
     ours = model.encoder.layers[0].self_attention.w_q.weight
-    bound = (6 / 32) ** 0.5 * wanted_factor("self_attention.w_q", start)
+    bound = (6 / 32) ** 0.5 * wanted_factor("self_attention.w_q", init)
     assert 0.95 * bound < ours.abs().max() <= bound
-
-
-def test_every_start_has_a_name_and_others_are_refused():
-    with pytest.raises(ValueError, match="init='kaiming'.*packed"):
-        TransformerConfig(13, init="kaiming")
-    with pytest.raises(ValueError, match="start='kaiming'.*packed"):
-        draw_weights(small(), "kaiming")
 
 
 @pytest.mark.parametrize("positions", ["sinusoid", "learned", "none"])
@@ -334,7 +327,8 @@ def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own():
         memory, x = x, model.embed(target, model.target_embedding)
         for layer in model.decoder.layers:
             x = layer(x, memory, decoder_mask(target), mask)
-        assert torch.equal(model.decode(target, memory, source), x)
+        found = model.decode(target, memory, source)
+        assert_close(found[real], x[real])
         parts = decode_in_parts(model, target, memory, source)
         assert_close(parts[real], x[real])
 
@@ -378,7 +372,7 @@ def test_no_recurrence_no_convolution():
             "Linear",
             "Dropout",
             "ModuleList",
-        }
+        } | ({"Identity"} if norm == "post" else set())
     for norm, training in product(["post", "pre"], [True, False]):
         no_position_hears_of_another_without_attention(norm, training)
 
@@ -433,13 +427,7 @@ def no_position_hears_of_another_without_attention(norm, training):
         (dict(tie="all"), ["tie='all'", "three-way"]),
         (dict(h=3), ["h=3", "d_model=16", "d_k"]),
         (dict(d_model=15, h=5), ["d_model=15", "even"]),
-        (dict(N=0), ["N=0"]),
-        (dict(N=None), ["N=None"]),
-        (dict(dropout=1.0), ["dropout=1.0", "give 0 <= p < 1"]),
-        (dict(dropout="0.1"), ["dropout='0.1'", "give 0 <= p < 1"]),
-        (dict(relu_dropout=float("nan")), ["relu_dropout=nan"]),
-        (dict(vocab_size=1.5), ["vocab_size=1.5"]),
-        (dict(bias=3), ["bias=3", "True"]),
+        (dict(init="kaiming"), ["init='kaiming'", "packed"]),
     ],
 )
 def test_impossible_sizes_are_refused(changes, words):
@@ -513,57 +501,42 @@ def test_parameters_of_base_and_big():
         assert sum(p.numel() for p in model.parameters()) == wanted
 
 
-def test_a_class_of_model_is_found_by_its_name():
-    class Relative(Transformer):
-        pass
-
-    assert model_class("Transformer") is Transformer
-    assert model_class("Relative") is Relative
-    with pytest.raises(ValueError, match="'Unheard'.*import"):
-        model_class("Unheard")
-
-
-def test_a_cell_that_was_run_again_defines_its_class_again():
-    """With another base, too, while a model of the old class lives."""
-
-    class Doubled(Transformer):
-        pass
-
-    class Again(Doubled):
-        pass
-
-    old = Again(TransformerConfig(10, N=1, d_model=8, d_ff=8, h=2))
-
-    class Again(Transformer):
-        pass
-
-    assert model_class("Again") is Again is not type(old)
-
-
-def test_what_torch_derives_to_trace_a_model_is_not_its_class():
-    """An export leaves such classes, of the same name and module."""
-    proxy = type("AttrProxy", (), {"__module__": "torch.fx.experimental"})
-    module = {"__module__": Transformer.__module__}
-    traced = type("Transformer", (proxy, Transformer), module)
-    assert model_class("Transformer") is Transformer
-    assert traced in Transformer.__subclasses__()
-
-
-def test_no_subclass_takes_the_place_of_the_transformer():
-    derived = type("Transformer", (Transformer,), {"__module__": "theirs"})
-    assert model_class("Transformer") is Transformer
-    assert derived in Transformer.__subclasses__()
-
-
-def test_a_stack_has_at_most_a_thousand_layers():
-    assert TransformerConfig(13, N=1000).N == 1000
-    with pytest.raises(ValueError, match="N=1001: .* from 1 to 1000"):
-        TransformerConfig(13, N=1001)
-
-
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
 def test_nothing_goes_in_and_nothing_comes_out(shape):
     """No sentence, or sentences of no piece: shapes, no error."""
     model = small().eval()
     nothing = torch.zeros(shape, dtype=torch.long)
     assert model(nothing, nothing).shape == (*shape, 13)
+
+
+def test_causal_only_equals_the_papers_two_masks():
+    """In training on a CPU bit for bit, and the gradients too."""
+    model = small(N=3, dropout=0.2).train()
+    source, target = sentences(9, 4, 7), sentences(20, 24, 7)
+    real = target != 0
+    found = []
+    for mask in None, decoder_mask(target):
+        model.zero_grad()
+        torch.manual_seed(1)
+        memory = model.encode(source)
+        x = model.embed(target, model.target_embedding)
+        hidden = model.decoder(x, memory, mask, padding_mask(source))[real]
+        hidden.tanh().sum().backward()
+        grads = [
+            p.grad.clone() for p in model.parameters() if p.grad is not None
+        ]
+        found.append([hidden, *grads])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_evaluating_gives_each_module_its_own_mode_back():
+    model = small()
+    model.encoder.eval()
+    modes = [module.training for module in model.modules()]
+    with pytest.raises(KeyError), evaluating(model):
+        assert not any(module.training for module in model.modules())
+        assert not model(SOURCE, TARGET).requires_grad
+        raise KeyError
+    assert [module.training for module in model.modules()] == modes
+    assert model(SOURCE, TARGET).requires_grad
