@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -104,7 +104,9 @@ def train(
     if folder is not None:
         folder = Path(folder)
         settings = _settings(model, batches, config)
-        progress = _resume(folder, model, optimizer, settings, config)
+        progress = _resume(folder, model, optimizer, settings)
+        if progress.step > config.max_steps:
+            raise ValueError(f"{folder} is beyond step {config.max_steps}")
     losses = _shared(_Losses(model, config))
     stream = _endless(batches, progress)
     unread: list[Tensor] = []  # (loss, nll) of the last steps
@@ -115,17 +117,16 @@ def train(
         last = progress.step == config.max_steps
         return last or (every > 0 and progress.step % every == 0)
 
-    with ExitStack() as stack:
-        stack.callback(model.eval)
-        stack.enter_context(_prepared(device, config.precision))
-        signals = stack.enter_context(_asked_to_stop())
-        # None: the bar is shown only in a terminal.
-        bar = tqdm(total=config.max_steps, disable=rank > 0 or None)
-        bar.update(progress.step)
-        stack.enter_context(bar)
+    # With None, the bar is shown only in a terminal.
+    bar = tqdm(
+        total=config.max_steps,
+        initial=progress.step,
+        disable=rank > 0 or None,
+    )
+    with bar, _prepared(device, config), _asked_to_stop() as signals:
         model.train()
         mark = time.perf_counter()
-        while progress.step < config.max_steps:
+        while progress.step < config.max_steps and not stop:
             group = list(islice(stream, config.accumulate * workers))
             progress.step += 1
             tokens = sum(batch.tokens for batch in group)
@@ -149,8 +150,8 @@ def train(
             progress.since["seconds"] += time.perf_counter() - mark
             scores = {}
             try:
-                if validate and evaluate is not None and rank == 0:
-                    scores = _scores(model, evaluate, progress.step)
+                if validate and rank == 0:
+                    scores = _validate(model, evaluate, progress.step)
             except BaseException:
                 save = True  # a validation that fails costs no step
                 raise
@@ -167,9 +168,8 @@ def train(
                         keep=config.keep_checkpoints,
                         every=config.checkpoint_every,
                     )
-            if stop:
-                break
             mark = time.perf_counter()
+    model.eval()
     if workers > 1:
         distributed.barrier()  # until the first one has saved
     if stop or signals:  # these came after the last step
@@ -234,14 +234,14 @@ def _update_weights(
 
 
 @contextmanager
-def _prepared(device: torch.device, precision: str) -> Iterator[None]:
+def _prepared(device: torch.device, config: TrainingConfig) -> Iterator[None]:
     """Settings of PyTorch for one run, and afterwards the caller's.
 
     Chapter: training-step
     """
     cards = [device] if device.type == "cuda" else []
     before = torch.get_float32_matmul_precision()
-    if precision == "bf16" and device.type == "cpu":
+    if config.precision == "bf16" and device.type == "cpu":
         # oneDNN keeps a program for each shape that it meets, by
         # default of the last 1,024: gigabytes. Read at its first use.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
@@ -317,25 +317,25 @@ def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
         progress.since["nll"] += nll
 
 
-def _scores(
-    model: nn.Module, evaluate: Callable | TokenBatches, step: int
+def _validate(
+    model: nn.Module,
+    evaluate: Callable[..., Any] | TokenBatches | None,
+    step: int,
 ) -> dict[str, Any]:
     """The numbers of a validation, as JSON has them.
 
     Chapter: training-record
     """
+    if evaluate is None:
+        return {}
     if not callable(evaluate):
         return {"validation_loss": validation_loss(model, evaluate)}
     with evaluating(model):
         scores = evaluate(model, step) or {}
-    if own := _LOGGED & scores.keys():
-        raise ValueError(f"evaluate returns {own}, names of the log: rename")
+    if clash := scores.keys() & {"step", "epoch", "loss", "nll", "seconds"}:
+        raise ValueError(f"{clash}: names of the log, call them otherwise")
     # A tensor, or NumPy's number, becomes an ordinary number.
     return json.loads(json.dumps(scores, default=lambda x: x.tolist()))
-
-
-_LOGGED = {"step", "epoch", "loss", "nll", "learning_rate"}
-_LOGGED |= {"tokens", "tokens_per_second", "seconds"}
 
 
 _MAY_CHANGE = {"max_steps", "log_every", "validate_every"}
@@ -362,29 +362,22 @@ def _resume(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     settings: dict[str, Any],
-    config: TrainingConfig,
 ) -> _Progress:
     """Put back the folder's newest checkpoint, if it has one.
-
-    Nothing is put back from a run that may not go on.
 
     Chapter: training-resume
     """
     progress = _Progress(settings)
     files = checkpoint_files(folder)
     if files:
-        state = load_checkpoint(files[-1])  # only read
+        begun = load_checkpoint(files[-1])["settings"]  # only read
         for name, value in settings.items():
-            begun = state["settings"].get(name)
-            if begun != value:
+            if begun.get(name) != value:
                 raise ValueError(
-                    f"{files[-1]} was trained with {name}={begun}, not "
-                    f"{value}: use the same value, or another folder"
+                    f"{files[-1]} was trained with {name}={begun.get(name)}, "
+                    f"not {value}: use the same value, or another folder"
                 )
-        if state["step"] > config.max_steps:
-            raise ValueError(f"{files[-1]} is beyond {config.max_steps=}")
-        load_checkpoint(files[-1], model, optimizer)
-        progress = _Progress(**state)
+        progress = _Progress(**load_checkpoint(files[-1], model, optimizer))
     if worker()[0] == 0:  # lines after the checkpoint go
         lines = [json.dumps(line) + "\n" for line in progress.log]
         write_atomically(folder / "log.jsonl", "".join(lines))
