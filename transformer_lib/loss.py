@@ -145,16 +145,16 @@ def projected_losses(
     Chapter: loss-projected
     """
     share = _share(len(weight), label_smoothing, smoothing)
-    device = hidden.device.type
-    if torch.is_autocast_enabled(device):
-        # Here and once, or every product of a chunk would cast again.
-        hidden = hidden.to(torch.get_autocast_dtype(device))
     hidden, labels = hidden.flatten(0, -2), labels.flatten()
     real = labels != PAD
     if hidden.is_cpu:
         hidden, labels = hidden[real], labels[real]
-    else:  # to pick rows would be to wait for the device
+    else:  # to pick rows would be to wait for the GPU
         hidden = hidden.where(real[:, None], 0)
+        kind = hidden.device.type
+        if torch.is_autocast_enabled(kind):
+            # Once here, or each product of a chunk would cast again.
+            hidden = hidden.to(torch.get_autocast_dtype(kind))
     return _ProjectedLosses.apply(hidden, weight, labels, share)
 
 
