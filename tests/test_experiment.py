@@ -100,7 +100,7 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
         replace(QUICK, model=replace(QUICK.model, dropout=0.2)),
         replace(QUICK, model=replace(QUICK.model, vocab_size=290)),
     ):
-        with pytest.raises(ValueError, match="00000003.pt (was|is beyond)"):
+        with pytest.raises(ValueError, match=" (was|is beyond) "):
             run_experiment(other, finished)
         assert not (finished / "report.json").exists()
     assert run_experiment(QUICK, finished)
