@@ -1,7 +1,7 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""The whole Transformer of section 3, and the sizes that fix it.
+"""The whole Transformer of section 3, and its configuration.
 
 Chapter: book/architecture/model
 """

@@ -58,7 +58,7 @@ def read(model: Transformer) -> tuple[list, Any]:
         words, *looks = KINDS[kind]
         if kind == "MultiHeadAttention":
             words = name.split(".")[-1].split("_")[0] + words
-            if inputs[2].size(-2) > 1:  # a row for each query
+            if inputs[-1] is True:  # causal
                 words = "masked " + words
             if inputs[1] is top:
                 meets = len(boxes)

@@ -1,7 +1,7 @@
-"""What the starts of the weights did to the same training.
+"""What the initialization did to the same training.
 
-Two chapters show it: `model`, which draws the weights, and `layers`,
-which says why it matters.
+Two chapters show it: `model`, which initializes the weights, and
+`layers`, which says why it matters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from transformer_book.records import (
     recorded_runs,
 )
 
-WHAT = {  # of each start, in the order of the table
-    "xavier": "every matrix alone",
-    "linear": "feed-forward as `nn.Linear` draws it",
+WHAT = {  # of each initialization, in the order of the table
+    "xavier": "each matrix separately",
+    "linear": "feed-forward as `nn.Linear` has it",
     "packed": "the authors' code: queries, keys and values as one matrix",
     "values": "only the values' matrices as small as in the row above",
-    "packed-linear": "packed, and feed-forward as `nn.Linear` draws it",
+    "packed-linear": "packed, and feed-forward as `nn.Linear` has it",
     "packed-linear-half": "packed, `nn.Linear`; and `w_o`, `w_2` at a half",
-    "deepnorm": "DeepNet's factors for this depth, the path unweighted",
+    "deepnorm": "DeepNet's factors for this depth, the residual unweighted",
     "packed-half": "packed; `w_o` and `w_2` at a half",
     "packed-quarter": "packed; `w_o` and `w_2` at a quarter",
     "packed-half-quarter": "packed; `w_o` at a half, `w_2` at a quarter",
@@ -37,7 +37,7 @@ LOOKS = {
     "packed-quarter": ("good", "-"),
 }
 NAMES = {
-    "xavier": "each matrix alone",
+    "xavier": "each matrix separately",
     "packed": "packed",
     "packed-linear": "packed, nn.Linear's feed-forward",
     "packed-quarter": "packed, w_o and w_2 at a quarter",
@@ -45,7 +45,7 @@ NAMES = {
 
 
 def learning(runs: Mapping[str, Run]) -> Picture:
-    """Training loss by step, a line a start; `runs` by start."""
+    """Training loss by step, a line for each initialization."""
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.2)
@@ -63,33 +63,33 @@ def learning(runs: Mapping[str, Run]) -> Picture:
     return show(
         draw,
         "Training loss over the first steps of the same training under "
-        f"{len(runs)} starts of its weights: with every matrix drawn alone "
+        f"{len(runs)} initializations: with each matrix separately "
         "it lags behind from step 200 on; with small ends of the "
         "sub-layers it is the lowest.",
     )
 
 
 def results(runs: Mapping[str, Run]) -> Markdown:
-    """Every start: validation loss and BLEU on the way, as a table."""
+    """Every initialization: validation loss and BLEU on the way, as a table."""
     rows = []
     for start, run in runs.items():
         steps, bleus = run.series("validation_bleu")
         losses = run.series("validation_loss")[1]
-        row: dict[str, Any] = {"start": WHAT[start]}
+        row: dict[str, Any] = {"initialization": WHAT[start]}
         for step, score in zip(steps, bleus, strict=True):
             row[f"BLEU after {step}"] = f"{score:.1f}"
-        row["nats per piece"] = f"{losses[-1]:.2f}"
+        row["nats per token"] = f"{losses[-1]:.2f}"
         rows.append(row)
     return Markdown(markdown_table(rows))
 
 
 def other_tasks(starts: Sequence[str]) -> Markdown:
-    """The best starts on other seeds, depths and tasks, as a table."""
+    """The best initializations on other seeds, depths and tasks, as a table."""
     rows = []
     for start in starts:
-        row = {"start": WHAT[start]}
+        row = {"initialization": WHAT[start]}
         for seed in (0, 1):
-            score = ""  # not every start has a second seed
+            score = ""  # not each has a second seed
             if f"starts/{start}-{seed}" in recorded_runs():
                 run = load_run(f"starts/{start}-{seed}")
                 score = f"{run.series('validation_bleu')[1][-1]:.1f}"
@@ -122,7 +122,7 @@ def layer_gradients(rows: Sequence[Mapping[str, Any]]) -> list[float]:
 def branches(runs: Mapping[str, Run], step: str = "0") -> Picture:
     """What each sub-layer adds beside its skip; each layer's gradient.
 
-    `runs` by start, after `step` steps, in the order of the model.
+    `runs` by initialization, after `step` steps, in the order of the model.
     """
 
     def draw(narrow: bool):
@@ -162,8 +162,8 @@ def branches(runs: Mapping[str, Run], step: str = "0") -> Picture:
         draw,
         f"After {step} steps. Left, by sub-layer, the size of what it adds "
         "divided by the size of what passes beside it: on average three "
-        "quarters where every matrix is drawn alone, and an eighth in the "
-        "small start. Right, by layer, the gradient of its weights: in the "
-        "decoder it rises with the layers where every matrix is drawn "
-        "alone, and is level in the small start.",
+        "quarters with each matrix separately, and an eighth with the "
+        "last ones at a quarter. Right, by layer, the gradient of its weights: in the "
+        "decoder it rises with the layers with each matrix separately, "
+        "and is level with the last ones at a quarter.",
     )
