@@ -70,7 +70,7 @@ def learning(runs: Mapping[str, Run]) -> Picture:
 
 
 def results(runs: Mapping[str, Run]) -> Markdown:
-    """Every initialization: validation loss and BLEU on the way, as a table."""
+    """Every initialization: validation loss and BLEU, as a table."""
     rows = []
     for start, run in runs.items():
         steps, bleus = run.series("validation_bleu")
@@ -84,7 +84,7 @@ def results(runs: Mapping[str, Run]) -> Markdown:
 
 
 def other_tasks(starts: Sequence[str]) -> Markdown:
-    """The best initializations on other seeds, depths and tasks, as a table."""
+    """The best ones on other seeds, depths and tasks, as a table."""
     rows = []
     for start in starts:
         row = {"initialization": WHAT[start]}
@@ -163,7 +163,8 @@ def branches(runs: Mapping[str, Run], step: str = "0") -> Picture:
         f"After {step} steps. Left, by sub-layer, the size of what it adds "
         "divided by the size of what passes beside it: on average three "
         "quarters with each matrix separately, and an eighth with the "
-        "last ones at a quarter. Right, by layer, the gradient of its weights: in the "
-        "decoder it rises with the layers with each matrix separately, "
+        "last ones at a quarter. Right, by layer, the gradient of its "
+        "weights: in the decoder it rises with the layers with each matrix "
+        "separately, "
         "and is level with the last ones at a quarter.",
     )
