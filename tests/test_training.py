@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -335,12 +336,14 @@ def test_scores_may_be_tensors(tmp_path):
 
 def test_settings_of_pytorch_are_the_callers_again(monkeypatch):
     """On a GPU: TF32, and no cuDNN attention; for this run only."""
-    gpu = torch.device("cuda")
+    model = small()
+    there = SimpleNamespace(device=torch.device("cuda"))
+    monkeypatch.setattr(model, "parameters", lambda: iter([there]))
     monkeypatch.setattr(torch.random, "fork_rng", nullcontext)
     monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
     bf16 = replace(QUICK, precision="bf16")
     before = torch.get_float32_matmul_precision()
-    with pytest.raises(OSError), training._prepared(gpu, bf16):
+    with pytest.raises(OSError), training._prepared(model, bf16):
         assert torch.get_float32_matmul_precision() == "high"
         assert not torch.backends.cuda.cudnn_sdp_enabled()
         assert torch.backends.cuda.flash_sdp_enabled()
@@ -348,7 +351,7 @@ def test_settings_of_pytorch_are_the_callers_again(monkeypatch):
     assert torch.get_float32_matmul_precision() == before == "highest"
     assert torch.backends.cuda.cudnn_sdp_enabled()
     assert "ONEDNN_PRIMITIVE_CACHE_CAPACITY" not in os.environ
-    with training._prepared(torch.device("cpu"), bf16):
+    with training._prepared(small(), bf16):
         assert torch.get_float32_matmul_precision() == before
     assert os.environ.pop("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == "32"
 

@@ -97,7 +97,6 @@ def train(
     """
     config = training_config
     rank, workers = worker()
-    device = next(model.parameters()).device
     optimizer = adam(model, config.betas, config.epsilon)
     optimizer.zero_grad()
     progress = _Progress({})
@@ -123,8 +122,7 @@ def train(
         initial=progress.step,
         disable=rank > 0 or None,
     )
-    with bar, _prepared(device, config), _asked_to_stop() as signals:
-        model.train()
+    with bar, _prepared(model, config), _asked_to_stop() as signals:
         mark = time.perf_counter()
         while progress.step < config.max_steps and not stop:
             group = list(islice(stream, config.accumulate * workers))
@@ -169,7 +167,6 @@ def train(
                         every=config.checkpoint_every,
                     )
             mark = time.perf_counter()
-    model.eval()
     if workers > 1:
         distributed.barrier()  # until the first one has saved
     if stop or signals:  # these came after the last step
@@ -234,23 +231,26 @@ def _update_weights(
 
 
 @contextmanager
-def _prepared(device: torch.device, config: TrainingConfig) -> Iterator[None]:
-    """Settings of PyTorch for one run, and afterwards the caller's.
+def _prepared(model: nn.Module, config: TrainingConfig) -> Iterator[None]:
+    """Training mode and settings of PyTorch, for one run only.
 
     Chapter: training-step
     """
-    cards = [device] if device.type == "cuda" else []
+    device = next(model.parameters()).device
+    gpus = [device] if device.type == "cuda" else []
     before = torch.get_float32_matmul_precision()
     if config.precision == "bf16" and device.type == "cpu":
         # oneDNN keeps a program for each shape that it meets, by
         # default of the last 1,024: gigabytes. Read at its first use.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
-    with torch.random.fork_rng(cards), sdpa_kernel(KERNELS):
-        if cards:
+    with torch.random.fork_rng(gpus), sdpa_kernel(KERNELS):
+        if gpus:
             torch.set_float32_matmul_precision("high")  # TF32
+        model.train()
         try:
             yield
         finally:
+            model.eval()
             torch.set_float32_matmul_precision(before)
 
 
