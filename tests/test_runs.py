@@ -13,7 +13,6 @@ import pytest
 import tangle
 import torch
 
-from transformer_lib import cli
 from transformer_lib.batching import TokenBatches
 from transformer_lib.corpora import load_corpus
 from transformer_lib.decoding import greedy_decode
@@ -25,75 +24,55 @@ RUNS = tangle.ROOT / "runs"
 sys.path.append(str(tangle.ROOT / "experiments"))
 import decoding  # noqa: E402
 import rivals  # noqa: E402
+import runs  # noqa: E402
 import starts  # noqa: E402
 import variations  # noqa: E402
 
-SCRIPTS = {"variations.py": variations, "rivals.py": rivals}
-SCRIPTS["starts.py"] = starts
-REPORTS = "*/*/report.json", "*/*/copying.json"
+REPORTS = "*/*/report.json", "*/*/copying.json", "*/*.json"
 RECORDS = sorted(path for name in REPORTS for path in RUNS.glob(name))
+RECORDS = [path for path in RECORDS if "command" in path.read_text()]
 
 
 def told(words):
-    """What a command says, without where it writes."""
-    python, script, *rest = words
-    assert python.endswith("python")
-    if script == "-m":
-        script, options = rest[0], vars(cli._parser().parse_args(rest[1:]))
-        options.setdefault("precision", "fp32")  # as it was before "auto"
-    else:
-        script = Path(script).name  # it may have moved since
-        options = vars(SCRIPTS[script].parser().parse_args(rest))
-    del options["out"]
-    return script, options
+    """The options of a command, and what is not one."""
+    first = next(i for i, word in enumerate(words) if word.startswith("--"))
+    options = {"--device": ["cpu"], "--seed": ["0"], "": words[:first]}
+    for word in words[first:]:
+        if word.startswith("--"):
+            options[word] = values = []
+        else:
+            values.append(word)
+    del options["--out"]
+    return options
 
 
 @pytest.mark.parametrize(
-    "path", RECORDS, ids=lambda p: p.parent.relative_to(RUNS).as_posix()
+    "path", RECORDS, ids=lambda p: p.relative_to(RUNS).as_posix()
 )
-def test_a_record_is_of_its_experiment_and_made_as_it_was(path, tmp_path):
-    """The Makefile has the very command that the record has."""
+def test_a_record_was_made_by_the_command_of_the_table(path):
     name = path.parent.relative_to(RUNS).as_posix()
-    report = json.loads(path.read_text())
-    (tmp_path / "experiments").mkdir()
-    makefile = (tangle.ROOT / "experiments/Makefile").read_text()
-    (tmp_path / "experiments/Makefile").write_text(makefile)
-    (tmp_path / "runs/rivals").mkdir(parents=True)
-    (tmp_path / "runs/rivals/seconds.json").touch()
-    if report.get("model") and report["seed"]:  # its rate is of seed 0
-        first = tmp_path / f"runs/{name[:-2]}-0" / path.name
-        first.parent.mkdir(parents=True)
-        first.touch()
-    script, options = told(shlex.split(report["command"]))
-    precision = options.get("precision", "bf16")
-    device = options.get("device") or "cpu"
-    words = ["make", "-sn", name]
-    words += [f"precision={precision}", f"device={device}"]
-    made = subprocess.check_output(
-        words, cwd=tmp_path / "experiments", text=True
+    recorded = told(shlex.split(json.loads(path.read_text())["command"])[1:])
+    if recorded[""][0] != "-m":  # the scripts may have moved since
+        script = Path(recorded[""][0]).name
+        recorded[""][0] = f"experiments/{script}"
+        assert (tangle.ROOT / recorded[""][0]).is_file()
+    precision = recorded.pop("--precision", [None])[0]
+    device = recorded["--device"][0]
+    words = runs.command(name, device, precision or "fp32")
+    assert words[-2:] == ["--out", f"runs/{name}"]
+    made = told(words)
+    assert (
+        made.pop("--precision", [precision])[0] == precision or not precision
     )
-    command = shlex.split(made.replace("\\\n", " "))[3:]
-    assert told(command) == (script, options)
-    assert command[command.index("--out") + 1] == f"runs/{name}"
+    assert made == recorded
 
 
-COUNTS = ["distance", "errors", "heads", "lengths", "longer", "pronouns"]
-COUNTS += ["frozen", "smoothing"]
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_a_count_is_made_by_its_script(name, tmp_path):
-    """By the command that make runs where there is no count yet."""
-    (tmp_path / "experiments").mkdir()
-    makefile = (tangle.ROOT / "experiments/Makefile").read_text()
-    (tmp_path / "experiments/Makefile").write_text(makefile)
-    made = subprocess.check_output(
-        ["make", "-sn", name], cwd=tmp_path / "experiments", text=True
-    )
-    path = RUNS / name / f"{name}.json"
-    command = json.loads(path.read_text())["command"]
-    assert shlex.split(made)[4:] == shlex.split(command)[1:]
-    assert (tangle.ROOT / shlex.split(command)[1]).is_file()
+def test_make_prints_the_commands_of_an_experiment():
+    words = ["make", "-sC", "experiments", "headline", "own", "dry=1"]
+    lines = subprocess.check_output(words, cwd=tangle.ROOT, text=True)
+    assert "--seed 3 --out runs/own" in lines
+    names = subprocess.check_output(words[:3], cwd=tangle.ROOT, text=True)
+    assert {"headline", "gpu", "own", *runs.RUNS} <= {*names.split()}
 
 
 @pytest.mark.parametrize("row", variations.ROWS)
