@@ -24,9 +24,10 @@ RUNS = tangle.ROOT / "runs"
 sys.path.append(str(tangle.ROOT / "experiments"))
 import decoding  # noqa: E402
 import rivals  # noqa: E402
-import runs  # noqa: E402
 import starts  # noqa: E402
 import variations  # noqa: E402
+
+import runs  # noqa: E402
 
 REPORTS = "*/*/report.json", "*/*/copying.json", "*/*.json"
 RECORDS = sorted(path for name in REPORTS for path in RUNS.glob(name))
