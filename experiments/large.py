@@ -4,45 +4,102 @@
     python experiments/large.py train ids --out run --validation v.en v.de
 
 `prepare` goes through the text twice, a line at a time, to learn the
-pieces and to write their ids, 16 bits each. `train` maps that file
-into memory, where the system keeps as much of it as there is room
-for, and takes the sizes and settings of the command line's `train`;
-under `torchrun`, as many workers. Interrupted, it goes on where it
-was.
+subwords and to write their ids, 16 bits each. `train` maps that file
+into memory, where the system keeps as much of it as there is room for.
+Under `torchrun`, `--tokens-per-batch` is what each worker takes in a
+step. A run that was interrupted goes on.
 """
 
 import argparse
+import shlex
 import sys
+from array import array
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 from filelock import FileLock
 from tqdm import tqdm
 
-from transformer_lib.batching import (
-    StoredPairs,
-    TokenBatches,
-    encode_pairs,
-    store_pairs,
-    stream_pairs,
-    worker,
-)
+from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
+    save_config,
     save_model,
     write_atomically,
 )
-from transformer_lib.cli import add_options
 from transformer_lib.corpora import read_parallel
-from transformer_lib.experiment import recipe
-from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.schedule import TrainingConfig
+from transformer_lib.experiment import (
+    Experiment,
+    pick_device,
+    pick_precision,
+    write_report,
+)
+from transformer_lib.model import Transformer
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import pick_device, train
+from transformer_lib.training import train, worker
 
-MOST = 2**16  # pieces that 16 bits can number
+MOST = 2**16  # subwords that 16 bits can number
+
+
+class StoredPairs(Sequence):
+    """Pairs of ids in a folder, read when they are asked for.
+
+    The file `ids` holds all ids in 16 bits; `places`, for each pair,
+    where its source begins, its target begins, and its target ends.
+    """
+
+    def __init__(self, folder):
+        places = np.memmap(Path(folder, "places"), np.int64, "r")
+        ids = np.memmap(Path(folder, "ids"), np.uint16, "r")
+        if len(places) % 3 or places[-1] != len(ids):
+            raise ValueError(
+                f"{folder} is cut short: delete it, prepare again"
+            )
+        self.ids = np.asarray(ids)
+        self.places = np.asarray(places).reshape(-1, 3)
+
+    def __len__(self):
+        return len(self.places)
+
+    def __getitem__(self, place):
+        start, middle, end = self.places[place]
+        source, target = self.ids[start:middle], self.ids[middle:end]
+        return source.tolist(), target.tolist()
+
+
+def store_pairs(folder, pairs):
+    """Write pairs of ids as they come; named when both files are whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as temporary:
+        ids, places = Path(temporary, "ids"), Path(temporary, "places")
+        with open(ids, "wb") as id_file, open(places, "wb") as place_file:
+            end = 0
+            for source, target in pairs:
+                start, middle = end, end + len(source)
+                end = middle + len(target)
+                id_file.write(array("H", [*source, *target]))
+                place_file.write(array("q", [start, middle, end]))
+        if end == 0:
+            raise ValueError("no pairs came: give some, or raise max_length")
+        ids.replace(folder / "ids")
+        places.replace(folder / "places")
+    return StoredPairs(folder)
+
+
+def stream_pairs(corpus, tokenizer, max_length):
+    """The pairs of `encode_pairs`, a thousand at a time."""
+    pairs = iter(corpus)
+    while block := list(islice(pairs, 1000)):
+        for pair in encode_pairs(block, tokenizer):
+            if max(map(len, pair)) <= max_length:
+                yield pair
 
 
 def told(pairs, what):
@@ -59,9 +116,7 @@ def prepare(options):
     folder, files = options.out, options.files
     if (folder / "places").exists():
         raise ValueError(f"{folder} is prepared: name another folder")
-    if not len(files) <= 2:
-        raise ValueError("give two files, or one with tabs")
-    if not options.vocab_size <= MOST:
+    if options.vocab_size > MOST:
         raise ValueError(f"--vocab-size: {MOST:,} at most")
 
     def text(what):
@@ -71,45 +126,52 @@ def prepare(options):
     if options.tokenizer:
         tokenizer = BPETokenizer.load(options.tokenizer)
     else:
-        both = (x for pair in text("pieces") for x in pair)
+        both = (x for pair in text("subwords") for x in pair)
         tokenizer = BPETokenizer.train(both, options.vocab_size)
-    if len(tokenizer) > MOST:
-        raise ValueError(f"{options.tokenizer}: over {MOST:,} pieces")
     write_atomically(folder / "tokenizer.json", tokenizer.save)
     pairs = stream_pairs(text("ids"), tokenizer, options.max_length)
-    stored = store_pairs(folder, pairs)
-    print(f"{folder}: {len(stored):,} pairs")
+    print(f"{folder}: {len(store_pairs(folder, pairs)):,} pairs")
 
 
 def train_on(options):
     """Train on prepared pairs, and save the mean of checkpoints."""
     out = options.out
-    if (out / "config.json").exists() and not checkpoint_files(out):
-        raise ValueError(f"{out} holds a model: name a new folder")
-    given = vars(options)
-    pairs = StoredPairs(options.ids)
+    if (out / "report.json").exists():
+        raise ValueError(f"{out} is finished: name a new folder")
     tokenizer = BPETokenizer.load(options.ids / "tokenizer.json")
-    fields = {*TransformerConfig.__dataclass_fields__}
-    fields |= {*TrainingConfig.__dataclass_fields__}
-    changes = {k: v for k, v in given.items() if k in fields}
-    average = 20 if options.preset == "big" else 5
-    config, c = recipe(options.preset, len(tokenizer), average, changes)
-    rank, _ = worker()
-    batches = TokenBatches(pairs, c.tokens_per_batch, seed=c.seed)
+    chosen = getattr(Experiment, options.preset)()
+    device = pick_device(options.device)
+    config = replace(chosen.model, vocab_size=len(tokenizer))
+    training = replace(
+        chosen.training,
+        max_steps=options.max_steps or chosen.training.max_steps,
+        precision=pick_precision(options.precision, device),
+        seed=options.seed,
+        checkpoint_every=options.checkpoint_every,
+        keep_checkpoints=max(5, chosen.average),
+    )
+    pairs = StoredPairs(options.ids)
+    batches = TokenBatches(pairs, options.tokens_per_batch, options.seed)
     evaluate = None
     if options.validation:
-        checked = read_parallel(*options.validation)
-        checked = encode_pairs(checked, tokenizer)
+        checked = encode_pairs(read_parallel(*options.validation), tokenizer)
         evaluate = TokenBatches.in_order(checked)
-    torch.manual_seed(c.seed)
-    model = Transformer(config).to(pick_device(c.device))
-    with nullcontext() if rank else FileLock(options.out / ".lock", 0):
-        train(model, batches, c, evaluate, options.out)
-    if rank == 0:
-        last = checkpoint_files(options.out)[-average:]
-        model.load_state_dict(average_checkpoints(last))
-        info = {"languages": options.languages}
-        save_model(options.out, model, tokenizer, **info)
+    torch.manual_seed(options.seed)
+    model = Transformer(config).to(device)
+    rank, _ = worker()
+    info = {"languages": options.languages}
+    out.mkdir(parents=True, exist_ok=True)
+    with nullcontext() if rank else FileLock(out / ".lock", 0):
+        if rank == 0:
+            save_config(out, model, tokenizer, **info)
+        history = train(model, batches, training, evaluate, out)
+        if rank == 0:
+            last = checkpoint_files(out)[-chosen.average :]
+            model.load_state_dict(average_checkpoints(last))
+            save_model(out, model, tokenizer, **info)
+            command = shlex.join(["python", "experiments/large.py"])
+            command += " " + shlex.join(options.words)
+            write_report(out, command, model, batches, training, history)
 
 
 def parser():
@@ -129,15 +191,19 @@ def parser():
     one.add_argument("--preset", default="base")
     one.add_argument("--languages", nargs=2, default=["", ""])
     one.add_argument("--validation", nargs=2)
-    for config in (TransformerConfig, TrainingConfig):
-        group = one.add_argument_group(config.__name__)
-        add_options(group, config, ("vocab_size",))
+    one.add_argument("--tokens-per-batch", type=int, default=25_000)
+    one.add_argument("--max-steps", type=int, help="the preset's")
+    one.add_argument("--checkpoint-every", type=int, default=1000)
+    one.add_argument("--precision", default="auto")
+    one.add_argument("--device")
+    one.add_argument("--seed", type=int, default=0)
     one.set_defaults(run=train_on)
     return made
 
 
 def main(words):
     options = parser().parse_args(words)
+    options.words = words
     try:
         options.run(options)
     except (ValueError, OSError, ArithmeticError) as error:

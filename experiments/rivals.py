@@ -207,6 +207,7 @@ def race(options):
         c,
         history,
         model,
+        batches,
         tokenizer,
         test,
         checked,

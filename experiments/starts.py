@@ -1,11 +1,11 @@
-"""The start of the weights: one start, one seed, one record.
+"""The initialization of the weights: one of them, one seed, one record.
 
     python experiments/starts.py packed --out runs/starts/packed-0
     python experiments/starts.py packed --N 6 --max-steps 1000 --out ...
     python experiments/starts.py packed --task copying --rate 0.5 --out ...
 
-The paper does not say how its weights are drawn. Here the literature's
-recipe for Multi30k, English to German, is trained under eleven starts.
+The paper does not say how it initializes its weights. Here the literature's
+recipe for Multi30k, English to German, is trained with eleven of them.
 Each is a set of factors on the same first draws, which are Xavier
 Glorot's, one matrix at a time. Interrupted, a run goes on where it was;
 finished, it leaves config.json, log.jsonl and report.json, which has the
@@ -39,7 +39,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import bleu
-from transformer_lib.experiment import make_report
+from transformer_lib.experiment import write_report
 from transformer_lib.layers import Residual
 from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
@@ -50,8 +50,8 @@ from transformer_lib.translator import Translator
 
 # The literature's recipe (fairseq's, for Multi30k), at 4,096 tokens.
 MODEL = dict(N=4, d_model=128, d_ff=256, h=4, dropout=0.3)
+TOKENS = {"literature": 4096, "race": 2048, "copying": 2048}
 TRAINING = dict(
-    tokens_per_batch=4096,
     warmup_steps=2000,
     learning_rate_scale=2.53,
     precision="fp32",
@@ -63,7 +63,7 @@ TRAINING = dict(
 
 
 def packed(model):
-    """Queries, keys and values drawn as one matrix.
+    """Queries, keys and values initialized as one matrix.
 
     So did the authors' code, for queries, keys and values of a
     self-attention, and for keys and values of the attention to the
@@ -92,7 +92,7 @@ def matrices(model, factors):
 
 
 def linear(model):
-    """Feed-forward matrices in the range of nn.Linear's own start."""
+    """Feed-forward matrices in the range of nn.Linear's own initialization."""
     factors = {}
     for name, part in model.named_modules():
         if name.endswith((".w_1", ".w_2")):
@@ -126,7 +126,7 @@ def deepnorm(model):
 
 
 def joined(*several):
-    """The product of several starts' factors."""
+    """The product of several initializations' factors."""
 
     def factors(model):
         found = {}
@@ -162,8 +162,8 @@ STARTS = {
 }
 
 
-def draw(model, start):
-    """Multiply the weights just drawn by a start's factors."""
+def initialize(model, start):
+    """Multiply fresh weights by the factors of an initialization."""
     with torch.no_grad():
         for name, factor in STARTS[start](model).items():
             model.get_submodule(name).weight.mul_(factor)
@@ -246,7 +246,6 @@ def literature(options):
 def rivals(options, steps):
     """How `rivals.py` trains: clipped, a third of the steps warm-up."""
     training = dict(
-        tokens_per_batch=2048,
         warmup_steps=steps // 3,
         learning_rate_scale=options.rate or 1.0,
         clip_norm=1.0,
@@ -331,22 +330,21 @@ def run(options, folder, words):
             raise SystemExit(f"{folder} is of {begun}: name another folder")
     data, sizes_of_model, settings = TASKS[options.task](options)
     tokenizer, held_out, pairs, checks = data
-    training = TrainingConfig(
-        **settings, seed=options.seed, device=options.device
-    )
+    training = TrainingConfig(**settings, seed=options.seed)
     sizes_path = folder / "sizes.json"
 
     torch.manual_seed(options.seed)
     vocab_size = len(tokenizer) if tokenizer else EOS + 33
     config = TransformerConfig(vocab_size, **sizes_of_model, init="xavier")
     model = Transformer(config)
-    draw(model, options.start)
+    initialize(model, options.start)
+    model.to(options.device)
     if not sizes_path.exists():
         before = {"0": sizes(model, checks[:64])}
         write_atomically(sizes_path, json.dumps(before) + "\n")
         save_config(folder, model, None, **info)
 
-    batches = TokenBatches(pairs, training.tokens_per_batch, options.seed)
+    batches = TokenBatches(pairs, TOKENS[options.task], options.seed)
     look = judge(tokenizer, held_out, checks)
     # 100 steps first, for the sizes; the training then goes on.
     for last in (100, training.max_steps):
@@ -364,14 +362,17 @@ def run(options, folder, words):
     last = history.lines[-1]
     scores = {k: v for k, v in last.items() if k.startswith("validation")}
     command = shlex.join(["python", "experiments/starts.py", *words])
-    report = make_report(folder, command, training, model, history, scores)
-    report |= {
-        "task": options.task,
-        "init": options.start,
-        "sizes": json.loads(sizes_path.read_text()),
-    }
-    write_atomically(
-        folder / "report.json", json.dumps(report, indent=1) + "\n"
+    report = write_report(
+        folder,
+        command,
+        model,
+        batches,
+        training,
+        history,
+        scores,
+        task=options.task,
+        init=options.start,
+        sizes=json.loads(sizes_path.read_text()),
     )
     sizes_path.unlink()
     print(folder.name, report["result"])

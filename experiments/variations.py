@@ -11,41 +11,38 @@ compared sentence by sentence.
 """
 
 import argparse
-import json
 import shlex
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from filelock import FileLock, Timeout
 from torch import nn
 
+from transformer_lib import model as library
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import (
     TokenBatches,
     collate,
     encode_pairs,
 )
-from transformer_lib.checkpoints import (
-    load_config,
-    save_config,
-    write_atomically,
-)
+from transformer_lib.checkpoints import load_config, save_config
 from transformer_lib.corpora import load_corpus
-from transformer_lib.decoding import evaluating
 from transformer_lib.embeddings import PAD
 from transformer_lib.evaluation import evaluate
-from transformer_lib.experiment import make_report, pick_precision
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.experiment import pick_precision, write_report
+from transformer_lib.masks import causal_mask
+from transformer_lib.model import Transformer, TransformerConfig, evaluating
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.training import train
 
 BASE = dict(N=3, d_model=128, d_ff=512, h=4, dropout=0.1)
+TOKENS = 2048  # of a batch, on either side
 TRAINING = TrainingConfig(
-    tokens_per_batch=2048,
     warmup_steps=800,
     max_steps=2000,
     precision="bf16",
@@ -57,13 +54,15 @@ TRAINING = TrainingConfig(
 
 
 class Nothing(nn.Module):
-    """In a sub-layer's place: what goes round it is all there is."""
+    """In a sub-layer's place: only the residual connection is left."""
 
     def keys_values(self, memory):
         return memory[:, None], memory[:, None]
 
-    def forward(self, x, memory=None, mask=None, keys_values=None):
+    def attend(self, x, *keys_values_and_masks, **causal):
         return torch.zeros_like(x)
+
+    forward = attend
 
 
 def no_feed_forward(model):
@@ -87,14 +86,16 @@ class AdditiveHeads(MultiHeadAttention):
     All else is as with products. Row i of `v` is the i-th head's.
     """
 
-    def __init__(self, d_model, h, **sizes):
-        super().__init__(d_model, h, **sizes)
+    def __init__(self, d_model, h, *sizes):
+        super().__init__(d_model, h, *sizes)
         d_k = self.w_k.out_features // h
         self.v = nn.Linear(d_k, h, bias=False)
 
-    def forward(self, x, memory, mask=None, keys_values=None):
+    def attend(self, x, key, value, mask=None, causal=False):
         query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
-        key, value = keys_values or self.keys_values(memory)
+        if causal:
+            before = causal_mask(x.size(1), x.device)
+            mask = before if mask is None else mask & before
         # (batch, h, query_len, key_len, d_k)
         hidden = (query[:, :, :, None] + key[:, :, None]).tanh()
         scores = torch.einsum("bhqkd,hd->bhqk", hidden, self.v.weight)
@@ -105,12 +106,10 @@ class AdditiveHeads(MultiHeadAttention):
         return self.w_o(heads.transpose(1, 2).flatten(2))
 
 
-class AdditiveTransformer(Transformer):
-    """With additive scores in all three of its attentions."""
-
-    def build_attention(self):
-        c = self.config
-        return AdditiveHeads(c.d_model, c.h, d_k=c.d_k, d_v=c.d_v)
+def additive_transformer(config):
+    """A Transformer with additive scores in all three attentions."""
+    with patch.object(library, "MultiHeadAttention", AdditiveHeads):
+        return Transformer(config)
 
 
 ROWS = {  # of table 3, and five that it has not
@@ -127,7 +126,7 @@ ROWS = {  # of table 3, and five that it has not
     "label_smoothing-0": {"label_smoothing": 0.0},
     "label_smoothing-0.2": {"label_smoothing": 0.2},
     "positions-learned": {"positions": "learned"},
-    "additive": AdditiveTransformer,
+    "additive": additive_transformer,
     "no-feed-forward": no_feed_forward,
     "one-feed-forward": one_feed_forward,
     "no-decoder-self-attention": no_decoder_self_attention,
@@ -139,7 +138,7 @@ def build(row, vocab_size, training=TRAINING):
     """The row's model, and how it is trained."""
     changes = ROWS[row]
     config = TransformerConfig(vocab_size, **BASE)
-    if isinstance(changes, type):
+    if changes is additive_transformer:
         return changes(config), training
     if callable(changes):
         model = Transformer(config)
@@ -152,7 +151,7 @@ def build(row, vocab_size, training=TRAINING):
 
 
 def sentence_nats(model, pairs):
-    """Each sentence's nats, and its pieces."""
+    """Each sentence's nats, and its tokens."""
     nats = []
     with evaluating(model):
         for start in range(0, len(pairs), 64):
@@ -167,7 +166,7 @@ def sentence_nats(model, pairs):
 
 
 def multi30k():
-    """Its three splits, and a tokenizer of 4,000 pieces."""
+    """Its three splits, and a tokenizer of 4,000 subwords."""
     splits = [
         load_corpus("multi30k", "en", "de", part)
         for part in ("train", "validation", "test")
@@ -178,7 +177,7 @@ def multi30k():
 
 @contextmanager
 def claimed(folder):
-    """A lock, so that no second training writes to the folder."""
+    """A lock, so that no second run writes to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", timeout=0):
@@ -193,31 +192,34 @@ def record(
     training,
     history,
     model,
+    batches,
     tokenizer,
     corpus,
     pairs,
     result=None,
     **more,
 ):
-    """What a finished training found, written last.
+    """What a finished run found, written last.
 
     Translations and scores are of `corpus`, nats of each of `pairs`.
     """
-    found = evaluate(model, tokenizer, corpus)
-    found.pop("bleu_published", None)  # the headline's alone
-    lines = found.pop("translations")
-    write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
+    scores = evaluate(model, tokenizer, corpus)
+    scores.pop("bleu_published", None)  # only for the headline
     nats, pieces = sentence_nats(model, pairs)
-    report = make_report(
-        folder, command, training, model, history, result or {}
+    more["sentences"] = {"nats": nats, "pieces": pieces}
+    write_report(
+        folder,
+        command,
+        model,
+        batches,
+        training,
+        history,
+        result,
+        scores,
+        **more,
     )
-    report["test"] = found
-    report["sentences"] = {"nats": nats, "pieces": pieces}
-    report |= more
-    text = json.dumps(report, ensure_ascii=False)
-    write_atomically(folder / "report.json", text + "\n")
-    print(f"{folder}: {found['nats_per_token']:.4f} nats a piece,")
-    print(f"{found['bleu']:.2f} BLEU")
+    print(f"{folder}: {scores['nats_per_token']:.4f} nats per token,")
+    print(f"{scores['bleu']:.2f} BLEU")
 
 
 def parser():
@@ -248,7 +250,6 @@ def vary(options, words):
         training,
         seed=options.seed,
         max_steps=options.max_steps,
-        device=options.device,
     )
     folder = options.out
     info = {"corpus": "multi30k", "row": options.row}
@@ -259,12 +260,10 @@ def vary(options, words):
     pairs, checked = (
         encode_pairs(part, tokenizer) for part in (train_set, held_out)
     )
-    tokens, seed = training.tokens_per_batch, options.seed
     batches, checks = (
-        TokenBatches(ids, tokens_per_batch=tokens, seed=seed)
-        for ids in (pairs, checked)
+        TokenBatches(ids, TOKENS, options.seed) for ids in (pairs, checked)
     )
-    history = train(model, batches, training, checks, folder)
+    history = train(model.to(device), batches, training, checks, folder)
     command = shlex.join(["python", "experiments/variations.py", *words])
     record(
         folder,
@@ -272,6 +271,7 @@ def vary(options, words):
         training,
         history,
         model=model,
+        batches=batches,
         tokenizer=tokenizer,
         corpus=held_out,
         pairs=checked,

@@ -232,7 +232,7 @@ def test_a_start_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     """Also after its first 100 steps, after which it measures."""
     rows = rivals.rows_to_copy(4, 8, 0)
     small = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}
-    told = {"max_steps": 104, "warmup_steps": 9, "tokens_per_batch": 64}
+    told = {"max_steps": 104, "warmup_steps": 9}
     told |= {"checkpoint_every": 51, "log_every": 52}
     task = (None, None, rows, rows), small, told
     monkeypatch.setattr(starts, "TASKS", {"copying": lambda options: task})
