@@ -9,9 +9,9 @@ from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
-from transformer_lib.beams import decode_line as decode_line
 from transformer_lib.beams import encode_sentences as encode_sentences
 from transformer_lib.beams import length_divisor as length_divisor
+from transformer_lib.beams import translate_texts as translate_texts
 from transformer_lib.checkpoints import (
     average_checkpoints as average_checkpoints,
 )

@@ -207,28 +207,32 @@ def beam_search(
     return found
 
 
+_BATCH = {"cpu": 64}  # sentences; elsewhere 512 fill the device better
+
+
 def decode_all(
     model: Transformer,
     sources: Iterable[list[int]],
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_extra: int = 50,
-    batch_size: int = 64,
+    batch_size: int | None = None,
 ) -> list[list[int]]:
     """The best ids for many sentences, in the order of `sources`.
 
     `sources` holds the ids of each, ending in eos. An empty sentence
-    stays empty. With a `beam_size` of 1 the search is greedy.
+    stays empty. With a `beam_size` of 1 decoding is greedy. Without a
+    `batch_size` there are 64 sentences in a batch on a CPU, and 512
+    elsewhere.
 
     Raises:
-        ValueError: as `beam_search`, or if `batch_size` is below 1.
-        FloatingPointError: as `beam_search`.
+        ValueError: as `beam_search`.
 
     Chapter: beams-batches
     """
-    if batch_size < 1:
-        raise ValueError(f"{batch_size=} must be at least 1")
     sources = list(sources)  # it may be a generator
+    device = model.output_weight.device
+    batch_size = batch_size or _BATCH.get(device.type, 512)
     best = [[EOS] for _ in sources]
     not_empty = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
     order = sorted(not_empty, key=lambda i: -len(sources[i]))
@@ -236,7 +240,7 @@ def decode_all(
         batch = order[start : start + batch_size]
         rows = [torch.tensor(sources[i]) for i in batch]
         ids = pad_sequence(rows, batch_first=True, padding_value=PAD)
-        ids = ids.to(model.output_weight.device)
+        ids = ids.to(device)
         if beam_size == 1:
             found = greedy_decode(model, ids, max_extra)
         else:
@@ -252,7 +256,7 @@ def decode_all(
     return best
 
 
-_MAX_PIECES = 512  # a page is translated badly, and slowly
+_MAX_TOKENS = 512  # whole pages translate badly, and slowly
 
 
 def encode_sentences(
@@ -261,38 +265,54 @@ def encode_sentences(
     """Ids of each sentence, as a source: with eos.
 
     Raises:
-        TypeError: if one of them is no string, or all are one string.
-        ValueError: if one has more than 512 pieces, or more than
-            the model's positions allow, or was read from bytes that
-            are no UTF-8.
+        TypeError: if `sentences` is one string instead of a list.
+        ValueError: if a sentence has more than 512 tokens, or more
+            than the model's positions allow, or was read from bytes
+            that are not UTF-8.
 
     Chapter: beams-texts
     """
     if isinstance(sentences, str):
         raise TypeError("sentences is one text: give a list, [text]")
-    most = _MAX_PIECES
+    most = _MAX_TOKENS
     if model.config.positions == "learned":
         most = min(most, model.config.max_length - 1)  # and eos
     encoded = []
     for number, sentence in enumerate(sentences, 1):
-        if not isinstance(sentence, str):
-            raise TypeError(f"sentence {number} is no string")
         if any("\ud800" <= c < "\ue000" for c in sentence):  # surrogates
             raise ValueError(f"sentence {number} is not UTF-8: convert it")
         ids = tokenizer.encode(sentence.strip())
         if len(ids) > most:
             raise ValueError(
-                f"sentence {number} has {len(ids)} pieces; the model "
+                f"sentence {number} has {len(ids)} tokens; the model "
                 f"reads up to {most}: split it"
             )
         encoded.append([*ids, EOS])
     return encoded
 
 
-def decode_line(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
-    """The text of an output, on one line.
+def translate_texts(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    texts: Iterable[str],
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    max_extra: int = 50,
+    batch_size: int | None = None,
+) -> list[str]:
+    """The translation of each text, on one line, in the same order.
+
+    Raises:
+        TypeError, ValueError: as `encode_sentences` and `decode_all`.
 
     Chapter: beams-texts
     """
-    text = tokenizer.decode([piece for piece in ids if piece != EOS])
-    return " ".join(text.splitlines())
+    sources = encode_sentences(model, tokenizer, texts)
+    outputs = decode_all(
+        model, sources, beam_size, length_penalty, max_extra, batch_size
+    )
+    lines = []
+    for ids in outputs:
+        text = tokenizer.decode([token for token in ids if token != EOS])
+        lines.append(" ".join(text.splitlines()))
+    return lines

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer_lib.batching import TokenBatches, encode_pairs
-from transformer_lib.beams import decode_all, decode_line, encode_sentences
+from transformer_lib.beams import translate_texts
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer
@@ -168,7 +168,7 @@ def evaluate(
         corpus; for Multi30k BLEU in the published form too.
 
     Raises:
-        ValueError: as `encode_sentences` and `decode_all`.
+        ValueError: as `translate_texts`.
         FloatingPointError: if the model's weights are not finite.
 
     Chapter: evaluation-report
@@ -177,9 +177,9 @@ def evaluate(
     batches = TokenBatches.in_order(pairs)
     nats = validation_loss(model, batches)  # first: it refuses more
     began = time.perf_counter()
-    sources = encode_sentences(model, tokenizer, corpus.sources)
-    outputs = decode_all(model, sources, beam_size, length_penalty)
-    translations = [decode_line(tokenizer, ids) for ids in outputs]
+    translations = translate_texts(
+        model, tokenizer, corpus.sources, beam_size, length_penalty
+    )
     seconds = time.perf_counter() - began
     score = bleu(translations, corpus.targets, samples=1000)
     characters = chrf(translations, corpus.targets)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from transformer_lib.attention import record_attention
-from transformer_lib.beams import decode_all, decode_line, encode_sentences
+from transformer_lib.beams import decode_all, encode_sentences, translate_texts
 from transformer_lib.checkpoints import load_model, save_model
 from transformer_lib.decoding import check_not_nan, evaluating
 from transformer_lib.embeddings import BOS
@@ -97,11 +97,9 @@ class Translator:
 
     @classmethod
     def from_pretrained(
-        cls, name: str | Path, device: torch.types.Device = None
+        cls, name: str | Path, device: torch.types.Device = "cpu"
     ) -> Self:
         """Load a folder that `save` wrote, or a bundled model.
-
-        Without a `device` it goes to the accelerator, if any.
 
         Raises:
             FileNotFoundError: for a name that is neither.
@@ -117,10 +115,8 @@ class Translator:
         model, tokenizer, info = load_model(folder)
         if tokenizer is None:
             raise FileNotFoundError(f"{folder} has no tokenizer")
-        if device is None and torch.accelerator.is_available():
-            device = torch.accelerator.current_accelerator()
         languages = info.get("languages", ("", ""))
-        return cls(model.to(device or "cpu"), tokenizer, languages)
+        return cls(model.to(device), tokenizer, languages)
 
     def save(self, folder: str | Path, half: bool = False) -> None:
         """Write a folder that `from_pretrained` takes.
@@ -154,7 +150,7 @@ class Translator:
         beam_size: int = 4,
         length_penalty: float = 0.6,
         max_extra: int = 50,
-        batch_size: int = 64,
+        batch_size: int | None = None,
     ) -> _Texts:
         """Translate a sentence, or a list of them, in the same order.
 
@@ -163,19 +159,19 @@ class Translator:
         defaults are those of section 6.1.
 
         Raises:
-            TypeError, ValueError: as `encode` and `decode_all`.
+            TypeError, ValueError: as `translate_texts`.
             FloatingPointError: if the model's weights are not finite.
         """
         alone = isinstance(sentences, str)
-        outputs = decode_all(
+        texts = translate_texts(
             self.model,
-            self.encode([sentences] if alone else sentences),
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_extra=max_extra,
-            batch_size=batch_size,
+            self.tokenizer,
+            [sentences] if alone else sentences,
+            beam_size,
+            length_penalty,
+            max_extra,
+            batch_size,
         )
-        texts = [decode_line(self.tokenizer, ids) for ids in outputs]
         return texts[0] if alone else texts
 
     def attention(
