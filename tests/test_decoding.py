@@ -8,19 +8,17 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from translators import decode_in_parts
 
-from transformer_lib import cli
-from transformer_lib.beams import beam_search, decode_all
+from transformer_lib.beams import beam_search, decode_all, translate_texts
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.decoding import (
     DecoderCache,
     _likeliest,
-    evaluating,
     greedy_decode,
     length_limits,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.evaluation import evaluate
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Transformer, TransformerConfig, evaluating
 from transformer_lib.translator import Translator
 
 SMALL = TransformerConfig(
@@ -109,18 +107,17 @@ def searches_asked_for(monkeypatch, **options):
         a_model(config=replace(SMALL, vocab_size=8)), Letters()
     )
     with monkeypatch.context() as patch:
-        for module in ("translator", "evaluation"):
-            patch.setattr(f"transformer_lib.{module}.decode_all", spy)
-        patch.setattr(Translator, "from_pretrained", lambda *_: translator)
+        patch.setattr("transformer_lib.beams.decode_all", spy)
         pair = translator.model, translator.tokenizer
         for way_in, *given in (
             (translator.translate, "ab"),
+            (translate_texts, *pair, ["ab"]),
             (evaluate, *pair, ParallelCorpus([("ab", "c")])),
-            (cli._translate, "any", ["ab"]),
         ):
             if options.keys() <= inspect.signature(way_in).parameters.keys():
                 with pytest.raises(Asked):
                     way_in(*given, **options)
+    assert calls
     return calls
 
 
@@ -213,8 +210,8 @@ def test_length_limit_is_each_sentences_own(monkeypatch):
         assert [len(ids) for ids in found] == [5, 7]
     for asked in searches_asked_for(monkeypatch):
         assert asked["max_extra"] == 50
-    (asked,) = searches_asked_for(monkeypatch, max_extra=4)
-    assert asked["max_extra"] == 4
+    for asked in searches_asked_for(monkeypatch, max_extra=4):
+        assert asked["max_extra"] == 4
 
 
 def test_pad_and_bos_never_come_out():

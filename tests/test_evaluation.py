@@ -162,7 +162,7 @@ def test_report(monkeypatch):
     said = [REFERENCES[0], SYSTEM[1], REFERENCES[2], SYSTEM[3]]
     said = [*said, targets[4], "I do ."] * 25
     ids = [[*tokenizer.encode(sentence), EOS] for sentence in said]
-    monkeypatch.setattr(evaluation, "decode_all", lambda *_: ids)
+    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: ids)
     clock = iter([5.0, 8.0])
     monkeypatch.setattr(evaluation.time, "perf_counter", lambda: next(clock))
     report = evaluate(model, tokenizer, corpus)
@@ -219,7 +219,7 @@ def test_a_test_set_is_translated_as_a_users_sentences():
 def test_a_translation_of_two_lines_is_reported_as_one(monkeypatch):
     tokenizer = BPETokenizer.train(SYSTEM, 300)
     ids = [*tokenizer.encode("one\ntwo"), EOS]
-    monkeypatch.setattr(evaluation, "decode_all", lambda *_: [ids])
+    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: [ids])
     model = Transformer(TransformerConfig.tiny(len(tokenizer), N=1))
     report = evaluate(model, tokenizer, ParallelCorpus((("a", "b"),)))
     assert report["translations"] == ["one two"]
@@ -229,7 +229,7 @@ def test_the_published_form_is_for_multi30k_alone(monkeypatch):
     tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
     config = TransformerConfig(len(tokenizer), N=1, d_model=16, d_ff=16, h=2)
     ids = [[*tokenizer.encode(sentence), EOS] for sentence in SYSTEM]
-    monkeypatch.setattr(evaluation, "decode_all", lambda *_: ids)
+    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: ids)
     pairs = tuple(zip(SYSTEM, REFERENCES, strict=True))
     for name in "multi30k", "cats":
         corpus = ParallelCorpus(pairs, name, "de", "en", "test")

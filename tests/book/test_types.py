@@ -67,7 +67,7 @@ USED = """\
 from transformer_lib import TransformerConfig, TrainingConfig
 from transformer_lib import Translator, greedy_decode, load_model
 
-translator = Translator.from_pretrained("little-spanish", "cpu")
+translator = Translator.from_pretrained("little-spanish")
 text: str = translator.translate("I like trees")
 texts: list[str] = translator.translate(["I like trees"], beam_size=1)
 maps = translator.attention("I like trees").maps
