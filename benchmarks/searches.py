@@ -59,7 +59,7 @@ def torch_search(
             hidden = theirs.decoder(
                 ours.embed(ids, ours.target_embedding),
                 memory,
-                tgt_mask=~causal_mask(ids.size(1))[0, 0],
+                tgt_mask=~causal_mask(ids.size(1), ids.device)[0, 0],
                 tgt_is_causal=True,
                 memory_key_padding_mask=pad,
             )

@@ -29,7 +29,7 @@ def torch_forward(
     hidden = theirs(
         ours.embed(batch.source_ids, ours.source_embedding),
         ours.embed(batch.target_ids, ours.target_embedding),
-        tgt_mask=~causal_mask(length)[0, 0],
+        tgt_mask=~causal_mask(length, pad.device)[0, 0],
         tgt_is_causal=True,
         src_key_padding_mask=pad,
         memory_key_padding_mask=pad,
