@@ -1,7 +1,6 @@
 """The recorded runs: what makes them, and that it still can."""
 
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -340,16 +339,3 @@ def test_recorded_translations_give_the_recorded_scores():
         assert score == pytest.approx(run.report["test"]["bleu"], abs=1e-6)
         score = published_bleu(run.translations, wanted, "de").value
         assert score == pytest.approx(systems[name]["published"], abs=1e-6)
-
-
-def test_what_a_page_says_of_a_start_is_what_the_configs_say():
-    from transformer_book.records import Run, load_run, starts_told
-
-    for config, start in (({}, "xavier"), ({"init": "small"}, "small")):
-        assert Run(RUNS, {"model": config, "info": {}}, [], {}).init == start
-    assert load_run("starts/packed-0").init == "packed"
-    told = starts_told({"a": "small", "b": "xavier", "c": "xavier"})
-    assert re.search('a began .*"small".* b, c began .*"xavier"', told)
-    assert "default" in told and "default" not in starts_told({"a": "small"})
-    with pytest.raises(KeyError):
-        starts_told({"a": "unheard of"})

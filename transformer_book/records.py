@@ -1,7 +1,6 @@
-"""Recorded runs: the trainings whose results the chapters show."""
+"""Recorded runs, whose results the chapters show."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -16,14 +15,7 @@ __all__ = [
     "load_run",
     "markdown_table",
     "recorded_runs",
-    "starts_told",
 ]
-
-_STARTS = {
-    "xavier": "with every matrix drawn alone",
-    "packed": "with queries, keys and values drawn as one matrix",
-    "small": "with small branches",
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,7 @@ class Run:
 
     @property
     def init(self) -> str:
-        """How the weights were drawn: "xavier" where no config says."""
+        """The initialization: "xavier" where no config says."""
         info = self.config.get("info", {})
         tried = info.get("init", "xavier")  # of their own trials
         return self.config["model"].get("init", tried)
@@ -86,7 +78,7 @@ def recorded_runs() -> dict[str, Path]:
 
 
 def load_run(name: str | Path) -> Run:
-    """A recorded run by its name, or by a training's folder.
+    """A recorded run by its name, or by a run's folder.
 
     Raises:
         FileNotFoundError: if there is none; lists the names.
@@ -96,7 +88,7 @@ def load_run(name: str | Path) -> Run:
         names = ", ".join(recorded_runs()) or "none"
         raise FileNotFoundError(
             f"{str(name)!r} is neither a recorded run nor the folder "
-            f"of a training that ended; recorded are: {names}"
+            f"of a run that ended; recorded are: {names}"
         )
     report = json.loads((folder / "report.json").read_text("utf-8"))
     return _read(folder, report)
@@ -124,7 +116,7 @@ def load_recipes() -> list[Run]:
 
 
 def load_copying() -> list[dict[str, Any]]:
-    """What each training of the copying experiment found.
+    """What each run of the copying experiment found.
 
     An installed package has none of them.
     """
@@ -141,32 +133,6 @@ def load_counts(name: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     return json.loads(path.read_text("utf-8"))
-
-
-def starts_told(starts: Mapping[str, str]) -> str:
-    """Sentences that say with which start each model began.
-
-    Args:
-        starts: {what the page calls the model: its `start`}.
-    """
-    groups: dict[str, list[str]] = {}
-    for name, start in starts.items():
-        groups.setdefault(start, []).append(name)
-    sentences = []
-    for start, names in groups.items():
-        who = ", ".join(names)
-        if len(groups) == 1:
-            who = f"All {len(names)} models" if len(names) > 1 else "The model"
-        how = f'{_STARTS[start]} (`init="{start}"`)'
-        sentences.append(f"{who} began {how}.")
-    told = " ".join(sentences)
-    if set(groups) != {"small"}:
-        told += (
-            " The default is `small` by now; with it such a model "
-            "learns faster, so what is found here holds for the start "
-            "that is named."
-        )
-    return told
 
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:

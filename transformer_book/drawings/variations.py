@@ -148,7 +148,7 @@ def differences(rows: Sequence[Mapping[str, Any]]) -> Picture:
         names = [row["what"].replace("`", "") for row in rows]
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
-        ax.set_xlabel("nats per piece above the base model")
+        ax.set_xlabel("nats per token above the base model")
         figure.legend(ncols=2, loc="outside lower center")
         return figure
 
