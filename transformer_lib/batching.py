@@ -1,7 +1,7 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""Batches of like length, measured in tokens: section 5.1.
+"""Batches of similar length, measured in tokens: section 5.1.
 
 Chapter: book/training/batching
 """
@@ -66,7 +66,7 @@ class Batch:
     """Some pairs side by side, padded on the right.
 
     Shapes: source_ids (batch, source_len), target_ids and labels
-    (batch, target_len). Labels are the target one place ahead.
+    (batch, target_len). Labels are the target one position ahead.
     `tokens` is the number of labels that are not padding.
 
     Chapter: batching-batch

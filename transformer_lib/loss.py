@@ -65,10 +65,10 @@ def _share(vocab_size: int, label_smoothing: float, smoothing: str) -> float:
 
 
 def perplexity(nats_per_token: float) -> float:
-    """e to the loss: between how many pieces the model hesitates.
+    """e to the loss: between how many tokens the model hesitates.
 
-    Per piece of the vocabulary, as in table 3; give it a loss without
-    smoothing. Infinite if the loss is too large for its exponential.
+    Per token, as in table 3; give it a loss without smoothing.
+    Infinite if the loss is too large for its exponential.
 
     Chapter: loss-perplexity
     """
@@ -79,7 +79,7 @@ def perplexity(nats_per_token: float) -> float:
 
 
 class _ProjectedLosses(torch.autograd.Function):
-    """Two sums over rows; the forward pass computes the gradient too.
+    """Two sums; the forward pass computes the gradient too.
 
     Chapter: loss-projected
     """
@@ -93,7 +93,7 @@ class _ProjectedLosses(torch.autograd.Function):
         weight = weight.to(hidden.dtype)  # once, not in each chunk
         precision = _at_least_float32(hidden)
         plain, uniform = hidden.new_zeros(2, dtype=precision)  # nats
-        chunk = 512 if hidden.is_cpu else 4096  # rows at once
+        chunk = 512 if hidden.is_cpu else 4096  # positions at once
         for start in range(0, len(hidden), chunk):
             x = hidden[start : start + chunk]  # (chunk, d_model)
             y = labels[start : start + chunk, None]  # (chunk, 1)
@@ -129,8 +129,8 @@ def projected_losses(
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_loss` of hidden @ weight.T, without all its logits.
 
-    The rows are projected in chunks, and the gradient of a chunk is
-    computed before the next.
+    The positions are projected in chunks, and the gradient of a chunk
+    is computed before the next chunk.
 
     Args:
         hidden: (batch, target_len, d_model), the decoder's output.
@@ -161,15 +161,13 @@ def projected_losses(
 def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
     """Nats per token without smoothing, dropout or gradient.
 
-    Of batches that workers share it sees this worker's alone: give
-    `TokenBatches` shuffle=False. `perplexity` of what it returns, per
-    piece, is table 3's measure.
+    `perplexity` of it, per token, is table 3's measure.
 
     Chapter: loss-validation
     """
     total, tokens = 0.0, 0
     with evaluating(model):
-        weight = model.output_weight.detach()  # asks for no gradient
+        weight = model.output_weight.detach()  # needs no gradient
         for batch in batches.epoch(0):
             tokens += batch.tokens
             batch = batch.to(weight.device)

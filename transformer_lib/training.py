@@ -1,7 +1,7 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""The training loop of section 5: stopped, resumed, shared out.
+"""The training loop of section 5, with stopping and resuming.
 
 Chapter: book/training/training
 """

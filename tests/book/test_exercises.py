@@ -25,12 +25,12 @@ STUBS = {
     "layers.decoder_layer": "layers-ex-2",
     "loss.smoothed": "loss-ex-1",
     "schedule.learning_rate": "schedule-ex-1",
-    "training.loop": "training-ex-1",
+    "training.update": "training-ex-1",
     "decoding.greedy": "decoding-ex-1",
     "beams.search": "beams-ex-1",
 }
 # the loop's check draws with a seed of its own
-SEEDS = {n: () if n == "training.loop" else (1, 2, 3) for n in STUBS}
+SEEDS = {n: () if n == "training.update" else (1, 2, 3) for n in STUBS}
 
 
 def cells_of(name):
@@ -257,7 +257,7 @@ MISTAKES = {
             "-loss[labels != 0].mean()",
             "the sign is wrong",
         ),
-        ("log_p.mean(-1)", "log_p.sum(-1)", "sum over the pieces"),
+        ("log_p.mean(-1)", "log_p.sum(-1)", "sum over the tokens"),
         ("(1 - share) * right", "right", "keeps all of its 1"),
         (
             " - share * log_p.mean(-1)",
@@ -270,7 +270,7 @@ MISTAKES = {
         (
             "log_p.mean(-1)",
             "(log_p.sum(-1) - right) / (log_p.size(-1) - 1)",
-            "wrong pieces alone",
+            "only to the wrong tokens",
         ),
         (
             "loss[labels != 0].mean()",
@@ -293,26 +293,22 @@ MISTAKES = {
         ),
         ("warmup_steps**-1.5", "400**-1.5", "warmup_steps=400 alone"),
     ],
-    "training.loop": [
-        ("            optimizer.step()\n", "", "nothing was learnt"),
-        ("optimizer.zero_grad()", "pass", "gradients add up"),
+    "training.update": [
+        ("    optimizer.step()\n", "", "nothing moved"),
+        ("    optimizer.zero_grad()\n", "", "old gradients are still there"),
         (
-            "step, model",
-            "max(step - 1, 1), model",
-            "a step late",
+            "        logits",
+            "        optimizer.zero_grad()\n        logits",
+            "only the last batch counts",
         ),
-        ("step // len(batches)", "0", "first epoch comes again"),
+        ("in group:", "in group[:1]:", "only the first batch counts"),
         (
-            "batch.target_ids",
-            "batch.labels",
-            "decoder sees the labels",
+            "loss.backward()\n    optimizer",
+            "loss.backward()\n        optimizer",
+            "a step for each batch",
         ),
-        (" / batch.tokens", "", "divide it by `batch.tokens`"),
-        (
-            "adam(model)",
-            "torch.optim.Adam(model.parameters())",
-            "take `adam(model)`",
-        ),
+        (" / tokens", "", "divide it by the tokens"),
+        (" / tokens", " / batch.tokens / len(group)", "a mean of means"),
     ],
     "decoding.greedy": [
         ("ids[1:]", "ids", "bos is an input"),
@@ -486,24 +482,21 @@ def Answer(step, d_model, warmup_steps):
         return (step / warmup_steps) / math.sqrt(d_model * warmup_steps)
     return 1 / (d_model * step).sqrt()
 """,
-    "training.loop": """
-def Answer(model, batches, steps, warmup_steps):
-    optimizer = adam(model)
-    for done in range(steps):
-        batch = next(batches.epoch(*divmod(done, len(batches))))
-        loss = nn.functional.cross_entropy(
+    "training.update": """
+def Answer(model, optimizer, group):
+    losses = [
+        nn.functional.cross_entropy(
             model(batch.source_ids, batch.target_ids).mT,
             batch.labels,
             ignore_index=0,
             label_smoothing=0.1,
+            reduction="sum",
         )
-        loss.backward()
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(
-                done + 1, model.config.d_model, warmup_steps
-            )
-        optimizer.step()
-        optimizer.zero_grad()
+        for batch in group
+    ]
+    (sum(losses) / sum((b.labels != 0).sum() for b in group)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
 """,
     "decoding.greedy": """
 def Answer(model, source_ids, max_extra=50):

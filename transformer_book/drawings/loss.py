@@ -10,7 +10,7 @@ DASHES = "-", "--", ":"  # from no smoothing to the most
 
 
 def targets(pieces: Sequence[str], kinds: Mapping[str, Tensor]) -> Picture:
-    """Bars for targets over the same pieces, a panel for each kind."""
+    """Bars for targets over the same tokens, a panel for each kind."""
 
     def draw(narrow: bool):
         figure, axes = panels(
@@ -34,15 +34,15 @@ def targets(pieces: Sequence[str], kinds: Mapping[str, Tensor]) -> Picture:
         f"each other {t.min():.3f}"
         for kind, t in kinds.items()
     )
-    return show(draw, f"Bars for a target over {len(pieces)} pieces. {said}.")
+    return show(draw, f"Bars for a target over {len(pieces)} tokens. {said}.")
 
 
 def learning(learnt: Mapping[float, Sequence]) -> Picture:
-    """By share, the probability and the lead of the right piece."""
+    """By share, the probability and the lead of the right token."""
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=2.6)
-        titles = "probability of the right piece", "lead of its score"
+        titles = "probability of the right token", "lead of its score"
         for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
             for (share, steps), dash in zip(
                 learnt.items(), DASHES, strict=False
@@ -60,7 +60,7 @@ def learning(learnt: Mapping[float, Sequence]) -> Picture:
     return show(
         draw,
         "Two curves over the steps, twice. The probability of the right "
-        "piece rises towards 1 without smoothing and stops near 0.9 with "
+        "token rises towards 1 without smoothing and stops near 0.9 with "
         "it. The lead of its score grows for ever without smoothing and "
         "becomes level with it.",
     )
@@ -79,14 +79,14 @@ def price(
             label = rf"$\epsilon$ = {share}"
             ax.plot(confidence, loss, dash, color=COLOURS["loss"], label=label)
             ax.plot(*best[share], "o", color=COLOURS["good"])
-        ax.set_xlabel("probability of the right piece")
+        ax.set_xlabel("probability of the right token")
         ax.set_ylabel("loss, nats")
         ax.legend()
         return figure
 
     return show(
         draw,
-        "Loss against the probability given to the right piece. Without "
+        "Loss against the probability given to the right token. Without "
         "smoothing the curve falls all the way to zero. With a share of "
         "0.1 or 0.2 it reaches its lowest point, marked by a dot, at "
         "about 0.9 and 0.8, well above zero, and climbs steeply beyond.",
@@ -96,8 +96,8 @@ def price(
 def seeds_apart(seeds: Mapping[str, Mapping]) -> Picture:
     """By share, what each seed measured and the mean, as dots."""
     measures = {
-        "nats": "nats per piece,\nwithout smoothing",
-        "right": "share of pieces right",
+        "nats": "nats per token,\nwithout smoothing",
+        "right": "share of tokens right",
         "sure": "mean certainty",
     }
 
@@ -128,6 +128,6 @@ def seeds_apart(seeds: Mapping[str, Mapping]) -> Picture:
     return show(
         draw,
         "Three pictures with a dot for each of eight seeds at the shares "
-        "0, 0.1 and 0.3. Nats rise at 0.3. The share of pieces that are "
+        "0, 0.1 and 0.3. Nats rise at 0.3. The share of tokens that are "
         "right rises a little. The mean certainty falls in steps.",
     )

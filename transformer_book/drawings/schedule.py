@@ -90,7 +90,7 @@ def rate_to_move(d_model: int, warmup_steps: int) -> Any:
 def warm_ups(
     runs: Mapping[str, Sequence[float]], frequencies: float
 ) -> Picture:
-    """The losses of trainings with and without a warm-up."""
+    """The losses with and without a warm-up."""
     looks = [("-", "bad"), ("--", "good"), ("-.", "norm")]
 
     def draw(narrow: bool):
@@ -102,7 +102,7 @@ def warm_ups(
         ax.axhline(frequencies, color=COLOURS["muted"], linestyle=":")
         last = len(losses) - 1
         ax.text(last, frequencies + 0.7, "frequencies alone", ha="right")
-        ax.set(xlabel="step", ylabel="loss, nats per piece", ylim=(0, 9))
+        ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 9))
         figure.legend(
             *ax.get_legend_handles_labels(),
             ncols=1 if narrow else 3,
@@ -113,7 +113,7 @@ def warm_ups(
     return show(
         draw,
         "Loss against step. Without a warm-up the loss of the post-norm "
-        "model falls to the dotted line of piece frequencies and stays "
+        "model falls to the dotted line of token frequencies and stays "
         "there. With 100 steps of warm-up it passes the line and keeps "
         "falling. The pre-norm model without a warm-up passes it too.",
     )

@@ -44,7 +44,7 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
             )
             ax.set(title=case, ylim=(0, 9), xlabel="step")
             if narrow or ax is axes.flat[0]:
-                ax.set_ylabel("nats per piece")
+                ax.set_ylabel("nats per token")
         figure.legend(
             *axes.flat[0].get_legend_handles_labels(),
             ncols=2,

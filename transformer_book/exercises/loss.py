@@ -41,10 +41,10 @@ def smoothed(answer: Any) -> None:
             share, skip=-1
         ),
         "nothing is smoothed": loss(0.0),
-        "the share is spread as a sum over the pieces, not as a mean": (
+        "the share is spread as a sum over the tokens, not as a mean": (
             -((1 - share) * right + share * 11 * spread).mean().item()
         ),
-        "the share goes to the wrong pieces alone: uniform smoothing "
+        "the share goes only to the wrong tokens: uniform smoothing "
         "gives the right one its part too": (
             ((1.1 * share - 1) * right - 1.1 * share * spread).mean().item()
         ),
@@ -52,7 +52,7 @@ def smoothed(answer: Any) -> None:
         "once by their number": sum(
             loss(share, rows=slice(i, i + 1)) / 3 for i in range(3)
         ),
-        "the right piece keeps all of its 1: it gives away the share": (
+        "the right token keeps all of its 1: it gives away the share": (
             -(right + share * spread).mean().item()
         ),
     }
