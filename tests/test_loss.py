@@ -73,7 +73,7 @@ def test_uniform_equals_cross_entropy():
         both_losses_are(theirs, *given)
 
 
-def test_others_spreads_over_the_wrong_pieces_alone():
+def test_others_spreads_only_over_the_wrong_tokens():
     for share in (0.1, 0.2, 0.5):
 
         def defined(logits, labels, share=share):

@@ -135,7 +135,14 @@ def train(
             chance = random.Random(f"{config.seed} {progress.step} {rank}")
             torch.manual_seed(chance.getrandbits(32))
             unread.append(_add_gradients(losses, group[rank::workers], tokens))
-            rate = _update_weights(model, optimizer, config, progress.step)
+            if config.clip_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+            rate = config.learning_rate_scale * learning_rate(
+                progress.step, model.config.d_model, config.warmup_steps
+            )
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad()
             bar.update()
 
             stop = _total(torch.tensor(len(signals))).item() > 0
@@ -148,7 +155,7 @@ def train(
             progress.since["seconds"] += time.perf_counter() - mark
             scores = {}
             try:
-                if validate and rank == 0:
+                if validate and evaluate is not None and rank == 0:
                     scores = _validate(model, evaluate, progress.step)
             except BaseException:
                 save = True  # a validation that fails costs no step
@@ -157,6 +164,7 @@ def train(
                 progress.seconds = time.perf_counter() - began
                 if log:
                     _log(progress, rate, scores, folder)
+                    bar.set_postfix(nll=f"{progress.log[-1]['nll']:.3f}")
                 if save and folder is not None and rank == 0:
                     save_checkpoint(
                         folder,
@@ -207,27 +215,6 @@ def _add_gradients(
         (loss * workers / tokens).backward()
         total = total + torch.stack([loss.detach(), nll])
     return total
-
-
-def _update_weights(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    config: TrainingConfig,
-    step: int,
-) -> float:
-    """Adam's step; returns its rate, equation 3 times the scale.
-
-    Chapter: training-step
-    """
-    if config.clip_norm is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-    rate = config.learning_rate_scale * learning_rate(
-        step, model.config.d_model, config.warmup_steps
-    )
-    optimizer.param_groups[0]["lr"] = rate
-    optimizer.step()
-    optimizer.zero_grad()
-    return rate
 
 
 @contextmanager
@@ -318,16 +305,12 @@ def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
 
 
 def _validate(
-    model: nn.Module,
-    evaluate: Callable[..., Any] | TokenBatches | None,
-    step: int,
+    model: nn.Module, evaluate: Callable | TokenBatches, step: int
 ) -> dict[str, Any]:
     """The numbers of a validation, as JSON has them.
 
     Chapter: training-record
     """
-    if evaluate is None:
-        return {}
     if not callable(evaluate):
         return {"validation_loss": validation_loss(model, evaluate)}
     with evaluating(model):
@@ -338,8 +321,9 @@ def _validate(
     return json.loads(json.dumps(scores, default=lambda x: x.tolist()))
 
 
-_MAY_CHANGE = {"max_steps", "log_every", "validate_every"}
-_MAY_CHANGE |= {"checkpoint_every", "keep_checkpoints"}
+_MAY_CHANGE = (
+    "max_steps log_every validate_every checkpoint_every keep_checkpoints"
+).split()
 
 
 def _settings(
