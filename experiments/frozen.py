@@ -95,7 +95,6 @@ def main(words: list[str] | None = None) -> None:
                 warmup_steps=200,
                 max_steps=given.steps,
                 seed=seed,
-                device="cpu",
                 validate_every=50,
             )
             train(model, TokenBatches(pieces, 1000, seed), settings, best)

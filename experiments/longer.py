@@ -97,7 +97,6 @@ def main(words: list[str] | None = None) -> None:
                     warmup_steps=300,
                     max_steps=given.steps,
                     seed=seed,
-                    device="cpu",
                 )
                 batches = TokenBatches(rows(pairs, counts, seed), 1000, seed)
                 train(model, batches, settings)

@@ -75,7 +75,6 @@ def main(words: list[str] | None = None) -> None:
                 warmup_steps=100,
                 max_steps=given.steps,
                 seed=seed,
-                device="cpu",
             )
             train(model, TokenBatches(pairs, 400, seed=seed), settings)
             measured[str(share)].append(measure(model, validation))
