@@ -29,7 +29,7 @@ from transformer_lib.checkpoints import (
     load_model,
 )
 from transformer_lib.decoding import greedy_decode
-from transformer_lib.experiment import run_experiment
+from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
@@ -530,7 +530,7 @@ def test_the_mean_is_of_the_last_five(tmp_path):
         torch.testing.assert_close(weight, wanted)
         assert not torch.equal(wanted, seen[-1][name])
     # What a recorded training saves is that mean; by default, of five.
-    for average, used in ((None, 5), (3, 3), (7, 7)):
+    for average, used in ((Experiment().average, 5), (3, 3), (7, 7)):
         folder = tmp_path / f"{average}"
         quick = replace(trained_with(max_steps=8), average=average)
         run_experiment(quick, folder)
