@@ -1,6 +1,6 @@
 """How a reader, a search engine or a program finds the book's pages.
 
-Descriptions and cards, `sitemap.xml`, `robots.txt`, `llms.txt`, a page
+Descriptions, `sitemap.xml`, `robots.txt`, `llms.txt`, a page
 for addresses that lead nowhere, and the record of how each page ran. Of
 the extensions for these, each does one and is not among the pinned
 packages; a list is some ten lines here.
@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cards import card
 from docutils import nodes
 from page_lines import line_of
 from run_chapters import execution
@@ -48,19 +47,6 @@ def title_of(env, docname: str) -> str:
     return docname.rpartition("/")[2]
 
 
-def picture(app, pagename: str) -> str:
-    """A page's card; pages that no chapter writes have the book's."""
-    book = app.config.html_title or app.config.project
-    for part, names in in_order(app.env):
-        if part and pagename in names:
-            break
-    else:
-        part = "“Attention Is All You Need”, paragraph by paragraph"
-        pagename = app.config.root_doc
-    title = title_of(app.env, pagename)
-    return card(Path(app.outdir), title, part, book)
-
-
 def describe(app, pagename, templatename, context, doctree):
     """A description, and what a shared link shows."""
     book = app.config.html_title or app.config.project
@@ -78,10 +64,8 @@ def describe(app, pagename, templatename, context, doctree):
         values["og:url"] = f"{address}{pagename}.html"
     if app.builder.name in {"html", "dirhtml"}:
         up = address or "../" * pagename.count("/")
-        values["og:image"] = up + picture(app, pagename)
-        values["og:image:width"] = "1200"
-        values["og:image:height"] = "630"
-        values["og:image:alt"] = f"{title}, of the book {book}"
+        values["og:image"] = f"{up}_static/site.png"
+        values["og:image:alt"] = f"A page of the book {book}"
     tags = [f'<meta name="description" content="{html.escape(line)}">']
     tags += [
         f'<meta property="{name}" content="{html.escape(value)}">'

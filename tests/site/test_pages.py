@@ -131,7 +131,7 @@ def test_links_lead_somewhere(page):
 
 def test_every_page_describes_itself():
     """Each chapter in words of its own, found by search engines."""
-    said, pictures = {}, set()
+    said = {}
     for page in PAGES:
         if page == "404.html":
             continue
@@ -148,10 +148,8 @@ def test_every_page_describes_itself():
         image = "_static/" + shared["og:image"].split("_static/")[1]
         data = (SITE / image).read_bytes()
         assert data[1:4] == b"PNG" and len(data) < 300_000
-        pictures.add(image)
     lines = [said[f"{name}.html"] for name in CHAPTERS]
     assert len(set(lines)) == len(lines)
-    assert len(pictures) == len(lines)
 
 
 def test_a_page_waits_for_few_scripts():
