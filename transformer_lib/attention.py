@@ -115,14 +115,25 @@ class MultiHeadAttention(nn.Module):
             key, value: what `keys_values` returned.
         """
         query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
+        return self._join(query, key, value, mask, causal)
+
+    def _join(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+    ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         # The fused kernel returns no weights, and in training on a CPU
         # it is slower.
-        explicit = self.record is not None or (self.training and x.is_cpu)
+        slower = self.training and query.is_cpu
+        explicit = self.record is not None or slower
         if causal and (explicit or mask is not None):
             # The kernel takes a mask or is causal, not both.
-            triangle = torch.ones(x.size(1), x.size(1), device=x.device)
-            before = triangle.tril().bool()
+            n = query.size(2)
+            before = torch.ones(n, n, device=query.device).tril().bool()
             mask = before if mask is None else mask & before
             causal = False
         if explicit:
@@ -157,7 +168,9 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (batch, query_len, d_model)
         """
-        return self.attend(x, *self.keys_values(memory), mask, causal)
+        query = self.split(self.w_q(x))
+        key, value = self.keys_values(memory)
+        return self._join(query, key, value, mask, causal)
 
 
 @contextmanager

@@ -123,11 +123,8 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
         (DecoderLayer.forward, "return third(x, self.feed_forward)"),
     ],
     "attention": [
-        (
-            MultiHeadAttention.forward,
-            "return self.attend(x, *self.keys_values(memory), mask, causal)",
-        ),
-        (MultiHeadAttention.attend, "query = self.split(self.w_q(x))"),
+        (MultiHeadAttention.forward, "query = self.split(self.w_q(x))"),
+        (MultiHeadAttention.forward, "key, value = self.keys_values(memory)"),
         (
             MultiHeadAttention.split,
             "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
