@@ -32,10 +32,10 @@ from transformer_lib.corpora import load_corpus as load_corpus
 from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache
 from transformer_lib.decoding import Hypotheses as Hypotheses
-from transformer_lib.decoding import check_not_nan as check_not_nan
 from transformer_lib.decoding import greedy_decode as greedy_decode
 from transformer_lib.decoding import length_limits as length_limits
 from transformer_lib.decoding import next_logs as next_logs
+from transformer_lib.decoding import rows_to_keep as rows_to_keep
 from transformer_lib.embeddings import BOS as BOS
 from transformer_lib.embeddings import EOS as EOS
 from transformer_lib.embeddings import PAD as PAD

@@ -8,7 +8,6 @@ Chapter: book/translating/beams
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,14 +16,13 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer_lib.decoding import (
     DecoderCache,
     Hypotheses,
-    check_not_nan,
-    evaluating,
     greedy_decode,
     length_limits,
     next_logs,
+    rows_to_keep,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.model import Transformer
+from transformer_lib.model import Transformer, evaluating
 from transformer_lib.tokenization import Tokenizer
 
 
@@ -39,101 +37,18 @@ def length_divisor(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-class _Hypothesis(NamedTuple):
-    """A beginning or a whole output, and how likely it is.
+def _best(totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Each sentence's best candidates: log-probability, parent, token.
+
+    `totals` is (sentences, width, vocab_size), the results are
+    (sentences, count); a parent is one of the `width` hypotheses.
 
     Chapter: beams-search
     """
-
-    log_probability: float
-    ids: list[int]  # bos first
-
-
-class _Beam:
-    """One sentence's hypotheses: open ones, and closed ones.
-
-    Up to `size` are open; closed ones ended, or met the limit. A tiny
-    vocabulary leaves some open ones at -inf. These stay open, so that
-    every sentence has equally many rows, but are never closed.
-
-    Chapter: beams-search
-    """
-
-    def __init__(self, size: int, alpha: float, limit: int):
-        self.size = size
-        self.alpha = alpha
-        self.limit = limit
-        self.open = [_Hypothesis(0.0, [BOS])]
-        self.closed: list[_Hypothesis] = []
-
-    def extend(self, candidates: Iterable[Sequence[float]]) -> list[int]:
-        """Extend `open` by the best candidates; returns their parents.
-
-        A candidate is (log-probability, parent's place in `open`,
-        piece), the best first. The parents are places in the old
-        `open`; there are none when the sentence is over.
-        """
-        before = self.open
-        self.open = []
-        parents = []
-        for rank, (total, parent, piece) in enumerate(candidates):
-            check_not_nan(total)
-            beginning = before[int(parent)].ids
-            extended = _Hypothesis(total, [*beginning, int(piece)])
-            if piece == EOS:
-                if rank < self.size and total > -math.inf:
-                    self.closed.append(extended)
-            elif len(parents) < self.size:
-                self.open.append(extended)
-                parents.append(int(parent))
-        # Before this step, bos and limit - 1 pieces: now they are full.
-        if len(before[0].ids) == self.limit:
-            for cut_off in self.open:  # ranked behind those that ended
-                if cut_off.log_probability > -math.inf:
-                    self.closed.append(cut_off)
-        elif len(self.closed) < self.size:
-            return parents
-        self.open = []
-        return []
-
-    def score(self, hypothesis: _Hypothesis) -> float:
-        pieces = len(hypothesis.ids) - 1  # bos does not count
-        divisor = length_divisor(pieces, self.alpha)
-        return hypothesis.log_probability / divisor
-
-    def best(self) -> list[_Hypothesis]:
-        """Up to `size`, the best score first; those cut off last."""
-        ranked = sorted(
-            self.closed,
-            key=lambda found: (found.ids[-1] == EOS, self.score(found)),
-            reverse=True,
-        )
-        return ranked[: self.size]
-
-
-def _likeliest(
-    totals: Tensor, sentences: int, count: int
-) -> list[list[list[float]]]:
-    """Each sentence's best: log-probability, parent, piece.
-
-    `totals` (rows, vocab_size) has as many rows, one after the
-    other, for every sentence; a parent counts from its first.
-
-    Chapter: beams-search
-    """
-    by_parent = totals.view(sentences, -1, totals.size(1))
-    # The best `count` candidates have at most `count` different pieces,
-    # all among the `count` pieces that score highest behind their best
-    # parent. Only candidates with these pieces are sorted.
-    few = min(count, totals.size(1))
-    pieces = by_parent.amax(1).topk(few).indices
-    behind_each = pieces[:, None].expand(-1, by_parent.size(1), -1)
-    among = by_parent.gather(2, behind_each).flatten(1)
-    best, index = among.topk(min(count, among.size(1)))
-    parent = index // few
-    piece = pieces.gather(1, index % few)
-    # One transfer; float32 holds parents and ids exactly.
-    return torch.stack([best, parent, piece], dim=-1).tolist()
+    few = min(count, totals.size(2))
+    by_parent, tokens = totals.topk(few)
+    best, place = by_parent.flatten(1).topk(min(count, few * totals.size(1)))
+    return best, place // few, tokens.flatten(1).gather(1, place)
 
 
 def beam_search(
@@ -143,14 +58,14 @@ def beam_search(
     length_penalty: float = 0.6,
     max_extra: int = 50,
 ) -> Hypotheses:
-    """Keep the `beam_size` best beginnings a step, section 6.1.
+    """Keep the `beam_size` best hypotheses at each step, section 6.1.
 
     A sentence is over when `beam_size` hypotheses have ended, or at
-    its limit.
+    its maximum length.
 
     Args:
-        source_ids: (batch, source_len), with eos, padding behind.
-        length_penalty: the paper's alpha, from 0 to 100.
+        source_ids: (batch, source_len), ending in eos, right-padded.
+        length_penalty: the paper's alpha, at least 0.
         max_extra: as in `greedy_decode`.
 
     Returns:
@@ -158,56 +73,108 @@ def beam_search(
         Those cut off at the limit rank behind all that ended.
 
     Raises:
-        ValueError: for a beam that is not 1 to 1000, an alpha that is
-            not a number from 0 to 100, and as `length_limits`.
+        ValueError: for a beam below 1 or an alpha below 0, and as
+            `length_limits`.
         FloatingPointError: if the model's weights are not finite.
 
     Chapter: beams-search
     """
-    if not (1 <= beam_size <= 1000 and 0 <= length_penalty <= 100):
+    if not (beam_size >= 1 and length_penalty >= 0):
         raise ValueError(
-            f"{beam_size=}, {length_penalty=}: give a beam of 1 to 1000 "
-            "and a penalty from 0 to 100; the paper's are 4 and 0.6"
+            f"{beam_size=}, {length_penalty=}: give a beam of at least 1 "
+            "and a penalty of at least 0; the paper's are 4 and 0.6"
         )
     limits = length_limits(model, source_ids, max_extra)
-    beams = [_Beam(beam_size, length_penalty, limit) for limit in limits]
-    # As in `greedy_decode`: None where no row is padded.
-    padded = source_ids if (source_ids == PAD).any().item() else None
+    source = source_ids if (source_ids == PAD).any().item() else None
+    trace = []
     with evaluating(model):
-        memory = model.encode(source_ids)
-        cache = DecoderCache(model, memory)
-        active = beams
-        while active:
-            opened = [begun for beam in active for begun in beam.open]
-            width = len(opened) // len(active)  # rows of a sentence
-            last = source_ids.new_tensor([begun.ids[-1] for begun in opened])
-            totals = next_logs(model, last, padded, cache)
-            so_far = [begun.log_probability for begun in opened]
-            totals += totals.new_tensor(so_far)[:, None]
-            candidates = _likeliest(totals, len(active), 2 * beam_size)
-            parents = []  # rows that the next step's rows extend
-            for number, beam in enumerate(active):
-                for parent in beam.extend(candidates[number]):
-                    parents.append(number * width + parent)
-            active = [beam for beam in active if beam.open]
-            # The sentence of each row, before this step and after it.
-            before = [row // width for row in range(len(opened))]
-            after = [row // width for row in parents]
-            chosen = source_ids.new_tensor(parents)
+        cache = DecoderCache(model, model.encode(source_ids))
+        last = source_ids.new_full((len(limits), 1), BOS)
+        numbers = torch.arange(len(limits), device=last.device)
+        sentences, limit = numbers, last.new_tensor(limits)
+        ended = torch.zeros_like(limit)  # how many hypotheses
+        so_far = torch.zeros(last.shape, device=last.device)
+        for step in range(1, max(limits, default=0) + 1):
+            logs = next_logs(model, last.flatten(), source, cache)
+            totals = logs.view(*last.shape, -1).add_(so_far[..., None])
+            best, parents, tokens = _best(totals, 2 * beam_size)
+            ends = tokens == EOS
+            # Those that go on come first, in their order.
+            order = ends.int().sort(dim=1, stable=True).indices
+            width = last.size(1)  # rows of a sentence
+            survivors = order[:, : min(beam_size, best.size(1) - width)]
+            trace.append((sentences, best, parents, tokens, survivors))
+            # A tiny vocabulary leaves candidates at -inf: no outputs.
+            real_ends = ends & (best > -math.inf)
+            ended = ended + real_ends[:, :beam_size].sum(1)
+            keep = rows_to_keep((ended < beam_size) & (limit > step))
+            if keep is not None and len(keep) == 0:
+                break
+            so_far, parents, last = (
+                x.gather(1, survivors) for x in (best, parents, tokens)
+            )
+            rows = numbers[: len(last), None] * width + parents
+            same = keep is None and last.size(1) == width
+            if keep is not None:
+                sentences, limit, ended = (
+                    x[keep] for x in (sentences, limit, ended)
+                )
+                so_far, last, rows = (x[keep] for x in (so_far, last, rows))
             # If no row changes its sentence, its source can stay.
-            cache.select(chosen, source=after != before)
-            padded = None if padded is None else padded[chosen]
-    found = Hypotheses(ids=[], log_probabilities=[], scores=[])
-    for beam in beams:
-        best = beam.best()
-        found.ids.append([output.ids[1:] for output in best])
-        logs = [output.log_probability for output in best]
-        found.log_probabilities.append(logs)
-        found.scores.append([beam.score(output) for output in best])
-    return found
+            cache.select(rows.flatten(), source=not same)
+            if source is not None and not same:
+                source = source[rows.flatten()]
+    steps: list[list] = [[] for _ in limits]  # of each sentence
+    for tensors in trace:
+        lists = (tensor.tolist() for tensor in tensors)
+        for number, *step in zip(*lists, strict=True):
+            steps[number].append(step)
+    found = [
+        _ranked(its_steps, limit, beam_size, length_penalty)
+        for its_steps, limit in zip(steps, limits, strict=True)
+    ]
+    return Hypotheses(
+        ids=[[ids for ids, _, _ in ranked] for ranked in found],
+        log_probabilities=[[total for _, total, _ in r] for r in found],
+        scores=[[score for _, _, score in ranked] for ranked in found],
+    )
 
 
-_BATCH = {"cpu": 64}  # sentences; elsewhere 512 fill the device better
+def _ranked(
+    steps: Sequence[Sequence[list]],
+    limit: int,
+    beam_size: int,
+    alpha: float,
+) -> list[tuple[list[int], float, float]]:
+    """A sentence's hypotheses from its steps: ids, total and score.
+
+    Chapter: beams-search
+    """
+    beam: list[list[int]] = [[]]
+    ended: list[tuple[list[int], float]] = []
+    cut_off: list[tuple[list[int], float]] = []
+    for best, parents, tokens, survivors in steps[:limit]:
+        if len(ended) >= beam_size:
+            break  # it was over, and its rows still in the batch
+        extended = [
+            [*beam[parent], token]
+            for parent, token in zip(parents, tokens, strict=True)
+        ]
+        candidates = list(zip(extended, best, strict=True))
+        for ids, total in candidates[:beam_size]:
+            if ids[-1] == EOS and total != -math.inf:
+                ended.append((ids, total))
+        beam = [extended[place] for place in survivors]
+        cut_off = [candidates[place] for place in survivors]
+    cut_off = [one for one in cut_off if one[1] != -math.inf]
+
+    def score(hypothesis: tuple[list[int], float]) -> float:
+        ids, total = hypothesis
+        return total / length_divisor(len(ids), alpha)
+
+    ranked = sorted(ended, key=score, reverse=True)
+    ranked += sorted(cut_off, key=score, reverse=True)
+    return [(*one, score(one)) for one in ranked[:beam_size]]
 
 
 def decode_all(
@@ -222,8 +189,8 @@ def decode_all(
 
     `sources` holds the ids of each, ending in eos. An empty sentence
     stays empty. With a `beam_size` of 1 decoding is greedy. Without a
-    `batch_size` there are 64 sentences in a batch on a CPU, and 512
-    elsewhere.
+    `batch_size` a batch has 64 sentences on a CPU, and sentences of
+    about 16,000 tokens on a GPU.
 
     Raises:
         ValueError: as `beam_search`.
@@ -232,12 +199,14 @@ def decode_all(
     """
     sources = list(sources)  # it may be a generator
     device = model.output_weight.device
-    batch_size = batch_size or _BATCH.get(device.type, 512)
     best = [[EOS] for _ in sources]
     not_empty = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
     order = sorted(not_empty, key=lambda i: -len(sources[i]))
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
+    while order:
+        longest = len(sources[order[0]])
+        fitting = 64 if device.type == "cpu" else max(1, 16_384 // longest)
+        size = batch_size or fitting
+        batch, order = order[:size], order[size:]
         rows = [torch.tensor(sources[i]) for i in batch]
         ids = pad_sequence(rows, batch_first=True, padding_value=PAD)
         ids = ids.to(device)

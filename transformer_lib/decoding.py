@@ -1,14 +1,13 @@
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
 
-"""Decoding with a cache: one piece at a time, section 6.1.
+"""Decoding with a cache: one token at a time, section 6.1.
 
 Chapter: book/translating/decoding
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ class DecoderCache:
     """
 
     def __init__(self, model: Transformer, memory: Tensor):
-        self.layers: list[Any] = [
+        self.layers = [
             layer.new_cache(memory) for layer in model.decoder.layers
         ]
 
@@ -38,10 +37,10 @@ class DecoderCache:
         return self.layers[0].length
 
     def select(self, rows: Tensor, source: bool = True) -> None:
-        """Make row i what row `rows[i]` was: reorder, repeat or drop.
+        """Row i becomes the old row `rows[i]`: reorders, repeats or drops.
 
-        With `source=False` the source's part is left as it is: for
-        rows that only change places within their own sentence.
+        With `source=False` the source's part stays as it is, for rows
+        that only change places within their own sentence.
         """
         for layer in self.layers:
             layer.select(rows, source)
@@ -49,11 +48,14 @@ class DecoderCache:
 
 @dataclass
 class Hypotheses:
-    """What a search found for each sentence, best first.
+    """What decoding found for each sentence, best first.
 
     `ids[sentence][rank]` is a list of ids without bos; it ends in eos
-    unless the search met its limit. `log_probabilities` (in nats) and
-    `scores`, by which the ranks are given, are nested likewise.
+    unless it reached its maximum length. `log_probabilities` (in nats)
+    and `scores`, which give the order, are nested in the same way.
+
+    Raises:
+        FloatingPointError: if one is NaN: the weights are damaged.
 
     Chapter: decoding-greedy
     """
@@ -62,33 +64,39 @@ class Hypotheses:
     log_probabilities: list[list[float]]
     scores: list[list[float]]
 
+    def __post_init__(self) -> None:
+        if any(math.isnan(x) for row in self.log_probabilities for x in row):
+            raise FloatingPointError(
+                "the model's weights are not finite: load or train it again"
+            )
+
 
 def length_limits(
     model: Transformer, source_ids: Tensor, max_extra: int = 50
 ) -> list[int]:
-    """The most pieces of each output, its eos counted.
+    """The maximum length of each output, eos included.
 
     Section 6.1: the source's length (without eos) plus 50. A model
     with learned positions ends where its table ends.
 
     Raises:
-        ValueError: if `source_ids` is not (batch, source_len),
-            source_len is 0, or a limit is below 1.
+        ValueError: if `source_ids` is not (batch, source_len), or a
+            limit is below 1.
 
     Chapter: decoding-greedy
     """
-    if source_ids.dim() != 2 or source_ids.size(1) == 0:
+    if source_ids.dim() != 2:
         raise ValueError(
             f"{source_ids.shape=}: give (batch, source_len); one "
             "sentence is ids[None], with an eos"
         )
-    pieces = (source_ids != PAD) & (source_ids != EOS)
-    most = pieces.sum(1) + max_extra
+    tokens = (source_ids != PAD) & (source_ids != EOS)
+    most = tokens.sum(1) + max_extra
     if model.config.positions == "learned":
         most = most.clamp(max=model.config.max_length)
     limits = most.tolist()
     if min(limits, default=1) < 1:
-        raise ValueError(f"{max_extra=} leaves no room for a piece: raise it")
+        raise ValueError(f"{max_extra=} leaves no room for a token: raise it")
     return limits
 
 
@@ -100,10 +108,9 @@ def next_logs(
 ) -> Tensor:
     """Log-probabilities of what follows: (batch, vocab_size).
 
-    `last` (batch,) is the newest piece of each row, not yet in the
-    cache; `source_ids` says where the source is padded, None that it
-    has no padding. pad and bos, which are never a right next piece,
-    get -inf.
+    `last` (batch,) is the newest token of each row, not yet in the
+    cache; `source_ids` tells where the source is padded, None means no
+    padding. pad and bos, which can never follow, get -inf.
 
     Chapter: decoding-greedy
     """
@@ -116,17 +123,6 @@ def next_logs(
     logs[:, PAD] = -torch.inf
     logs[:, BOS] = -torch.inf
     return logs
-
-
-def check_not_nan(log_probability: float) -> None:
-    """Raises FloatingPointError for NaN: the weights are damaged.
-
-    Chapter: decoding-greedy
-    """
-    if math.isnan(log_probability):
-        raise FloatingPointError(
-            "the model's weights are not finite: load or train it again"
-        )
 
 
 def _likeliest(logs: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,14 +138,28 @@ def _likeliest(logs: Tensor) -> tuple[Tensor, Tensor]:
     return logs.gather(1, places[:, None]).squeeze(1), places
 
 
+def rows_to_keep(going: Tensor) -> Tensor | None:
+    """The rows to go on with; None: all of them, for now.
+
+    `going` (rows,) is True for those that have not ended. Only when
+    more than an eighth have is it worth the time to drop them.
+
+    Chapter: decoding-greedy
+    """
+    left = int(going.sum())  # a GPU is waited for here
+    if 0 < left and 8 * left >= 7 * len(going):
+        return None
+    return going.nonzero()[:, 0]
+
+
 def greedy_decode(
     model: Transformer, source_ids: Tensor, max_extra: int = 50
 ) -> Hypotheses:
-    """Take the likeliest piece again and again, until eos.
+    """Take the likeliest token again and again, until eos.
 
     Args:
-        source_ids: (batch, source_len), with eos, padding behind.
-        max_extra: how many pieces longer than its source an output
+        source_ids: (batch, source_len), ending in eos, right-padded.
+        max_extra: how many tokens longer than its source an output
             may get.
 
     Returns:
@@ -162,34 +172,36 @@ def greedy_decode(
     Chapter: decoding-greedy
     """
     limits = length_limits(model, source_ids, max_extra)
+    # Where no row is padded, no mask is needed.
+    source = source_ids if (source_ids == PAD).any().item() else None
+    trace = []
+    with evaluating(model):
+        cache = DecoderCache(model, model.encode(source_ids))
+        last = source_ids.new_full((len(limits),), BOS)
+        sentences = torch.arange(len(limits), device=last.device)
+        limit = last.new_tensor(limits)
+        going = limit > 0
+        for step in range(1, max(limits, default=0) + 1):
+            gains, last = _likeliest(next_logs(model, last, source, cache))
+            trace.append((sentences, gains, last))
+            going = going & (last != EOS) & (limit > step)
+            keep = rows_to_keep(going)
+            if keep is None:
+                continue
+            if len(keep) == 0:
+                break
+            sentences, limit = sentences[keep], limit[keep]
+            last, going = last[keep], going[keep]
+            source = None if source is None else source[keep]
+            cache.select(keep)
     ids: list[list[int]] = [[] for _ in limits]
     totals = [0.0] * len(limits)
-    active = list(range(len(limits)))  # the sentence of each row
-    last = source_ids.new_full((len(active),), BOS)
-    # Where no row is padded, no mask is needed.
-    padded = source_ids if (source_ids == PAD).any().item() else None
-    with evaluating(model):
-        memory = model.encode(source_ids)
-        cache = DecoderCache(model, memory)
-        while active:
-            logs = next_logs(model, last, padded, cache)
-            gains, last = _likeliest(logs)
-            # One transfer, the ids as floats: exact in float32 to 2**24.
-            choices = torch.stack([gains, last], dim=1).tolist()
-            unfinished = []  # rows that go on
-            for row, (gain, piece) in enumerate(choices):
-                sentence = active[row]
-                check_not_nan(gain)
-                ids[sentence].append(int(piece))
-                totals[sentence] += gain
-                if piece != EOS and len(ids[sentence]) < limits[sentence]:
-                    unfinished.append(row)
-            if len(unfinished) < len(active):
-                active = [active[row] for row in unfinished]
-                rows = last.new_tensor(unfinished)
-                last = last[rows]
-                padded = None if padded is None else padded[rows]
-                cache.select(rows)
+    for tensors in trace:
+        lists = (tensor.tolist() for tensor in tensors)
+        for i, gain, token in zip(*lists, strict=True):
+            if ids[i][-1:] != [EOS] and len(ids[i]) < limits[i]:
+                ids[i].append(token)
+                totals[i] += gain
     return Hypotheses(
         ids=[[best] for best in ids],
         log_probabilities=[[total] for total in totals],
