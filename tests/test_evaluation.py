@@ -139,13 +139,43 @@ def test_what_cannot_be_scored_is_refused(score):
         score([], [])
     with pytest.raises(TypeError, match="in a list"):
         score("a b c", ["a b c"])
-    with pytest.raises(TypeError, match="in a list"):
-        published_bleu("a b c", "a b c", "en")
     for language in ("french", "FR", ""):  # would be taken for English
         with pytest.raises(ValueError, match=f"language='{language}': give"):
             published_bleu(["a"], ["a"], language)
-    with pytest.raises(ValueError, match="tokenize='foo': give one of"):
-        bleu(["a"], ["a"], tokenize="foo")
+
+
+@pytest.mark.parametrize(
+    "language, tokens, sentences",
+    [
+        ("zh", ("zh",), ["我喜欢树。", "女孩们喜欢这些白花。", "是。"]),
+        ("zh-CN", ("zh",), ["我喜欢树。", "女孩们喜欢这些白花。"]),
+        ("ja", ("char", "ja-mecab"), ["私は木が好きです。", "はい。"]),
+        ("ko", ("char", "ko-mecab"), ["나는 나무를 좋아한다.", "네."]),
+        ("th", ("char",), ["ฉันชอบต้นไม้", "ใช่"]),
+        ("de", ("13a",), ["Ich mag Bäume.", "Die Mädchen mögen Blumen."]),
+        ("de", ("13a",), ["Ja.", "Nein."]),
+        ("", ("13a",), ["Yes."]),
+    ],
+)
+@pytest.mark.parametrize("samples", [0, 20])
+def test_exact_translations_score_100(language, tokens, sentences, samples):
+    score = bleu(sentences, sentences, language, samples=samples)
+    assert score.value == pytest.approx(100)
+    assert any(f"tok:{token}" in score.signature for token in tokens)
+    short = max(len(sentence.split()) for sentence in sentences) == 1
+    eff = "yes" if short and tokens == ("13a",) else "no"
+    assert f"eff:{eff}" in score.signature
+    wrong = sentences[::-1] if len(sentences) > 1 else ["No."]
+    assert bleu(wrong, sentences, language).value < 80
+
+
+def test_a_perplexity_without_bound_is_no_number_for_json(monkeypatch):
+    tokenizer = BPETokenizer.train(SYSTEM, 300)
+    model = Transformer(TransformerConfig.tiny(len(tokenizer), N=1))
+    monkeypatch.setattr(evaluation, "validation_loss", lambda *_: 800.0)
+    report = evaluate(model, tokenizer, ParallelCorpus((("a", "b"),)))
+    assert report["perplexity"] is None
+    json.dumps(report, allow_nan=False)
 
 
 def test_report(monkeypatch):
@@ -168,7 +198,7 @@ def test_report(monkeypatch):
     report = evaluate(model, tokenizer, corpus)
     assert model.training, "the mode is as before"
     assert report["translations"] == said and report["exact"] == 0.5
-    score = bleu(said, targets, samples=1000)
+    score = bleu(said, targets, "en", samples=1000)
     assert report["bleu"] == score.value
     assert report["interval"] == list(score.interval)
     assert report["signature"] == score.signature

@@ -9,6 +9,7 @@ Chapter: book/translating/evaluation
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from transformer_lib.batching import TokenBatches, encode_pairs
@@ -39,7 +40,7 @@ class Score:
 def _score(
     metric: Any, hypotheses: _Texts, references: _Texts, samples: int = 0
 ) -> Score:
-    """What one of sacreBLEU's metrics says of a test set.
+    """A test set's score by one of sacreBLEU's metrics.
 
     Chapter: evaluation-scores
     """
@@ -53,46 +54,66 @@ def _score(
     result = metric.corpus_score(hypotheses, [references], max(samples, 1))
     interval = None
     if samples > 1:  # sacreBLEU's bootstrap, explained below
-        low, high = result._mean - result._ci, result._mean + result._ci
-        interval = _in_range(low), _in_range(high)
-    value = _in_range(result.score)
+        mean = min(result._mean, 100.0)
+        low, high = mean - result._ci, mean + result._ci
+        interval = max(low, 0.0), min(high, 100.0)
+    value = min(result.score, 100.0)  # it may be 100.00000000000004
     return Score(value, str(metric.get_signature()), interval)
 
 
-def _in_range(score: float) -> float:
-    """A score from 0 to 100: rounding and the bootstrap may leave it.
+def _tokenization(language: str) -> str:
+    """sacreBLEU's choice for a target language such as "ja" or "zh-CN".
+
+    Single characters where text has no spaces between words and what
+    sacreBLEU would cut it with is not installed.
 
     Chapter: evaluation-scores
     """
-    return min(max(score, 0.0), 100.0)
+    language = language.replace("_", "-").split("-")[0].lower()
+    chosen = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+    needs = {"ja": "MeCab", "ko": "mecab_ko"}
+    if language in ("th", "lo", "km", "my", "bo", "dz"):
+        return "char"
+    if language in needs and not find_spec(needs[language]):
+        return "char"
+    return chosen.get(language, "13a")
 
 
 def bleu(
     hypotheses: _Texts,
     references: _Texts,
+    language: str = "",
     lowercase: bool = False,
-    tokenize: str = "13a",
+    tokenize: str | None = None,
     samples: int = 0,
 ) -> Score:
     """BLEU of a test set by sacreBLEU, one reference a sentence.
 
-    Both sides are plain, detokenized text; `tokenize` names the
-    tokenization that sacreBLEU then applies to both. With `samples`,
-    usually 1000, its bootstrap gives the score an interval.
+    Both sides are plain, detokenized text in `language`, which decides
+    how sacreBLEU cuts it into words: 13a for most, others for Chinese,
+    Japanese and Korean, or what `tokenize` names. With `samples`,
+    usually 1000, sacreBLEU's bootstrap gives the score an interval.
 
     Raises:
         TypeError: if either is one string instead of a list.
-        ValueError: if both are empty or their lengths differ, or for
-            a tokenization that sacreBLEU does not have.
+        ValueError: if both are empty or their lengths differ.
 
     Chapter: evaluation-scores
     """
     from sacrebleu.metrics import BLEU
 
-    if tokenize not in BLEU.TOKENIZERS:
-        raise ValueError(f"{tokenize=}: give one of {[*BLEU.TOKENIZERS]}")
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-    return _score(metric, hypotheses, references, samples)
+    def score(effective_order: bool) -> Score:
+        metric = BLEU(
+            lowercase=lowercase,
+            tokenize=tokenize or _tokenization(language),
+            force=True,
+            effective_order=effective_order,
+        )
+        return _score(metric, hypotheses, references, samples)
+
+    found = score(effective_order=False)
+    # 0, perhaps because no sentence is four words long, as "Yes."
+    return found if found.value else score(effective_order=True)
 
 
 def chrf(hypotheses: _Texts, references: _Texts) -> Score:
@@ -113,8 +134,6 @@ def _published_form(sentences: _Texts, language: str) -> list[str]:
 
     Chapter: evaluation-published
     """
-    if isinstance(sentences, str):
-        raise TypeError("put a single sentence in a list to score it")
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
     from sacremoses.corpus import NonbreakingPrefixes
 
@@ -140,14 +159,15 @@ def published_bleu(
 
     Raises:
         TypeError: as `bleu`.
-        ValueError: as `bleu`, or for a language that Moses's prefixes
-            do not have.
+        ValueError: as `bleu`, or for a language that Moses lacks.
 
     Chapter: evaluation-published
     """
-    ours = _published_form(hypotheses, language)
-    theirs = _published_form(references, language)
-    score = bleu(ours, theirs, tokenize="none")
+    score = bleu(
+        _published_form(hypotheses, language),
+        _published_form(references, language),
+        tokenize="none",
+    )
     return Score(score.value, f"{score.signature}|form:lc.norm.tok")
 
 
@@ -161,11 +181,12 @@ def evaluate(
     """Translate a ParallelCorpus and report how good the result is.
 
     Returns:
-        A dict that JSON can hold: what was run, perplexity and nats
-        per piece (no smoothing), BLEU with its signature and
-        interval, chrF, the share of sentences exactly right, seconds
-        for translating alone and `translations`, in the order of the
-        corpus; for Multi30k BLEU in the published form too.
+        A dict that JSON can hold: what was run, perplexity (None if
+        infinite) and nats per token (no smoothing), BLEU with its
+        signature and interval, chrF, the share of sentences exactly
+        right, the seconds that only translating took, and
+        `translations`, in the order of the corpus; for Multi30k also
+        BLEU in the published form.
 
     Raises:
         ValueError: as `translate_texts`.
@@ -175,13 +196,13 @@ def evaluate(
     """
     pairs = encode_pairs(corpus, tokenizer)
     batches = TokenBatches.in_order(pairs)
-    nats = validation_loss(model, batches)  # first: it refuses more
+    nats = validation_loss(model, batches)
     began = time.perf_counter()
     translations = translate_texts(
         model, tokenizer, corpus.sources, beam_size, length_penalty
     )
     seconds = time.perf_counter() - began
-    score = bleu(translations, corpus.targets, samples=1000)
+    score = bleu(translations, corpus.targets, corpus.target, samples=1000)
     characters = chrf(translations, corpus.targets)
     both = zip(translations, corpus.targets, strict=True)
     exact = sum(translation == target for translation, target in both)
@@ -193,7 +214,7 @@ def evaluate(
         "beam_size": beam_size,
         "length_penalty": length_penalty,
         "nats_per_token": nats,
-        "perplexity": perplexity(nats),
+        "perplexity": perplexity(nats) if nats < 700 else None,
         "bleu": score.value,
         "signature": score.signature,
         "interval": list(score.interval),
@@ -203,7 +224,7 @@ def evaluate(
         "seconds": seconds,
         "translations": translations,
     }
-    if corpus.name == "multi30k":  # as papers print it
+    if corpus.name == "multi30k":  # as papers give it
         published = published_bleu(translations, corpus.targets, corpus.target)
         report["bleu_published"] = published.value
     return report
