@@ -24,7 +24,7 @@ from transformer_lib.schedule import TrainingConfig, adam
 
 DEVICE = "made_up"
 PAIRS = [([7, 8, 9, EOS], [5, 6, EOS]), ([9, EOS], [8, 7, 6, EOS])]
-LOOKS = {"lists": 0, "numbers": 0}
+LOOKS = {"lists": 0, "numbers": 0, "steps": 0}
 CAST = set()
 
 
@@ -77,20 +77,29 @@ FAULTS = {
 
 
 def answer_list(tensor):
-    """Limits of 3; a greedy row ends at once, all else goes on."""
+    """Limits of 3 at first; then the numbers of rows, or zeros."""
     LOOKS["lists"] += 1
-    if tensor.dim() == 1:
-        return [3] * len(tensor)
-    if tensor.dim() == 2:  # greedy: gain, piece
-        return [[-1.0, 6.0 if row else EOS] for row in range(len(tensor))]
-    width = tensor.size(1)  # beams: sum, place, piece
-    return [
-        [
-            [-1.0 - i, 0.0, EOS if row + i == 0 else 6.0 + i]
-            for i in range(width)
-        ]
-        for row in range(len(tensor))
-    ]
+    if tensor.dim() == 2:
+        return [[0] * tensor.size(1) for _ in range(len(tensor))]
+    first = LOOKS["lists"] == 1
+    return [3] * len(tensor) if first else list(range(len(tensor)))
+
+
+def rows_to_keep(going):
+    """All rows at first, then one of them, then none: 3 steps."""
+    assert going.device.type == DEVICE
+    left = {1: None, 2: 1, 3: 0}[LOOKS["steps"] + 1]
+    LOOKS["steps"] += 1
+    if left is None:
+        return None
+    return torch.empty(left, dtype=torch.long, device=DEVICE)
+
+
+def look_of(search, transformer, source_ids):
+    """How often a search has waited for the device, by kind."""
+    LOOKS.update(lists=0, numbers=0, steps=0)
+    search(transformer, source_ids)
+    return dict(LOOKS)
 
 
 REAL = torch.tensor
@@ -167,14 +176,20 @@ def main(fault=None):
         assert not any(LOOKS.values()), f"training looks: {LOOKS}"
 
         validation_loss(transformer, TokenBatches(PAIRS, 8))
-        assert LOOKS == {"lists": 0, "numbers": 1}, f"of 1 batch: {LOOKS}"
+        once = {"lists": 0, "numbers": 1, "steps": 0}
+        assert LOOKS == once, f"of 1 batch: {LOOKS}"
 
         source_ids = collate(PAIRS).source_ids.to(DEVICE)
-        decoding.greedy_decode(transformer, source_ids)
-        assert LOOKS["lists"] == 1 + 2, f"limits, 2 steps: {LOOKS}"
-        beams.beam_search(transformer, source_ids, beam_size=2)
-        assert LOOKS["lists"] == 3 + 1 + 3, f"limits, 3 steps: {LOOKS}"
-        assert LOOKS["numbers"] == 3, f"a search asks for padding: {LOOKS}"
+        decoding.rows_to_keep = beams.rows_to_keep = rows_to_keep
+        # Whether there is padding, and how many go on at each step;
+        # lists are the limits, and at the end what each step left.
+        for search, left in (
+            (decoding.greedy_decode, 3),
+            (beams.beam_search, 5),
+        ):
+            looks = look_of(search, transformer, source_ids)
+            wanted = {"lists": 1 + 3 * left, "numbers": 1, "steps": 3}
+            assert looks == wanted, f"of 3 steps: {looks}"
     del kept
     print("everything is where it belongs")
 

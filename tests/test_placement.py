@@ -27,7 +27,7 @@ WORDS = {
     "mask_left_behind": "same device",
     "hidden_wait": "DataDependentOutputException",
     "labels_left_behind": "same device",
-    "second_transfer": "AssertionError: limits, 2 steps",
+    "second_transfer": "AssertionError: of 3 steps",
 }
 
 

@@ -35,35 +35,12 @@ def test_a_string_or_a_list(translator):
     assert translator.translate([]) == []
 
 
-@pytest.mark.parametrize("wrong", ["en", ["en"], ["en", "es", "de"]])
-def test_languages_are_two(translator, wrong):
-    with pytest.raises(ValueError, match="languages=.*give two"):
-        Translator(translator.model, translator.tokenizer, wrong)
-
-
 def test_a_translation_is_one_line(translator, monkeypatch):
     """Whatever breaks a line for Python; special tokens are not text."""
     said = "one\ntwo\r\nthree\u2028four <eos>"
     ids = [*translator.tokenizer.encode(said), EOS]
     monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: [ids])
     assert translator.translate("a") == "one two three four <eos>"
-
-
-@pytest.mark.parametrize("name", ["__len__", "encode", "decode"])
-def test_what_a_tokenizer_lacks_is_named(translator, name):
-    has = {"__len__", "encode", "decode"} - {name}
-    bare = type("Bare", (), dict.fromkeys(has))()
-    with pytest.raises(TypeError, match=f"is no tokenizer: no {name}"):
-        Translator(translator.model, bare)
-
-
-def test_bytes_that_are_no_utf8_are_named(translator):
-    latin = "gr\u00fcn".encode("latin-1")
-    odd = latin.decode("utf-8", "surrogateescape")  # as stdin reads
-    with pytest.raises(ValueError, match="sentence 2 is not UTF-8"):
-        translator.translate([TEXTS[0], odd])
-    fine = "gr\u00fcn \U0001f600 \ud7ff\ue000"  # to either side
-    assert translator.encode([fine])
 
 
 def test_attention_axes_fit_the_maps(translator):

@@ -236,8 +236,7 @@ def encode_sentences(
     Raises:
         TypeError: if `sentences` is one string instead of a list.
         ValueError: if a sentence has more than 512 tokens, or more
-            than the model's positions allow, or was read from bytes
-            that are not UTF-8.
+            than the model's positions allow.
 
     Chapter: beams-texts
     """
@@ -248,8 +247,6 @@ def encode_sentences(
         most = min(most, model.config.max_length - 1)  # and eos
     encoded = []
     for number, sentence in enumerate(sentences, 1):
-        if any("\ud800" <= c < "\ue000" for c in sentence):  # surrogates
-            raise ValueError(f"sentence {number} is not UTF-8: convert it")
         ids = tokenizer.encode(sentence.strip())
         if len(ids) > most:
             raise ValueError(

@@ -46,7 +46,7 @@ class AttentionMaps:
     `maps` goes from a path such as "decoder.layers.0.cross_attention"
     to weights (h, query_len, key_len). The encoder's axes are both
     `source`. The decoder's queries are its inputs, `target`, which
-    begins with bos; `predicted` is what it says at each of them.
+    begins with bos; `predicted` is what follows each of them.
 
     Chapter: translator-class
     """
@@ -63,14 +63,12 @@ _Texts = TypeVar("_Texts", str, list[str])  # back as they came
 class Translator:
     """A model and its tokenizer behind one method that takes text.
 
-    A tokenizer of one's own does, if it has `__len__`, `encode` and
-    `decode` as `BPETokenizer` has them; `attention` needs its
-    `pieces` too, `save` and `export` a `BPETokenizer` itself.
+    A tokenizer of your own needs `__len__`, `encode` and `decode` as
+    `BPETokenizer` has them, and `pieces` for `attention`; `save` and
+    `export` need a `BPETokenizer`.
 
     Raises:
-        TypeError: naming what the tokenizer lacks.
-        ValueError: if the tokenizer is another model's, or the
-            languages are not two.
+        ValueError: if the tokenizer is another model's.
 
     Chapter: translator-class
     """
@@ -81,15 +79,10 @@ class Translator:
         tokenizer: Tokenizer,
         languages: Sequence[str] = ("", ""),
     ):
-        for name in ("__len__", "encode", "decode"):
-            if not hasattr(tokenizer, name):
-                raise TypeError(f"{tokenizer!r} is no tokenizer: no {name}")
         if len(tokenizer) != model.config.vocab_size:
             raise ValueError(
                 f"{len(tokenizer)=}, {model.config.vocab_size=}: not a pair"
             )
-        if isinstance(languages, str) or len(languages) != 2:
-            raise ValueError(f"{languages=}: give two")
         self.model = model
         self.tokenizer = tokenizer
         self.languages: tuple[str, ...] = tuple(languages)
@@ -108,7 +101,7 @@ class Translator:
         if not folder.is_dir():
             if str(name) not in bundled:
                 raise FileNotFoundError(
-                    f"{str(name)!r} is no folder, and none of {[*bundled]}"
+                    f"{str(name)!r} is not a folder, nor one of {[*bundled]}"
                 )
             folder = bundled[str(name)]
         model, tokenizer, info = load_model(folder)
@@ -153,8 +146,8 @@ class Translator:
     ) -> _Texts:
         """Translate a sentence, or a list of them, in the same order.
 
-        A translation is one line. A sentence of white space alone
-        stays empty. `beam_size=1` is greedy decoding; the other
+        A translation is one line. A sentence of only white
+        space stays empty. `beam_size=1` is greedy decoding; the other
         defaults are those of section 6.1.
 
         Raises:
@@ -179,8 +172,8 @@ class Translator:
         """Every head's weights for a sentence and its translation.
 
         Without a `target` the greedy translation is taken; with one,
-        the maps are what the model attends to when it is made to say
-        that.
+        the maps are what the model attends to when it is given that
+        translation, as in training.
 
         Raises:
             TypeError, ValueError: as `encode`.

@@ -330,7 +330,7 @@ MISTAKES = {
         (
             "    beam, ended",
             "    beam_size = 1\n    beam, ended",
-            "one beginning a step",
+            "one hypothesis a step",
         ),
         ("** alpha", "** 0", "by the length penalty"),
         (
@@ -347,7 +347,7 @@ MISTAKES = {
         (
             "return max(ended or beam, key=score)[0]",
             "return [BOS, *max(ended or beam, key=score)[0]]",
-            "no part of the output",
+            "not a part of the output",
         ),
     ],
 }

@@ -3,27 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from transformer_book.figures import (
-    COLOURS,
-    SIZE,
-    Picture,
-    Sketch,
-    panels,
-    show,
-)
+from transformer_book.figures import COLOURS, SIZE, Picture, Sketch, show
 
 Ids = Sequence[int]
 
 
 def ranks_to_move(rows: Sequence[tuple[str, int, float]], alpha: float) -> Any:
-    """Hypotheses (text, pieces, log-probability) by score: altair.
+    """Hypotheses (text, tokens, log-probability) by score: altair.
 
     A slider sets alpha, from 0 to 2.
     """
     import altair as alt
     import pandas as pd
 
-    head = ["hypothesis", "pieces", "log_probability"]
+    head = ["hypothesis", "tokens", "log_probability"]
     slider = alt.param(
         name="alpha",
         value=alpha,
@@ -45,24 +38,24 @@ def ranks_to_move(rows: Sequence[tuple[str, int, float]], alpha: float) -> Any:
             tooltip=[*head, "score:Q"],
         )
         .transform_calculate(
-            score="datum.log_probability / pow((5 + datum.pieces) / 6, alpha)"
+            score="datum.log_probability / pow((5 + datum.tokens) / 6, alpha)"
         )
         .add_params(slider)
     )
 
 
 def tree(
-    beginnings: Sequence[Ids],
+    survivors: Sequence[Ids],
     ended: Mapping[tuple[int, ...], float],
     best: Ids,
     pieces: Callable[[Ids], list[str]],
 ) -> Picture:
-    """The tree of a search: what survived a step, and what ended.
+    """The tree of a beam search: what survived a step, what ended.
 
     `ended` has the score of each hypothesis that closed with an eos.
     """
     best = tuple(best)
-    nodes = dict.fromkeys([*map(tuple, beginnings), *ended])
+    nodes = dict.fromkeys([*map(tuple, survivors), *ended])
     children: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for node in nodes:
         children.setdefault(node[:-1], []).append(node)
@@ -119,49 +112,7 @@ def tree(
     return show(
         sketch,
         f"The tree of a beam search. Of {len(nodes) - len(ended)} "
-        f"beginnings that survived a step and {len(ended)} that ended, one "
+        f"hypotheses that survived a step and {len(ended)} that ended, one "
         "path leads to the best hypothesis: "
         f"{''.join(pieces(best)[:-1]).replace('▁', ' ')}.",
-    )
-
-
-def widths(
-    sizes: Sequence[int],
-    measured: Mapping[str, Mapping[float, Sequence[float]]],
-) -> Picture:
-    """By measure and alpha, the best hypothesis's over beam sizes."""
-    marks = "o:", "s-", "^--"
-
-    def draw(narrow: bool):
-        figure, axes = panels(len(measured), narrow, height=2.8)
-        for ax, (what, curves) in zip(axes, measured.items(), strict=True):
-            for (alpha, curve), mark in zip(
-                curves.items(), marks, strict=True
-            ):
-                ax.plot(
-                    sizes,
-                    curve,
-                    mark,
-                    color=COLOURS["decoder"],
-                    label=rf"$\alpha$ = {alpha}",
-                )
-            ax.set_xscale("log", base=2)
-            ax.set_xticks(sizes, sizes)
-            ax.minorticks_off()
-            ax.set(xlabel="beam size", title=what)
-        figure.legend(
-            *axes[0].get_legend_handles_labels(),
-            ncols=3,
-            loc="outside lower center",
-        )
-        return figure
-
-    said = "; ".join(
-        f"{what}, alpha {alpha}: {curve[0]:.1f} to {curve[-1]:.1f}"
-        for what, curves in measured.items()
-        for alpha, curve in curves.items()
-    )
-    return show(
-        draw,
-        f"Curves over beam sizes from {sizes[0]} to {sizes[-1]}: {said}.",
     )

@@ -13,7 +13,7 @@ def choices(
     steps: Sequence[tuple[list[int], list[int], list[float]]],
     pieces: Callable[[list[int]], list[str]],
 ) -> Any:
-    """What was said, what was chosen and its rivals: a pandas table.
+    """The output so far, the chosen token and its rivals: a pandas table.
 
     A step is the ids so far, the likeliest next ids and their shares.
     """

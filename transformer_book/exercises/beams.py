@@ -8,21 +8,19 @@ from transformer_lib.embeddings import BOS, EOS, PAD
 from . import exercise
 
 _MISTAKES = {
-    "greedy": "it keeps one beginning a step, not `beam_size`",
+    "greedy": "it keeps one hypothesis a step, not `beam_size`",
     "no penalty": "divide the log-probability by the length penalty",
     "without eos": "|Y| in the length penalty counts eos as well",
     "any eos": (
         "an eos ends a hypothesis only among the best `beam_size` "
         "candidates, not among all 2 * beam_size"
     ),
-    "first end": (
-        "the search goes on until `beam_size` hypotheses have ended"
-    ),
+    "first end": ("decoding goes on until `beam_size` hypotheses have ended"),
 }
 
 
 def _language(limit):
-    """A random bigram model, as a function of the beginning."""
+    """A random bigram model, as a function of the ids so far."""
     scores = 2 * torch.randn(limit, 7, 7)
     scores[..., EOS] += 1
     logs = scores.log_softmax(-1)
@@ -64,7 +62,7 @@ def _beams(answer):
     """Beam search for one sentence."""
     cases = [(_language(6), 3, alpha, 6) for alpha in [0.6, 1.5] * 60]
     got = [[int(i) for i in answer(*case)] for case in cases]
-    assert BOS not in got[0], "bos is no part of the output"
+    assert BOS not in got[0], "bos is not a part of the output"
     right = [_search(*case) for case in cases]
     for mistake, message in _MISTAKES.items():
         wrong = [_search(*case, mistake) for case in cases]
@@ -73,5 +71,5 @@ def _beams(answer):
     same = sum(a == b for a, b in zip(got, right, strict=True))
     assert same == len(cases), (
         f"{same} of {len(cases)} answers are the library's. Look at "
-        "what may end, when the search stops, and the limit"
+        "what may end, when decoding stops, and the limit"
     )

@@ -11,7 +11,7 @@ from . import exercise
 
 
 class _Scripted:
-    """A model that finds the pieces of `path` likeliest, in order."""
+    """A model that finds the tokens of `path` likeliest, in order."""
 
     def __init__(self, path, bold=False):
         self.path, self.bold = torch.tensor(path), bold
@@ -52,13 +52,13 @@ def _greedy(answer):
     path = [5, 4, 8, 5, EOS, 4] + [7] * 60
     got = answer(_Scripted(path), source)
     right = path[:5]
-    assert got[:1] != [BOS], "bos is an input, and no part of the output"
+    assert got[:1] != [BOS], "bos is an input, not a part of the output"
     assert got != right[:-1], "eos belongs to the output: keep it"
     assert got[:4] != [5] * 4, (
-        "the same piece again and again: what comes next stands at "
+        "the same token again and again: what comes next is at "
         "the last position, not at the first"
     )
-    assert len(got) <= 5, "eos was said, and the output went on"
+    assert len(got) <= 5, "eos was chosen, and the output went on"
     assert got == right, f"expected {right}, got {got}"
     got = answer(_Scripted(path, bold=True), source)
     assert not {PAD, BOS} & {*got}, (
@@ -66,7 +66,7 @@ def _greedy(answer):
     )
     got = answer(_Scripted([4, 5] * 40), source, max_extra=7)
     assert len(got) == 10, (
-        "3 pieces without eos and max_extra=7: the output may have "
+        "3 tokens without eos and max_extra=7: the output may have "
         f"10, yours has {len(got)}"
     )
     config = TransformerConfig(9, N=1, d_model=16, d_ff=32, h=2)
