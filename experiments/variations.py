@@ -91,10 +91,9 @@ class AdditiveHeads(MultiHeadAttention):
         d_k = self.w_k.out_features // h
         self.v = nn.Linear(d_k, h, bias=False)
 
-    def attend(self, x, key, value, mask=None, causal=False):
-        query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
+    def _join(self, query, key, value, mask, causal):
         if causal:
-            before = causal_mask(x.size(1), x.device)
+            before = causal_mask(query.size(2), query.device)
             mask = before if mask is None else mask & before
         # (batch, h, query_len, key_len, d_k)
         hidden = (query[:, :, :, None] + key[:, :, None]).tanh()
