@@ -137,9 +137,8 @@ class _Translate(_Translating):
                 )
             except ValueError as error:
                 if len(lines) > 1:
-                    return [
-                        out for line in lines for out in translated([line])
-                    ]
+                    each = (translated([line]) for line in lines)
+                    return [text for texts in each for text in texts]
                 print(f"an empty line, as {error}", file=sys.stderr)
                 return [""]
 

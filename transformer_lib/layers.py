@@ -244,13 +244,9 @@ class LayerCache:
         if self.target is not None:
             key, value = self.target
             # key[rows] and value[rows], in half the time
-            self.target = (
-                key.index_select(0, rows),
-                value.index_select(0, rows),
-            )
+            key = key.index_select(0, rows)
+            self.target = key, value.index_select(0, rows)
         if source:
             key, value = self.source
-            self.source = (
-                key.index_select(0, rows),
-                value.index_select(0, rows),
-            )
+            key = key.index_select(0, rows)
+            self.source = key, value.index_select(0, rows)

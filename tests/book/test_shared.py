@@ -240,7 +240,7 @@ def test_records_are_read():
         assert low < score < high if learnt else low == high == 0
         assert run.report["test"]["signature"].startswith("nrefs:1")
         steps, losses = run.series("validation_loss")
-        assert steps == sorted(set(steps)) and len(losses) > 5
+        assert steps == sorted(set(steps)) and len(losses) > 1
         assert (losses[-1] < losses[0]) == learnt
         assert steps[-1] == run.log[-1]["step"]
         if "model.safetensors" in {p.name for p in folder.iterdir()}:
