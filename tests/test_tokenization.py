@@ -116,11 +116,11 @@ def test_a_vocabulary_of_the_size_asked_for(root):
     folders = [*root.glob("pretrained/*/config.json")]
     assert len(folders) > 3
     for path in folders:
-        saved = load_config(path.parent)
-        size = len(saved.tokenizer)
-        assert saved.config.vocab_size == size
-        assert size <= saved.info.get("pieces_asked", size)
-        assert all(saved.tokenizer.pieces(range(size)))
+        config, tokenizer, info = load_config(path.parent)
+        size = len(tokenizer)
+        assert config.vocab_size == size
+        assert size <= info.get("pieces_asked", size)
+        assert all(tokenizer.pieces(range(size)))
 
 
 def test_training_is_deterministic(bpe):

@@ -37,16 +37,14 @@ def code_lines(path: Path) -> set[int]:
     return lines
 
 
-def test_the_totals_are_loose():
-    """So that nobody doubles the book unseen; nothing is squeezed.
+def test_the_totals_only_fall():
+    """2,300 lines of code, 70 names and 105,000 words are the limits.
 
-    2,700 lines were met again by squeezing, when a recorded training got
-    a module of its own and `train` was written out. With pairs in files
-    and tokenizers of another make the library has some 3,450.
+    They are not met yet: these are today's totals, to be lowered.
     """
     lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
-    assert sum(lengths.values()) <= 3500, lengths
-    assert len(transformer_lib.__all__) <= 100
+    assert sum(lengths.values()) <= 2650, lengths
+    assert len(transformer_lib.__all__) <= 90
     pages = [ROOT / "index.md", *(ROOT / "book").glob("*/*.md")]
     words = {page.stem: len(page.read_text("utf-8").split()) for page in pages}
-    assert sum(words.values()) <= 125_000, words
+    assert sum(words.values()) <= 112_000, words
