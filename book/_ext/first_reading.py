@@ -3,7 +3,7 @@
 A first reading is what is open in an article: its words, its code, its
 formulas, figures and outputs, but nothing that is folded and no
 interactive figure. A word is what is between spaces and holds a letter
-or a digit; a formula within a line counts as three. A line of code
+or a digit; a formula within a line takes the time of three. A line of code
 counts unless it is blank.
 
 Extensions that state reading times count every word of the source, what
@@ -63,7 +63,8 @@ def measured(page: str) -> Reading:
     for part in article.select(NO_WORDS):
         part.decompose()
     for formula in article.select(".math"):
-        formula.replace_with(" a short formula ")
+        formula.replace_with(" formula ")
+        shown += 2
     return Reading(
         words=word_count(article),
         lines=sum(bool(line.strip()) for line in lines),
