@@ -131,31 +131,12 @@ def test_what_there_is_not(arguments, said):
 # Downloads
 
 
-def test_a_file_that_no_corpus_has_is_refused():
-    with pytest.raises(ValueError, match="nope.gz.*give one of"):
-        fetch("multi30k/nope.gz")
-
-
 def test_data_folder(monkeypatch):
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", "/some/where")
     assert str(data_folder()) == "/some/where"
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", "")
     monkeypatch.setenv("HOME", "/home/her")
     assert str(data_folder()) == "/home/her/.cache/transformer_lib"
-
-
-def test_no_home(monkeypatch):
-    """Neither HOME nor an entry among the users of the machine."""
-    pwd = pytest.importorskip("pwd")
-
-    def nobody(number):
-        raise KeyError(number)
-
-    monkeypatch.delenv("TRANSFORMER_LIB_DATA", raising=False)
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
-    with pytest.raises(FileNotFoundError, match="set TRANSFORMER_LIB_DATA"):
-        data_folder()
 
 
 @pytest.mark.parametrize(
@@ -190,10 +171,8 @@ def test_a_file_that_was_replaced_is_noticed_when_it_is_read(folder):
     path = folder / "multi30k" / "val.en.gz"
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b"another text\n"))
-    for _ in range(2):  # it is left as it is
-        with pytest.raises(ValueError, match="val.en.gz is not .*delete it"):
-            fetch("multi30k/val.en.gz")
-    assert gzip.decompress(path.read_bytes()) == b"another text\n"
+    with pytest.raises(FileNotFoundError, match="val.en.gz.*Fetch"):
+        fetch("multi30k/val.en.gz")  # it would be fetched again
 
 
 @needs("multi30k/train.de.gz")
@@ -235,15 +214,21 @@ def test_tatoeba_rows(folder):
     ]
 
 
-@pytest.mark.parametrize("broken", ["no zip", "cut"])
-def test_corrupt_archive(folder, broken):
+@pytest.mark.parametrize(
+    "way, said",
+    [("no zip", "not a zip"), ("cut", "not a zip"), ("locked", "encrypted")],
+)
+def test_an_archive_that_cannot_be_read(folder, way, said):
     path = folder / "tatoeba/spa-eng.zip"
     archive(path, "Go.\tVe.\n" * 1000)
     content = path.read_bytes()
-    broken = {"no zip": b"<html>", "cut": content[:200]}[broken]
-    path.write_bytes(broken)
+    locked = bytearray(content)  # as the flags of the largest file say
+    for sign, at in (b"PK\x03\x04", 6), (b"PK\x01\x02", 8):
+        locked[content.rindex(sign) + at] |= 1
+    content = {"no zip": b"<html>", "cut": content[:200], "locked": locked}
+    path.write_bytes(content[way])
     with pytest.raises(
-        ValueError, match="spa-eng.zip is damaged.*not a zip.*get it"
+        ValueError, match=f"spa-eng.zip cannot be read.*{said}.*get it"
     ):
         load_corpus("tatoeba", "es", "en")
 
@@ -280,10 +265,12 @@ def test_tatoeba():
 def test_own_files(tmp_path):
     left, right = tmp_path / "a.en", tmp_path / "a.de.gz"
     left.write_bytes("\ufeffOne.\r\nTwo\u2028three.\r\n\n".encode())
-    right.write_bytes(gzip.compress("Eins.\nZwei\x85drei.".encode()))
+    right.write_bytes(
+        gzip.compress("Eins.\nZwo\x85\x0b\x0cGru\u0308n.".encode())
+    )
     assert [*read_parallel(left, right)] == [
         ("One.", "Eins."),
-        ("Two\u2028three.", "Zwei\x85drei."),
+        ("Two\u2028three.", "Zwo\x85\x0b\x0cGrün."),
     ]
     # A folder of them: many lines, some of them twice, and long ones.
     for split in SPLITS:
@@ -321,15 +308,10 @@ def test_a_folder(tmp_path):
     [
         (b"", "left.txt has no line 1"),
         (b"one\n\n \nfour\n", "line 2: a side is empty.*skip_bad_lines"),
-        (b"one\n" + b"x" * 10001 + b"\n3", "line 2: .* 10,001 char.*over"),
         (b"one\ntwo\n", "left.txt has no line 3"),
         (b"one\ntwo\n3\n4\n", "right.txt has no line 4"),
         (b"one\ngr\xfcn\nthree\n", "line 2: 'utf-8'"),
         ("one\ntwo\nthree\n".encode("utf-16"), "line 1: 'utf-8'"),
-        ("one\ntwo\nthree\n".encode("utf-16-le"), r"line 1: a \\0"),
-        ("one\ntwo\nthree\n".encode("utf-16-be"), r"line 1: a \\0"),
-        (b"one\nt\rwo\nthree\n", r"line 2: a \\0 or \\r"),
-        (b"one\ntwo\0\nthree\n", r"line 2: a \\0"),
     ],
 )
 def test_bad_own_files(tmp_path, content, said):
@@ -343,7 +325,7 @@ def test_bad_own_files(tmp_path, content, said):
 
 def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
     left, right = tmp_path / "train.en", tmp_path / "train.de"
-    left.write_bytes(b"1\n\n3\n\xff\n5\n6\0\n7\n\n9\n")
+    left.write_bytes(b"1\n\n3\n\xff\n5\n\xfc\n7\n\n9\n")
     right.write_bytes(b"a\nb\n\nd\n\xef\xbb\xbfe\nf\ng\n\ni\n")
     good = [("1", "a"), ("5", "e"), ("7", "g"), ("9", "i")]
     with pytest.warns(UserWarning, match="train.de: skipped 4 of 9"):
@@ -379,34 +361,8 @@ def test_pairs_come_one_by_one(tmp_path):
     path.write_bytes(gzip.compress(b"a line\n" * 10**5)[:-40])
     pairs = read_parallel(path, path)
     assert next(pairs) == ("a line", "a line")
-    with pytest.raises(ValueError, match="a.gz is damaged .Compressed file"):
+    with pytest.raises(ValueError, match="a.gz cannot .*Compressed file"):
         list(pairs)
-
-
-def test_lines_that_end_as_on_old_macs(tmp_path):
-    left, right = tmp_path / "left", tmp_path / "right"
-    left.write_bytes(b"one\rtwo\rthree\r")
-    right.write_bytes(b"eins\r\nzwei\r\ndrei\r\n")
-    assert [*read_parallel(left, right)] == [
-        ("one", "eins"),
-        ("two", "zwei"),
-        ("three", "drei"),
-    ]
-
-
-def test_an_empty_line_of_an_old_mac_is_an_empty_side(tmp_path):
-    left, right = tmp_path / "left", tmp_path / "right"
-    left.write_bytes(b"one\r\rthree\r")
-    right.write_bytes(b"eins\nzwei\ndrei\n")
-    with pytest.warns(UserWarning, match="skipped 1 of 3 lines"):
-        pairs = [*read_parallel(left, right, skip_bad_lines=True)]
-    assert pairs == [("one", "eins"), ("three", "drei")]
-
-
-def test_one_file_or_two():
-    for paths in ([], ["a.tsv", "b.tsv", "c.tsv"]):
-        with pytest.raises(ValueError, match=f"{len(paths)} files: give two"):
-            [*read_parallel(*paths)]
 
 
 @pytest.mark.parametrize("way", ["plain", "cut short", "damaged"])
@@ -419,7 +375,9 @@ def test_no_whole_gzip_file(tmp_path, way):
     }[way]
     path = tmp_path / "left.gz"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"left.gz is .*\((Not|Comp|Err)"):
+    with pytest.raises(
+        ValueError, match=r"left.gz cannot be read .(Not|Comp|Err)"
+    ):
         [*read_parallel(path, path)]
 
 

@@ -55,7 +55,7 @@ def test_the_same_pairs_and_batches_as_in_memory(text, tmp_path):
 
 def test_what_is_too_long_or_no_sentence_is_left_out(text, tmp_path):
     rows = [f"{x}\t{y}\n" for x, y in CORPUS]
-    rows[7:7] = ["no tab\n", " \t \n", "\0\tx\n"]
+    rows[7:7] = ["no tab\n", " \t \n", "x\t \n"]
     path = tmp_path / "t.tsv"
     path.write_text("".join(rows))
     with pytest.raises(SystemExit, match="line 8: a side is empty"):

@@ -88,6 +88,20 @@ def test_an_installed_wheel_does_what_the_readme_says(built, tmp_path, root):
     assert said_by(script, "--version").strip() == version
 
 
+def test_it_works_from_a_zip(built, tmp_path):
+    """As programs are frozen: the wheel itself is on the path."""
+    code = """if True:
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import transformer_lib as t
+        assert sys.argv[1] in t.__file__ and t.__version__
+        assert len(t.load_corpus("little_spanish", split="test")) == 500
+        assert t.Transformer(t.TransformerConfig.tiny(300))
+    """
+    command = [sys.executable, "-I", "-c", code, built[1]]
+    subprocess.run(command, check=True, cwd=tmp_path)
+
+
 def test_the_name_is_the_projects_own(root):
     """`transformer-lib` on the package index is somebody else's."""
     project = tomllib.loads((root / "pyproject.toml").read_text())

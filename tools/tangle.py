@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -40,36 +41,31 @@ HEADER = """\
 INIT = '''\
 """The Executable Transformer: the library that the book writes.
 
-Every module is collected from the chapter of the same name. The public
-names stand in __init__.pyi. Each is imported when it is first used, so
-that `import transformer_lib` is quick and loads no torch. (lazy_loader's
-`attach_stub` does the same, but hides a module of its function's name.)
+Every module is collected from the chapter of the same name. A public
+name is imported when it is first used, so that `import transformer_lib`
+is quick and loads no torch. The same names are in __init__.pyi, which
+editors read.
 """
 
-import re
 from importlib import import_module
-from importlib.metadata import version
-from pathlib import Path
 
-_STUB = Path(__file__).with_suffix(".pyi").read_text("utf-8")
-_FOUND = re.findall(r"\\.(\\w+) import[\\s(]+(\\w+)", _STUB)
-_HOME = {name: module for module, name in _FOUND}
+_NAMES = {names}
+_HOME = {{name: home for home, names in _NAMES.items() for name in names}}
 __all__ = sorted(_HOME)
+__version__ = {version!r}
 
 
 def __getattr__(name):
     """A module, or a public name of one."""
-    if name == "__version__":
-        return version("executable-transformer")
-    if name in _HOME.values():
-        return import_module(f"{__name__}.{name}")
+    if name in _NAMES:
+        return import_module(f"{{__name__}}.{{name}}")
     if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"{__name__} has no {name!r}", name=name)
+        return getattr(import_module(f"{{__name__}}.{{_HOME[name]}}"), name)
+    raise AttributeError(f"{{__name__}} has no {{name!r}}", name=name)
 
 
 def __dir__():
-    return sorted({*globals(), *_HOME, *_HOME.values()})
+    return sorted({{*globals(), *_HOME, *_NAMES}})
 '''
 MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
@@ -167,10 +163,12 @@ def names_of(node: ast.stmt) -> list[str]:
     """The names that a top-level statement defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
-    if not isinstance(node, ast.Assign | ast.AnnAssign):
+    if isinstance(node, ast.AnnAssign):
+        return [node.target.id]
+    if not isinstance(node, ast.Assign):
         return []
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return [n.id for n in names if isinstance(n.ctx, ast.Store)]
+    parts = (part for target in node.targets for part in ast.walk(target))
+    return [part.id for part in parts if isinstance(part, ast.Name)]
 
 
 def collect(chapter: Chapter, earlier: list[str]) -> str:
@@ -216,9 +214,11 @@ def sign(lines: list[str], docstring: ast.stmt, place: str) -> None:
 
 
 def check_imports(chapter: Chapter, earlier: list[str]) -> None:
-    """Exported cells import modules of earlier chapters alone."""
+    """Exported cells import only modules of earlier chapters."""
     for node in ast.walk(chapter.tree):
         if isinstance(node, ast.ImportFrom):
+            if [name.name for name in node.names] == ["__version__"]:
+                continue
             modules = ["." * node.level + (node.module or "")]
         elif isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
@@ -281,20 +281,26 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
     function with a module's name is not in it: the name is the module's.
     """
     home: dict[str, str] = {}
-    stubs = []
-    modules = {chapter.name for chapter in chapters}
+    modules = {chapter.name: [] for chapter in chapters}
     for chapter in chapters:
         for name in chapter.public():
             if name in home:
                 message = f"{home[name]} defines {name} already"
                 chapter.complain(1, message)
             home[name] = chapter.name
-        if names := [x for x in chapter.public() if x not in modules]:
-            same = ", ".join(f"{name} as {name}" for name in names)
-            stubs.append(f"from {LIBRARY}.{chapter.name} import {same}")
+            if name not in modules:
+                modules[chapter.name].append(name)
+    stubs = [
+        f"from {LIBRARY}.{module} import "
+        + ", ".join(f"{name} as {name}" for name in names)
+        for module, names in modules.items()
+        if names
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    version = project["project"]["version"]
     return {
-        "__init__.py": HEADER + INIT,
-        "__init__.pyi": HEADER + "\n".join(stubs),
+        "__init__.py": HEADER + INIT.format(names=modules, version=version),
+        "__init__.pyi": HEADER + "\n".join([*stubs, "__version__: str"]),
         "__main__.py": HEADER + MAIN,
     }
 

@@ -3,28 +3,102 @@
 
 """The Executable Transformer: the library that the book writes.
 
-Every module is collected from the chapter of the same name. The public
-names stand in __init__.pyi. Each is imported when it is first used, so
-that `import transformer_lib` is quick and loads no torch. (lazy_loader's
-`attach_stub` does the same, but hides a module of its function's name.)
+Every module is collected from the chapter of the same name. A public
+name is imported when it is first used, so that `import transformer_lib`
+is quick and loads no torch. The same names are in __init__.pyi, which
+editors read.
 """
 
-import re
 from importlib import import_module
-from importlib.metadata import version
-from pathlib import Path
 
-_STUB = Path(__file__).with_suffix(".pyi").read_text("utf-8")
-_FOUND = re.findall(r"\.(\w+) import[\s(]+(\w+)", _STUB)
-_HOME = {name: module for module, name in _FOUND}
+_NAMES = {
+    "embeddings": ["BOS", "EOS", "Embeddings", "PAD", "UNK"],
+    "positions": ["LearnedPositions", "SinusoidalPositions", "sinusoids"],
+    "attention": ["MultiHeadAttention", "record_attention"],
+    "masks": ["causal_mask", "decoder_mask", "padding_mask"],
+    "layers": [
+        "Decoder",
+        "DecoderLayer",
+        "Encoder",
+        "EncoderLayer",
+        "FeedForward",
+        "LayerCache",
+        "Residual",
+    ],
+    "model": [
+        "INIT_FACTORS",
+        "KERNELS",
+        "Transformer",
+        "TransformerConfig",
+        "evaluating",
+        "initialize_weights",
+    ],
+    "corpora": [
+        "CORPORA",
+        "ParallelCorpus",
+        "data_folder",
+        "fetch",
+        "load_corpus",
+        "read_parallel",
+    ],
+    "tokenization": ["BPETokenizer", "SPECIAL", "Tokenizer"],
+    "batching": ["Batch", "TokenBatches", "collate", "encode_pairs"],
+    "loss": [
+        "perplexity",
+        "projected_losses",
+        "smoothed_loss",
+        "validation_loss",
+    ],
+    "schedule": ["TrainingConfig", "adam", "learning_rate"],
+    "checkpoints": [
+        "average_checkpoints",
+        "checkpoint_files",
+        "load_checkpoint",
+        "load_config",
+        "load_model",
+        "save_checkpoint",
+        "save_config",
+        "save_model",
+        "write_atomically",
+    ],
+    "training": ["History", "train", "worker"],
+    "decoding": [
+        "DecoderCache",
+        "Hypotheses",
+        "greedy_decode",
+        "length_limits",
+        "next_logs",
+        "rows_to_keep",
+    ],
+    "beams": [
+        "beam_search",
+        "decode_all",
+        "encode_sentences",
+        "length_divisor",
+        "translate_texts",
+    ],
+    "evaluation": ["Score", "bleu", "chrf", "evaluate", "published_bleu"],
+    "translator": ["AttentionMaps", "Translator", "bundled_models"],
+    "experiment": [
+        "Experiment",
+        "describe_machine",
+        "finite",
+        "pick_device",
+        "pick_precision",
+        "run_experiment",
+        "write_report",
+    ],
+    "export": ["ctranslate2_spec"],
+    "cli": ["main"],
+}
+_HOME = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)
+__version__ = "0.1.0"
 
 
 def __getattr__(name):
     """A module, or a public name of one."""
-    if name == "__version__":
-        return version("executable-transformer")
-    if name in _HOME.values():
+    if name in _NAMES:
         return import_module(f"{__name__}.{name}")
     if name in _HOME:
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
@@ -32,4 +106,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_HOME, *_HOME.values()})
+    return sorted({*globals(), *_HOME, *_NAMES})

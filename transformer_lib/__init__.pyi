@@ -91,3 +91,5 @@ from transformer_lib.training import worker as worker
 from transformer_lib.translator import AttentionMaps as AttentionMaps
 from transformer_lib.translator import Translator as Translator
 from transformer_lib.translator import bundled_models as bundled_models
+
+__version__: str

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 import tyro
 
+from transformer_lib import __version__
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -290,7 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else list(argv)
     if words == ["--version"]:
-        print(version("executable-transformer"))
+        print(__version__)
         return 0
     named = tyro.conf.subcommand
     commands = (

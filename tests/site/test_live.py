@@ -43,6 +43,8 @@ ODD = [
     "日本 😀",
     "<bos> the girls <eos>",
     "I don't like Ana's house",
+    "I\u00a0like\t the\r\ntrees",
+    "Gemu\u0308tlich\u00adkeit\u3000is\u200b\u2028fine",
 ]
 
 

@@ -50,7 +50,7 @@ def lengths_by_size(
     pieces: Mapping[str, Sequence[float]],
     words: float,
 ) -> Picture:
-    """Pieces per sentence against the size of the vocabulary."""
+    """Tokens per sentence against the size of the vocabulary."""
     looks = {0: ("encoder", "o-"), 1: ("decoder", "s-")}
 
     def draw(narrow: bool):
@@ -67,13 +67,13 @@ def lengths_by_size(
         ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
         ax.minorticks_off()
         ax.set(xlabel="tokens in the vocabulary", ylim=(0, None))
-        ax.set_ylabel("pieces per sentence")
+        ax.set_ylabel("tokens per sentence")
         ax.legend(title="language")
         return figure
 
     return show(
         draw,
-        "Pieces per test sentence against the size of the vocabulary, on "
+        "Tokens per test sentence against the size of the vocabulary, on "
         "a logarithmic scale. Both curves fall steeply and then become "
         f"level just above a dotted line, the number of words, {words:.1f}.",
     )

@@ -15,6 +15,10 @@ const WORDS = new RegExp(
 );
 const ENDS = `[${SPACE}\\x1c-\\x1f]+`;
 const STRIP = new RegExp(`^${ENDS}|${ENDS}$`, "g");
+// The normalizer of tokenizer.json, in the library's `tokenization`.
+const HIDDEN =
+  /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
+const OTHER_SPACE = new RegExp(`[${SPACE}]+`, "g");
 
 /** A visible character for each of the 256 bytes. */
 function byteNames() {
@@ -29,6 +33,12 @@ function byteNames() {
   }
   return names;
 }
+
+/** A byte on its own: an ASCII character, or its number. */
+const readable = (byte) =>
+  byte < 128
+    ? String.fromCharCode(byte)
+    : `<${byte.toString(16).toUpperCase()}>`;
 
 export class Tokenizer {
   constructor(file) {
@@ -49,7 +59,12 @@ export class Tokenizer {
 
   /** The ids of a text, with eos, as `Translator.encode` gives them. */
   encode(text) {
-    const words = text.replace(STRIP, "").match(WORDS) ?? [];
+    const plain = text
+      .replace(STRIP, "")
+      .replace(HIDDEN, "")
+      .normalize("NFC")
+      .replace(OTHER_SPACE, (run) => (/[^ ]/.test(run) ? " " : run));
+    const words = plain.match(WORDS) ?? [];
     return [...words.flatMap((word) => this.word(word)), EOS];
   }
 
@@ -87,12 +102,17 @@ export class Tokenizer {
     return decoder.decode(Uint8Array.from(bytes));
   }
 
-  /** Each piece to be read; spaces are shown as ▁. */
+  /** Each token as text; spaces are ▁, a part of a character <C3>. */
   pieces(ids) {
-    return ids.map((id) =>
-      id < SPECIAL
-        ? this.tokens[id]
-        : this.decode([id]).replaceAll(" ", "▁"),
-    );
+    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return ids.map((id) => {
+      if (id < SPECIAL) return this.tokens[id];
+      const bytes = Array.from(this.tokens[id], (x) => this.bytes.get(x));
+      try {
+        return decoder.decode(Uint8Array.from(bytes)).replaceAll(" ", "▁");
+      } catch {
+        return bytes.map(readable).join("").replaceAll(" ", "▁");
+      }
+    });
   }
 }
