@@ -10,6 +10,7 @@ import html
 import io
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,6 +28,7 @@ __all__ = [
     "SIZE",
     "Picture",
     "Sketch",
+    "altair",
     "attention_chart",
     "heatmap",
     "heatmaps",
@@ -504,10 +506,39 @@ def heatmaps(
     return figure
 
 
-def _grid(numbers, queries, keys, title, description, what) -> Any:
+def altair() -> Any:
+    """The package altair, whose charts then need no network in a notebook.
+
+    Its charts are drawn in the browser, by scripts from another host. Where
+    these cannot be had, a still picture stays in the chart's place. The
+    site, whose build sets BOOK_TRACE, has the scripts itself.
+    """
     import altair as alt
+
+    if alt.renderers.active == "default" and "BOOK_TRACE" not in os.environ:
+        usual = alt.renderers.get()
+
+        def with_picture(spec: dict, **options: Any) -> dict:
+            import vl_convert
+
+            bundle = usual(spec, **options)
+            picture = vl_convert.vegalite_to_svg(spec)
+            page, place = bundle["text/html"], '<div id="altair-viz-'
+            before, _, after = page.partition(place)
+            number, _, after = after.partition('"></div>')
+            after = re.sub(r"outputDiv\.innerHTML = `.*`;", "", after)
+            page = f'{before}{place}{number}">{picture}</div>{after}'
+            return bundle | {"text/html": page}
+
+        alt.renderers.register("picture", with_picture)
+        alt.renderers.enable("picture")
+    return alt
+
+
+def _grid(numbers, queries, keys, title, description, what) -> Any:
     import numpy as np
 
+    alt = altair()
     matrix = _matrix(numbers, queries, keys)
     mask = what == "may attend"
     cells = []

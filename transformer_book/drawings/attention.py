@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import numpy as np
 
 from transformer_book.figures import (
@@ -12,6 +11,7 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
+    altair,
     heatmaps,
     panels,
     show,
@@ -208,6 +208,7 @@ def one_query(
 
 def widths(products: Mapping[int, np.ndarray]) -> Any:
     """Weights of eight keys at each width d_k, to divide by a number."""
+    alt = altair()
     rows = [
         {"width": d_k, "key": i + 1, "product": float(p - of_one.max())}
         for d_k, of_one in products.items()

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from transformer_book.figures import COLOURS, SIZE, Picture, Sketch, show
+from transformer_book.figures import (
+    COLOURS,
+    SIZE,
+    Picture,
+    Sketch,
+    altair,
+    show,
+)
 
 Ids = Sequence[int]
 
@@ -13,8 +20,9 @@ def ranks_to_move(rows: Sequence[tuple[str, int, float]], alpha: float) -> Any:
 
     A slider sets alpha, from 0 to 2.
     """
-    import altair as alt
     import pandas as pd
+
+    alt = altair()
 
     head = ["hypothesis", "tokens", "log_probability"]
     slider = alt.param(

@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformer_book.figures import COLOURS, Picture, log_ticks, panels, show
+from transformer_book.figures import (
+    COLOURS,
+    Picture,
+    altair,
+    log_ticks,
+    panels,
+    show,
+)
 
 
 def ramp_and_root(
@@ -47,7 +54,7 @@ def ramp_and_root(
 
 def rate_to_move(d_model: int, warmup_steps: int) -> Any:
     """The rate of these settings, and one that sliders move: altair."""
-    import altair as alt
+    alt = altair()
 
     def knob(name, low, high, value):
         handle = alt.binding_range(
