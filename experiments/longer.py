@@ -1,9 +1,11 @@
-"""Do sines help with rows longer than any in training?
+"""Do sines help with more sentences at once than any row of training has?
 
     python experiments/longer.py --out runs/longer
 
 A row is a few sentences of little Spanish, one after the other, so a long
-row has nothing new in it but its length. A small model with sines and one
+row has no new word and no new kind of sentence in it. Nine in ten rows of
+three are no longer than the longest of one or two: what is new in them is a
+third sentence. A small model with sines and one
 with learned positions translate such rows. Each kind is trained twice: on
 rows of one or two sentences, and on rows of one to four, which says what a
 model can do that has met the length. What comes out, for validation rows of

@@ -36,8 +36,8 @@ def test_sinusoids_by_hand(d_model):
         angle = 100_000 / 10_000 ** (2 / 10)
         wanted = [math.sin(angle), math.cos(angle)]
         assert late == pytest.approx(wanted, abs=1e-6)
-    # What the module adds is this table, grown or not.
-    for length in (200, 300):
+    # What the module adds is this table.
+    for length in (200, 1024):
         added = SinusoidalPositions(d_model)(torch.zeros(2, length, d_model))
         assert torch.equal(added, table[:length].expand_as(added))
 
@@ -188,22 +188,13 @@ def test_encodings_are_added_below_both_stacks(side, tie, kind):
     added_below_its_stack(model, side, table)
 
 
-def test_a_long_search_leaves_a_plain_table():
-    """One made in inference mode could not be changed outside of it."""
-    add = SinusoidalPositions(8)
-    with torch.inference_mode():
-        add(torch.zeros(1, 300, 8))
-    assert len(add.table) == 600 and not add.table.is_inference()
-    x = torch.ones(1, 600, 8, requires_grad=True)
-    (add(x) * add.table).sum().backward()
-    torch.testing.assert_close(add.table, sinusoids(600, 8))
-    assert not add.state_dict()  # it is not saved
-    with pytest.raises(RuntimeError):  # and another width spoils nothing
-        add(torch.zeros(1, 700, 4))
-    add(torch.zeros(1, 700, 8))
-
-
-def test_learned_vectors_begin_as_large_as_embeddings():
-    """A deviation of one over the root of d_model."""
-    weight = LearnedPositions(64, max_length=1000).weight
-    assert weight.std().item() == pytest.approx(1 / 8, rel=0.05)
+def test_sinusoids_end():
+    """With a table that is neither learnt nor saved."""
+    positions = SinusoidalPositions(8)
+    assert not positions.state_dict() and not list(positions.parameters())
+    assert len(positions.table) == 1024
+    with pytest.raises(ValueError, match="1025 pos.*=1024: raise max_length"):
+        positions(torch.zeros(1, 2, 8), offset=1023)
+    for asked, rows in (512, 1024), (1500, 1500):
+        config = TransformerConfig(12, **SIZES, max_length=asked)
+        assert len(Transformer(config).positions.table) == rows

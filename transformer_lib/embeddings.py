@@ -17,28 +17,18 @@ class Embeddings(nn.Module):
     """Vectors for tokens, times sqrt(d_model), section 3.4.
 
     Maps ids (batch, len) to (batch, len, d_model). `weight`
-    (vocab_size, d_model) is drawn with standard deviation
+    (vocab_size, d_model) is initialized with standard deviation
     d_model^-0.5, so that the scaled vectors have components of size
-    1. `scale=False` leaves the factor out.
-
-    Raises:
-        ValueError: on a CPU, if an id is not in the vocabulary.
+    1. `scale=False` omits the factor.
 
     Chapter: embeddings-module
     """
 
     def __init__(self, vocab_size: int, d_model: int, scale: bool = True):
         super().__init__()
-        self.factor: float = d_model**0.5 if scale else 1.0
+        self.factor = d_model**0.5 if scale else 1.0
         table = torch.randn(vocab_size, d_model) * d_model**-0.5
-        self.weight: nn.Parameter = nn.Parameter(table)
+        self.weight = nn.Parameter(table)
 
     def forward(self, ids: Tensor) -> Tensor:
-        try:
-            return F.embedding(ids, self.weight) * self.factor
-        except IndexError:
-            raise ValueError(
-                f"an id is outside the vocabulary of "
-                f"{len(self.weight)}: encode with the tokenizer that "
-                "the model was trained with"
-            ) from None
+        return F.embedding(ids, self.weight) * self.factor

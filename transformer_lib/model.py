@@ -52,7 +52,8 @@ class TransformerConfig:
         tie: which matrices are shared: both embeddings and the output
             (three-way), the target's and the output (decoder), none
         scale_embeddings: by the root of d_model
-        max_length: of a sentence, where positions are learned
+        max_length: of a sentence, in tokens, where positions are
+            learned; sinusoids go to 1,024 at least
         init: how the weights are initialized: xavier, packed or small
 
     Raises:
@@ -186,7 +187,8 @@ class Transformer(nn.Module):
             self.target_embedding = embedding()
         self.positions: SinusoidalPositions | LearnedPositions | None = None
         if c.positions == "sinusoid":
-            self.positions = SinusoidalPositions(c.d_model)
+            longest = max(c.max_length, 1024)
+            self.positions = SinusoidalPositions(c.d_model, longest)
         elif c.positions == "learned":
             self.positions = LearnedPositions(c.d_model, c.max_length)
         self.dropout = nn.Dropout(c.dropout)

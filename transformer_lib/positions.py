@@ -35,27 +35,35 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 class SinusoidalPositions(nn.Module):
     """Add the sinusoids of section 3.5 to (batch, len, d_model).
 
-    `forward(x, offset)` takes x to start at position `offset`.
+    `forward(x, offset)` takes x to begin at position `offset`.
 
     Raises:
-        ValueError: if `d_model` is odd.
+        ValueError: if `d_model` is odd; or past `max_length`.
 
     Chapter: positions-module
     """
 
-    def __init__(self, d_model: int):
+    def __init__(self, d_model: int, max_length: int = 1024):
         super().__init__()
-        table = sinusoids(256, d_model)
+        table = sinusoids(max_length, d_model)
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        end, table = offset + x.size(1), self.table
-        if end > len(table):
-            # A table made in inference mode would be of no use outside.
-            with torch.inference_mode(False):
-                table = sinusoids(2 * end, table.size(1)).to(table)
-            self.table = table
-        return x + table[offset:end]  # (batch, len, d_model)
+        return x + _rows(self.table, offset, x.size(1))
+
+
+def _rows(table: Tensor, offset: int, length: int) -> Tensor:
+    """The rows of the positions from `offset` on: (length, d_model).
+
+    Chapter: positions-module
+    """
+    end = offset + length
+    if end > len(table):
+        raise ValueError(
+            f"{end} positions, but max_length={len(table)}: "
+            "raise max_length, or shorten the text"
+        )
+    return table[offset:end]
 
 
 class LearnedPositions(nn.Module):
@@ -72,13 +80,7 @@ class LearnedPositions(nn.Module):
     def __init__(self, d_model: int, max_length: int = 512):
         super().__init__()
         table = torch.randn(max_length, d_model) * d_model**-0.5
-        self.weight: nn.Parameter = nn.Parameter(table)
+        self.weight = nn.Parameter(table)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        end = offset + x.size(1)
-        if end > len(self.weight):
-            raise ValueError(
-                f"{end} positions, but max_length={len(self.weight)}: "
-                "raise max_length, or shorten the text"
-            )
-        return x + self.weight[offset:end]  # (batch, len, d_model)
+        return x + _rows(self.weight, offset, x.size(1))

@@ -86,6 +86,6 @@ def gradients_by_job(
         draw,
         f"Bars for {len(words)} tokens in three rows. From the source "
         "only its four tokens get a gradient; from the target only its "
-        "four; from the softmax every token, the four to be said in "
+        "four; from the softmax every token, the four that come next in "
         "green.",
     )

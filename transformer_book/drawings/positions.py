@@ -133,7 +133,7 @@ def turn_and_head(turn: Tensor, weights: Tensor) -> Picture:
 
 
 def longer(record: Mapping[str, Any]) -> Markdown:
-    """Pieces right by the length of the rows, a share for each seed."""
+    """Tokens right by the number of sentences, a share for each seed."""
     rows: dict[tuple, dict] = {}
     for run in record["runs"]:
         kind, trained_on = run["positions"], run["trained_on"]
@@ -142,7 +142,7 @@ def longer(record: Mapping[str, Any]) -> Markdown:
             {"positions": kind, "sentences in training": trained_on},
         )
         for count, pieces in record["pieces"].items():
-            column = f"{count}, of {pieces:.0f} pieces"
+            column = f"{count}, of {pieces:.0f} tokens"
             share = f"{run['tested_on'][count]['right']:.1%}"
             before = [row[column]] if column in row else []
             row[column] = ", ".join([*before, share])
