@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -49,15 +50,20 @@ editors read.
 
 from importlib import import_module
 
-_NAMES = {names}
-_HOME = {{name: home for home, names in _NAMES.items() for name in names}}
+_NAMES = """
+{names}
+"""
+_HOME, _MODULES = {{}}, set()
+for _module, *_names in map(str.split, _NAMES.strip().splitlines()):
+    _MODULES.add(_module)
+    _HOME |= dict.fromkeys(_names, _module)
 __all__ = sorted(_HOME)
 __version__ = {version!r}
 
 
 def __getattr__(name):
     """A module, or a public name of one."""
-    if name in _NAMES:
+    if name in _MODULES:
         return import_module(f"{{__name__}}.{{name}}")
     if name in _HOME:
         return getattr(import_module(f"{{__name__}}.{{_HOME[name]}}"), name)
@@ -65,7 +71,7 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({{*globals(), *_HOME, *_NAMES}})
+    return sorted({{*globals(), *_HOME, *_MODULES}})
 '''
 MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
@@ -296,10 +302,22 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
         for module, names in modules.items()
         if names
     ]
+    names = [
+        line
+        for module, names in modules.items()
+        for line in textwrap.wrap(
+            " ".join(names),
+            79,
+            initial_indent=f"{module} ",
+            subsequent_indent=f"{module} ",
+        )
+        or [module]
+    ]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     version = project["project"]["version"]
     return {
-        "__init__.py": HEADER + INIT.format(names=modules, version=version),
+        "__init__.py": HEADER
+        + INIT.format(names="\n".join(names), version=version),
         "__init__.pyi": HEADER + "\n".join([*stubs, "__version__: str"]),
         "__main__.py": HEADER + MAIN,
     }

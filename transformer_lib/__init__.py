@@ -11,94 +11,44 @@ editors read.
 
 from importlib import import_module
 
-_NAMES = {
-    "embeddings": ["BOS", "EOS", "Embeddings", "PAD", "UNK"],
-    "positions": ["LearnedPositions", "SinusoidalPositions", "sinusoids"],
-    "attention": ["MultiHeadAttention", "record_attention"],
-    "masks": ["causal_mask", "decoder_mask", "padding_mask"],
-    "layers": [
-        "Decoder",
-        "DecoderLayer",
-        "Encoder",
-        "EncoderLayer",
-        "FeedForward",
-        "LayerCache",
-        "Residual",
-    ],
-    "model": [
-        "INIT_FACTORS",
-        "KERNELS",
-        "Transformer",
-        "TransformerConfig",
-        "evaluating",
-        "initialize_weights",
-    ],
-    "corpora": [
-        "CORPORA",
-        "ParallelCorpus",
-        "data_folder",
-        "fetch",
-        "load_corpus",
-        "read_parallel",
-    ],
-    "tokenization": ["BPETokenizer", "SPECIAL", "Tokenizer"],
-    "batching": ["Batch", "TokenBatches", "collate", "encode_pairs"],
-    "loss": [
-        "perplexity",
-        "projected_losses",
-        "smoothed_loss",
-        "validation_loss",
-    ],
-    "schedule": ["TrainingConfig", "adam", "learning_rate"],
-    "checkpoints": [
-        "average_checkpoints",
-        "checkpoint_files",
-        "load_checkpoint",
-        "load_config",
-        "load_model",
-        "save_checkpoint",
-        "save_config",
-        "save_model",
-        "write_atomically",
-    ],
-    "training": ["History", "train", "worker"],
-    "decoding": [
-        "DecoderCache",
-        "Hypotheses",
-        "greedy_decode",
-        "length_limits",
-        "next_logs",
-        "rows_to_keep",
-    ],
-    "beams": [
-        "beam_search",
-        "decode_all",
-        "encode_sentences",
-        "length_divisor",
-        "translate_texts",
-    ],
-    "evaluation": ["Score", "bleu", "chrf", "evaluate", "published_bleu"],
-    "translator": ["AttentionMaps", "Translator", "bundled_models"],
-    "experiment": [
-        "Experiment",
-        "describe_machine",
-        "finite",
-        "pick_device",
-        "pick_precision",
-        "run_experiment",
-        "write_report",
-    ],
-    "export": ["ctranslate2_spec"],
-    "cli": ["main"],
-}
-_HOME = {name: home for home, names in _NAMES.items() for name in names}
+_NAMES = """
+embeddings BOS EOS Embeddings PAD UNK
+positions LearnedPositions SinusoidalPositions sinusoids
+attention MultiHeadAttention record_attention
+masks causal_mask decoder_mask padding_mask
+layers Decoder DecoderLayer Encoder EncoderLayer FeedForward LayerCache
+layers Residual
+model INIT_FACTORS KERNELS Transformer TransformerConfig evaluating
+model initialize_weights
+corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
+tokenization BPETokenizer SPECIAL Tokenizer
+batching Batch TokenBatches collate encode_pairs
+loss perplexity projected_losses smoothed_loss validation_loss
+schedule TrainingConfig adam learning_rate
+checkpoints average_checkpoints checkpoint_files load_checkpoint load_config
+checkpoints load_model save_checkpoint save_config save_model write_atomically
+training History train worker
+decoding DecoderCache Hypotheses greedy_decode length_limits next_logs
+decoding rows_to_keep
+beams beam_search decode_all encode_sentences length_divisor translate_texts
+evaluation Score bleu chrf evaluate published_bleu
+translator AttentionMaps Translator bundled_models
+experiment Experiment describe_machine finite pick_device pick_precision
+experiment run_experiment write_report
+export ctranslate2_spec
+cli main
+"""
+_HOME, _MODULES = {}, set()
+for _module, *_names in map(str.split, _NAMES.strip().splitlines()):
+    _MODULES.add(_module)
+    _HOME |= dict.fromkeys(_names, _module)
 __all__ = sorted(_HOME)
 __version__ = "0.1.0"
 
 
 def __getattr__(name):
     """A module, or a public name of one."""
-    if name in _NAMES:
+    if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in _HOME:
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
@@ -106,4 +56,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_HOME, *_NAMES})
+    return sorted({*globals(), *_HOME, *_MODULES})
