@@ -25,12 +25,10 @@ def _normalizer() -> normalizers.Normalizer:
     Chapter: tokenization-normal
     """
     # Soft hyphen, zero-width space, marks of direction, word joiner, BOM.
-    hidden = (
-        r"[\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF]"
-    )
+    hidden = r"\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF"
     return normalizers.Sequence(
         [
-            normalizers.Replace(Regex(hidden), ""),
+            normalizers.Replace(Regex(f"[{hidden}]"), ""),
             normalizers.NFC(),
             # White space that has anything but plain spaces in it.
             normalizers.Replace(Regex(r"\s*[^\S ]\s*"), " "),

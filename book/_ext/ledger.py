@@ -56,7 +56,8 @@ def read() -> list[dict]:
 
 def chapter(row: dict) -> str:
     """The label of the page that explains a row: that of its chapter."""
-    return row["chapter"].partition("-")[0]
+    label = row["chapter"].partition("-")[0]
+    return "why_attention" if label in ("layer_types", "cost") else label
 
 
 def order(section: str) -> list[tuple]:

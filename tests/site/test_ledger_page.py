@@ -21,7 +21,8 @@ def soup(page: str) -> BeautifulSoup:
 
 
 def chapter(row: dict) -> str:
-    return row["chapter"].partition("-")[0]
+    label = row["chapter"].partition("-")[0]
+    return "why_attention" if label in ("layer_types", "cost") else label
 
 
 def test_every_row_is_there_with_its_state_and_places():
@@ -118,7 +119,8 @@ def test_the_address_filters_and_titles_are_pages(visit):
         named.evaluate_all("all => all.map(one => [one.value, one.text])")
     )
     folders = (SITE / "book").glob("*/*.html")
-    found = {page.stem: page.parent.name for page in folders}
+    pages = [page for page in folders if soup(page).find("article")]
+    found = {page.stem: page.parent.name for page in pages}
     for name in {chapter(row) for row in ROWS}:
         heading = soup(f"book/{found[name]}/{name}.html").find("h1")
         assert titles[name] == heading.contents[0].strip(), name

@@ -651,7 +651,7 @@ def test_tokens_are_the_librarys(visit, runtime, models, index, root):
     page = opened(visit, "translate")
     for model in index["models"]:
         maker, texts = models[model["name"]], some(model, root)
-        assert len(texts) == 25
+        assert len(texts) == 27
         found = page.evaluate(
             """async ([name, texts]) => {
               const { Translator } = await import(

@@ -124,7 +124,7 @@ def test_a_first_reading(page, address, name):
     assert not [e for e in folded.all() if e.is_visible()]
     for part in [".paper", ".tag_export", ".cell_output", ".exercise"]:
         assert page.locator(part).first.is_visible(), part
-    out = f"{counting.FOLDED}, {counting.NO_WORDS}, .shows"
+    out = f"{counting.FOLDED}, {counting.NO_WORDS}, .cell_output, .shows"
     seen, formulas = page.evaluate(SEEN, out)
     html = (tangle.ROOT / "_build/html" / name).read_text("utf-8")
     assert formulas > 3

@@ -129,10 +129,10 @@ def one_score(
         f"{name} {weight:.2f}"
         for name, weight in zip(keys, weights.tolist(), strict=True)
     ]
-    return show(
-        draw,
+    told = (
         f"The {d_k} products of the query of {word} and the key of "
         f"{keys[place]} sum to {total:.2f}; divided by the root of {d_k} "
         f"that is the score {score:.2f}. Weights of the row: "
-        f"{', '.join(shares)}.",
+        f"{', '.join(shares)}."
     )
+    return show(draw, told.replace(" -", " −"))
