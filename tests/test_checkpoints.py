@@ -284,8 +284,9 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
             for path in checkpoint_files(tmp_path / "killed"):
                 try:
                     load_checkpoint(path)  # whenever one looks, it is whole
-                except FileNotFoundError:
-                    continue  # deleted meanwhile, for a newer one
+                except (FileNotFoundError, ValueError):
+                    # Deleted meanwhile, for a newer one?
+                    assert not path.exists()
             steps = checkpoint_files(tmp_path / "killed")
             if steps and chance.random() < 0.3:
                 process.kill()

@@ -776,6 +776,12 @@ def test_boxes_are_as_large_as_a_finger_needs(visit):
 def test_without_a_script_a_picture_has_the_same_numbers(visit):
     """On paper too: the page's own run, one cell of the encoder."""
     html = (SITE / CHAPTER).read_text("utf-8")
+    head, row = map(
+        int,
+        re.search(
+            r"head, row = (\d+), (\d+)", re.sub("<.*?>", "", html)
+        ).groups(),
+    )
     told = re.search(
         r"The (\d+) products of the query of (\w+) and the key of (\w+) sum "
         r"to (−?[\d.]+); divided by the root of \d+ that is the score "
@@ -785,11 +791,12 @@ def test_without_a_script_a_picture_has_the_same_numbers(visit):
     count, word, key, total, score, weights = told.groups()
     names = [plain(one) for one in computed().pieces["encoder"]]
     place = names.index(key) + 1
-    page = opened(visit, f"encoder.1.self_attention.1.2.{place}")
+    where = f"encoder.1.self_attention.{head + 1}.{row + 1}"
+    page = opened(visit, f"{where}.{place}")
     assert crumbs(page)[-2:] == [word, key]
     assert said(page).startswith(f"Score {score} = {total} ÷ √{count};")
-    go(page, "encoder.1.self_attention.1.2")
-    shown = [float(row[-1]) for row in table(page)[:-1]]
+    go(page, where)
+    shown = [float(cells[-1]) for cells in table(page)[:-1]]
     drawn = [float(one.rsplit(" ", 1)[1]) for one in weights.split(", ")]
     assert drawn == pytest.approx(shown, abs=0.0051)
     plainly = opened(visit, java_script_enabled=False)
