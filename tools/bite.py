@@ -132,10 +132,11 @@ def code_of_test(task: tuple[dict, Change | None]) -> int:
 
 
 def copy_to(folder: Path) -> None:
-    """What a test reads: the code as files, the records as links."""
+    """What a test reads: the code as files, the rest as links."""
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "runs", folder / "runs", copy_function=os.symlink)
+    for name in "runs", "pretrained":
+        shutil.copytree(ROOT / name, folder / name, copy_function=os.symlink)
 
 
 def execute(page: Path, folder: Path) -> int:

@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import re
 
 import bite
 import pytest
@@ -75,6 +76,76 @@ def test_row_has_what_its_state_asks(row):
     # `make bite` tries each of them
     for change in bite.changes(row):
         assert not change.complaint()
+
+
+NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(%?)")
+NAMED = re.compile(r"\b(?:table|figure|section) \d+", re.IGNORECASE)
+IN_WORDS = re.compile(
+    r"\b(?:half|thirds?|quarters?|tenths?|hundredths?|percent|in ten|"
+    r"in a hundred|(?:two|three|four|five) (?:BLEU )?(?:points|times))\b"
+)
+PAPERS = {"variations-heads": {0.9}}  # what the paper itself prints
+
+
+def figures(says: str) -> list[tuple[float, float]]:
+    """Each number of a row, and a unit of its last digit."""
+    found = []
+    for digits, percent in NUMBER.findall(NAMED.sub("", says)):
+        whole, _, decimals = digits.replace(",", "").partition(".")
+        unit = (0.01 if percent else 1) * 10.0 ** -len(decimals)
+        found.append((int(whole + decimals) * unit, unit))
+    return found
+
+
+def code_of_test(row: dict) -> str:
+    """The row's test: a function, or its section of a page."""
+    file, _, name = row["test"].partition("::")
+    path = tangle.ROOT / (bite.page_of(row) or file)
+    text = path.read_text("utf-8")
+    if path.suffix == ".md":
+        _, _, section = text.partition(f"({row['chapter']})=\n")
+        section, *_ = re.split(r"^\([\w-]+\)=$", section, flags=re.MULTILINE)
+        return "\n".join(bite.programs(section, path))
+    (function,) = (
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    return ast.unparse(function)
+
+
+def held(code: str) -> list[list[float]]:
+    """What assertions compare with: numbers, and both ends of ranges."""
+    compared: list[ast.AST] = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Assert):
+            compared += ast.walk(node.test)
+        elif isinstance(node, ast.For):  # over what is asserted
+            compared += ast.walk(node.iter)
+    found = []
+    for node in compared:
+        ends = [node, node]
+        if isinstance(node, ast.Compare):
+            ends = [node.left, node.comparators[-1]]
+        values = [getattr(end, "value", None) for end in ends]
+        if all(type(value) in (int, float) for value in values):
+            found.append(values)
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_figures_are_in_the_rows_own_test(row):
+    """A figure that was measured is in digits, and asserted."""
+    if row["status"] != "scaled":
+        return
+    assert not IN_WORDS.search(row["says"]), "in digits, please"
+    ranges = held(code_of_test(row))
+    for value, unit in figures(row["says"]):
+        assert value in PAPERS.get(row["id"], ()) or any(
+            low - 1e-9 <= value <= high + 1e-9
+            and high - low <= 2 * unit + 1e-9
+            for low, high in ranges
+        ), value
 
 
 def test_trained_faster_says_what_the_race_found():
