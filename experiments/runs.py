@@ -290,8 +290,6 @@ def main() -> None:
     options = made.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Kernels that bf16 keeps; the default, 1024, fills gigabytes.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     names = [one for name in options.name for one in runs_of(name)]
     if not names:
         print("\n".join([*GROUPS, *RUNS]))

@@ -340,7 +340,9 @@ def test_settings_of_pytorch_are_the_callers_again(monkeypatch):
     there = SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(model, "parameters", lambda: iter([there]))
     monkeypatch.setattr(torch.random, "fork_rng", nullcontext)
-    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    caches = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"
+    for cache in caches:
+        monkeypatch.delenv(cache, raising=False)
     bf16 = replace(QUICK, precision="bf16")
     before = torch.get_float32_matmul_precision()
     with pytest.raises(OSError), training._prepared(model, bf16):
@@ -350,10 +352,10 @@ def test_settings_of_pytorch_are_the_callers_again(monkeypatch):
         raise OSError
     assert torch.get_float32_matmul_precision() == before == "highest"
     assert torch.backends.cuda.cudnn_sdp_enabled()
-    assert "ONEDNN_PRIMITIVE_CACHE_CAPACITY" not in os.environ
+    assert not os.environ.keys() & caches
     with training._prepared(small(), bf16):
         assert torch.get_float32_matmul_precision() == before
-    assert os.environ.pop("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == "32"
+    assert {os.environ.pop(cache) for cache in caches} == {"8"}
 
 
 def test_a_signal_during_the_last_validation_is_obeyed(tmp_path):

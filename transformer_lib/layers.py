@@ -220,7 +220,9 @@ class LayerCache:
     """
 
     def __init__(self, source: tuple[Tensor, Tensor]):
-        self.source = source
+        key, value = source
+        # Each head's in one piece: every step reads them again.
+        self.source = key.contiguous(), value.contiguous()
         self.target: tuple[Tensor, Tensor] | None = None
 
     @property

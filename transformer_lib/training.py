@@ -227,9 +227,10 @@ def _prepared(model: nn.Module, config: TrainingConfig) -> Iterator[None]:
     gpus = [device] if device.type == "cuda" else []
     before = torch.get_float32_matmul_precision()
     if config.precision == "bf16" and device.type == "cpu":
-        # oneDNN keeps a program for each shape that it meets, by
-        # default of the last 1,024: gigabytes. Read at its first use.
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
+        # oneDNN keeps a program for each shape that it meets, and PyTorch
+        # keeps it too: of the last 1,024, gigabytes. Read at first use.
+        for cache in "ONEDNN_PRIMITIVE_CACHE", "LRU_CACHE":
+            os.environ.setdefault(f"{cache}_CAPACITY", "8")
     with torch.random.fork_rng(gpus), sdpa_kernel(KERNELS):
         if gpus:
             torch.set_float32_matmul_precision("high")  # TF32
