@@ -1,19 +1,32 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: is it right, how fast is it, do the chapters run?
-# About six minutes. Results go to $OUT, or to .gpu/out.
-#     DEVICE=cpu QUICK=--quick bash benchmarks/gpu/check.sh     do the scripts run?
+# On a machine with a GPU: is it right, how fast is it, do the chapters run? See README.md here.
+#     bash benchmarks/gpu/check.sh                                the three parts
+#     bash benchmarks/gpu/check.sh gpu/base-de-en-0               a recorded run instead
+#     DEVICE=cpu QUICK=--quick bash benchmarks/gpu/check.sh       do the scripts run?
+#     DEVICE=cpu STEPS=3 bash benchmarks/gpu/check.sh NAME        does the run?
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD device=${DEVICE:-cuda} out=${OUT:-$root/.gpu/out} site=$root/.gpu/site
 mkdir -p "$out"
-if compgen -G ".gpu/wheels/*.whl" > /dev/null; then
+if compgen -G ".gpu/wheels/*.whl" > /dev/null && [ "$device" != cpu ]; then
     python3 -m pip install -q --no-index --no-deps --upgrade --target "$site" .gpu/wheels/*.whl
 fi
 export PYTHONPATH=$root:$root/benchmarks:$site PYTHONUNBUFFERED=1
 export TRANSFORMER_LIB_DATA=${TRANSFORMER_LIB_DATA:-$root/.gpu/data}
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 python=${PYTHON:-python3}
-timeout 90 "$python" benchmarks/gpu/correct.py "$device" $QUICK 2>&1 | tee "$out/correct.txt"
-timeout 240 "$python" benchmarks/gpu/bench.py --device "$device" $QUICK --out "$out/bench.json" 2>&1 | tee "$out/bench.txt"
-PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True timeout 40 "$python" benchmarks/gpu/bench.py \
-    --device "$device" $QUICK --only "base 25000 train" --out "$out/segments.json" 2>&1 | tee "$out/segments.txt"
-[ -n "$QUICK" ] || timeout 90 "$python" benchmarks/gpu/chapters.py 80 12 2>&1 | tee "$out/chapters.txt"
+if [ $# -gt 0 ]; then
+    for name in "$@"; do
+        make -C experiments "$name" device="$device" steps="${STEPS:-0}" PYTHON="$python" || continue
+        cp "runs/$name/report.json" "$out/${name//\//-}.json"
+        cp "runs/$name/log.jsonl" "$out/${name//\//-}.jsonl"
+        "$python" -m transformer_lib evaluate --model "runs/$name" --to "$out/${name//\//-}.txt"
+    done
+    exit
+fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
+patience=$([ "$device" = cpu ] && echo 10 || echo 1)  # a slow machine may take longer
+limited() { timeout $((patience * $1)) "$python" "${@:2}" 2>&1; }
+limited 90 benchmarks/gpu/correct.py "$device" $QUICK | tee "$out/correct.txt"
+limited 240 benchmarks/gpu/bench.py --device "$device" $QUICK --out "$out/bench.json" | tee "$out/bench.txt"
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True limited 40 benchmarks/gpu/bench.py \
+    --device "$device" $QUICK --only "base 25000 train" --out "$out/segments.json" | tee "$out/segments.txt"
+limited 90 benchmarks/gpu/chapters.py $((80 * patience)) 12 ${QUICK:+masks} | tee "$out/chapters.txt"

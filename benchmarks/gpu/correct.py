@@ -104,8 +104,9 @@ def scores():
 
 def trained(folder=None, precision="fp32", device=DEVICE):
     tokenizer = Translator.from_pretrained("multi30k-en-de").tokenizer
-    corpus = load_corpus("multi30k", "en", "de", "train")[:4000]
-    batches = TokenBatches(encode_pairs(corpus, tokenizer), 2048)
+    corpus = load_corpus("multi30k", "en", "de", "train")
+    few, tokens = (200, 256) if QUICK else (4000, 2048)
+    batches = TokenBatches(encode_pairs(corpus[:few], tokenizer), tokens)
     torch.manual_seed(0)
     config = TransformerConfig.tiny(len(tokenizer))
     model = Transformer(config).to(device)

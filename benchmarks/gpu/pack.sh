@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Prepare .gpu/ in the project's root for a machine with a GPU that reaches no network:
-# the corpora, and the packages it may lack. There, run: bash benchmarks/gpu/check.sh
+# the corpora, and wheels of the packages that it may lack, for its Python.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mkdir -p .gpu/wheels .gpu/data
 cp -r "${TRANSFORMER_LIB_DATA:?the folder with the corpora}/." .gpu/data/
-python3 -m pip download -q --no-deps --only-binary=:all: -d .gpu/wheels \
-    sacremoses pooch platformdirs altair jsonschema jsonschema-specifications \
-    referencing rpds-py drawsvg ipython jupytext markdown-it-py mdit-py-plugins \
-    nbformat fastjsonschema tyro
+platforms=(2_28_x86_64 2_27_x86_64 2_17_x86_64)
+for package in altair asttokens decorator docstring-parser drawsvg executing fastjsonschema \
+    ipython ipython-pygments-lexers jedi jsonschema jsonschema-specifications jupyter-core \
+    jupytext markdown-it-py matplotlib-inline mdit-py-plugins nbformat parso pexpect \
+    platformdirs pooch prompt-toolkit ptyprocess pure-eval referencing rpds-py sacremoses \
+    stack-data traitlets typeguard tyro wcwidth; do
+    compgen -G ".gpu/wheels/${package//-/_}-*.whl" > /dev/null && continue
+    python3 -m pip download -q --no-deps --only-binary=:all: --python-version "${GPU_PYTHON:-3.12}" \
+        "${platforms[@]/#/--platform=manylinux_}" --platform=manylinux2014_x86_64 -d .gpu/wheels "$package"
+done
 du -sh .gpu
