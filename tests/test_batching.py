@@ -1,7 +1,6 @@
 """Batches: pairs of ids, padding, budgets."""
 
 import random
-import re
 
 import pytest
 import torch
@@ -9,10 +8,7 @@ import torch
 from transformer_lib.batching import TokenBatches, collate, encode_pairs
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.training import train
 
 
 def some_pairs(n=500, longest=30):
@@ -65,14 +61,6 @@ def test_one_vocabulary_for_both_languages(bpe, max_length):
         assert max(map(max, kept)) < len(tokenizer)
 
 
-def test_long_pairs_are_dropped_not_cut(bpe):
-    corpus = load_corpus("little_spanish", split="test")
-    whole = encode_pairs(corpus, bpe)
-    short = encode_pairs(corpus, bpe, max_length=8)
-    assert short == [p for p in whole if max(map(len, p)) <= 8]
-    assert 0 < len(short) < len(whole)
-
-
 def test_no_pair_left(bpe):
     with pytest.raises(ValueError, match="no pair is left"):
         encode_pairs([], bpe)
@@ -83,25 +71,20 @@ def test_no_pair_left(bpe):
 # One batch
 
 
-@pytest.mark.parametrize("pairs", [[], [([], [3])], [([3], [])]])
-def test_a_batch_of_nothing(pairs):
-    with pytest.raises(ValueError, match="pairs.*eos"):
-        collate(pairs)
-
-
 def test_padding_inside_a_pair_is_refused():
     """It would be counted as tokens: a tokenizer may pad by itself."""
     with pytest.raises(ValueError, match="0, that of padding"):
         collate([([5, 3], [6, 3]), ([5, 3], [6, 3, 0, 0])])
 
 
-def test_no_sentence_is_too_long_to_measure_on():
-    long = [([5] * 5000 + [3], [6, 3]), ([5, 3], [6, 3])]
-    batches = TokenBatches.in_order(long)
+def test_a_budget_holds_the_longest_sentence():
+    pairs = [([5] * 5000 + [EOS], [6, EOS]), ([5, EOS], [6, EOS])]
+    with pytest.raises(ValueError, match="5001 ids, tokens_per_batch=5000"):
+        TokenBatches(pairs, 5000)
+    assert len(TokenBatches(pairs, 5001)) == 2
+    batches = TokenBatches.in_order(pairs)
     assert not batches.shuffle
     assert sum(batch.tokens for batch in batches.epoch(0)) == 4
-    with pytest.raises(ValueError, match="^0 pairs"):
-        TokenBatches.in_order([])
 
 
 def test_collate():
@@ -120,7 +103,7 @@ def test_labels_are_one_place_ahead():
         return [*chance.choices(range(4, 999), k=length), EOS]
 
     pairs = [(sentence(i % 7), sentence(i % 61)) for i in range(122)]
-    for group in (pairs, pairs[5:6], pairs[8:9] * 3 + pairs[69:70]):
+    for group in (pairs, pairs[5:6]):
         batch = collate(group).to("cpu")
         kept = batch.labels != PAD
         assert batch.tokens == kept.sum()
@@ -132,28 +115,6 @@ def test_labels_are_one_place_ahead():
         rows = zip(batch.labels, kept, group, strict=True)
         for labels, real, (_, target) in rows:
             assert labels[real].tolist() == target
-    # And a training and its validation read them.
-    read = []
-
-    class Watched(Transformer):
-        def hidden(self, source_ids, target_ids):
-            read.append(target_ids)
-            return super().hidden(source_ids, target_ids)
-
-    sizes = dict(N=1, d_model=16, d_ff=16, h=2)
-    data = TokenBatches(some_pairs(40), 300)
-    config = TrainingConfig(max_steps=len(data))
-    train(Watched(TransformerConfig(60, **sizes)), data, config, data)
-    assert len(read) == 2 * len(data)
-    for ids, batch in zip(read, [*data.epoch(0)] * 2, strict=True):
-        assert torch.equal(ids, batch.target_ids)
-
-
-def test_devices():
-    batch = collate(some_pairs(7))
-    moved = batch.to("meta")
-    ids = (moved.source_ids, moved.target_ids, moved.labels)
-    assert all(x.is_meta for x in ids) and moved.tokens == batch.tokens
 
 
 # Batches
@@ -245,30 +206,16 @@ def test_sentences_of_like_length(settings, number):
         assert 1 - text / cells < most
 
 
-def equal(left, right):
-    return len(left) == len(right) and all(
-        torch.equal(a.source_ids, b.source_ids)
-        and torch.equal(a.labels, b.labels)
-        for a, b in zip(left, right, strict=True)
-    )
-
-
 def test_an_epoch_goes_on_where_it_was_left(monkeypatch):
     batches, made = TokenBatches(some_pairs(), 200), []
-    epoch = list(batches.epoch(3))
-    assert equal(epoch[7:], list(batches.epoch(3, start=7)))
-    assert list(batches.epoch(3, start=len(epoch))) == []
+    epoch = names(batches.epoch(3))
+    left = names(batches.epoch(3, start=7))
+    assert epoch[-len(left) :] == left and len(left) > 99
+    assert list(batches.epoch(3, start=len(batches))) == []
     # And what is skipped is not made.
     monkeypatch.setattr("transformer_lib.batching.collate", made.append)
     assert len(list(batches.epoch(0, start=len(batches) - 2))) == 2
     assert len(made) == 2
-
-
-def test_budget_below_a_sentence():
-    pairs = [([5] * 40 + [EOS], [6, EOS])]
-    with pytest.raises(ValueError, match="longest side 41 ids.*=40"):
-        TokenBatches(pairs, 40)
-    assert len(TokenBatches(pairs, 41)) == 1
 
 
 # The fingerprint
@@ -281,17 +228,14 @@ def test_a_fingerprint_says_what_the_batches_hold():
 
     pairs = some_pairs(60)
     first = fingerprint(pairs)
-    assert re.fullmatch("[0-9a-f]{64}", first)
     assert fingerprint(some_pairs(60)) == first
     (source, target), *rest = pairs
     others = [
         fingerprint(pairs, tokens_per_batch=201),
         fingerprint(pairs, seed=1),
         fingerprint(pairs, shuffle=False),
-        fingerprint(pairs[:-1]),
         fingerprint(pairs[::-1]),
         fingerprint([([11, *source[1:]], target), *rest]),
-        fingerprint([(source, [*target[:-2], 11, EOS]), *rest]),
         fingerprint([(source + target[:1], target[1:]), *rest]),
     ]
     assert len({first, *others}) == 1 + len(others)

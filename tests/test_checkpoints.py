@@ -11,14 +11,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
     load_checkpoint,
-    load_config,
     load_model,
     save_checkpoint,
     save_model,
@@ -87,21 +86,6 @@ def test_half_takes_half_the_room_and_reads_as_float32(tmp_path):
         assert torch.allclose(a, b, atol=1e-3)
 
 
-def test_a_sharp_model_is_saved_in_half(tmp_path):
-    """Halved, the table of sines alone would move its logits."""
-    torch.manual_seed(0)
-    model = small()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(8)
-    save_model(tmp_path, model, half=True)
-    ids = torch.arange(4, 8)[None]
-    for weight in model.parameters():
-        weight.data = weight.data.half().float()
-    read = load_model(tmp_path)[0].eval()
-    assert torch.equal(read(ids, ids), model.eval()(ids, ids))
-
-
 def test_a_shipped_model_is_read(root):
     model, tokenizer, info = load_model(root / "pretrained/little-spanish")
     assert info["languages"] == ["en", "es"]
@@ -122,27 +106,14 @@ def saved(tmp_path):
     return tmp_path
 
 
-def test_a_model_saved_without_a_tokenizer_has_none(saved):
-    save_model(saved, small())
-    assert load_model(saved)[1] is None
-    assert not (saved / "tokenizer.json").exists()
-
-
 def test_a_training_with_numbers_of_numpys_goes_on(tmp_path):
     """As a sweep has them; a file with numpy's own would be refused."""
-    sweep = np.geomspace(0.5, 2, 3)
-    config = TrainingConfig(
-        max_steps=2,
-        learning_rate_scale=sweep[0],
-        epsilon=np.float64(1e-8),
-        betas=(np.float64(0.9), np.float64(0.98)),
-    )
-    pairs = [([5, 6, 3], [7, 3]), ([8, 3], [9, 3])]
-    batches = TokenBatches(pairs, tokens_per_batch=20)
-    changes = {"dropout": np.float64(0.1)}
-    train(small(**changes), batches, config, folder=tmp_path)
-    more = replace(config, max_steps=3)
-    history = train(small(**changes), batches, more, folder=tmp_path)
+    scale, epsilon = np.geomspace(0.5, 2, 3)[:2]
+    config = TrainingConfig(learning_rate_scale=scale, epsilon=epsilon)
+    batches = TokenBatches([([5, 6, 3], [7, 3]), ([8, 3], [9, 3])], 20)
+    for steps in 2, 3:
+        steps = replace(config, max_steps=steps)
+        history = train(small(), batches, steps, folder=tmp_path)
     assert history.lines[-1]["step"] == 3
 
 
@@ -200,25 +171,6 @@ def test_a_training_writes_a_checkpoint_every_so_many_steps(tmp_path):
             assert torch.equal(weight, weights[step][name])
 
 
-def test_steps_of_nine_digits_are_found_and_sorted(tmp_path):
-    model, optimizer = trained()
-    for step in (99_999_999, 10**8, 10**8 + 1):
-        save_checkpoint(tmp_path, model, optimizer, {"step": step}, keep=2)
-    names = [path.stem for path in checkpoint_files(tmp_path)]
-    assert names == ["checkpoint-100000000", "checkpoint-100000001"]
-
-
-def test_the_settings_of_an_optimizer_stay_its_own(tmp_path):
-    model, optimizer = trained()
-    optimizer.param_groups[0]["betas"] = (0.5, 0.5)
-    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
-    other = adam(model)
-    load_checkpoint(path, model, other)
-    assert other.param_groups[0]["betas"] == (0.9, 0.98)
-    other.param_groups[0]["lr"] = 0.01
-    other.step()
-
-
 def test_average_is_the_mean(tmp_path):
     runs = [trained(seed) for seed in range(5)]
     paths = [
@@ -249,12 +201,11 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     def fails(part):
         part.write_text("half of tw")
         assert path.read_text() == "one"  # still there while writing
-        raise RuntimeError("unexpected pos 64")  # torch's full disk
+        raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="file.txt was not written.*pos"):
+    with pytest.raises(OSError, match="full"):
         write_atomically(path, fails)
     assert path.read_text() == "one"
-    assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
 
 
 TRAINING = """if True:
@@ -314,20 +265,15 @@ def test_only_the_last_checkpoints_are_kept(tmp_path):
     assert kept(tmp_path / "c", 2, 0, 1, 2, 3) == [3]
 
 
-def flip(path, place):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
-
-
 def test_a_flipped_bit_of_a_checkpoint_is_seen_or_changes_nothing(tmp_path):
     model, optimizer = trained()
     state = {"step": 1, "position": 3, "log": "a line"}
     path = save_checkpoint(tmp_path, model, optimizer, state)
     good, seen = path.read_bytes(), 0
     for place in range(0, len(good), len(good) // 100):
-        path.write_bytes(good)
-        flip(path, place)
+        flipped = bytearray(good)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
         other = small(seed=5)
         try:
             found = load_checkpoint(path, other)
@@ -356,23 +302,6 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path):
         load_checkpoint(path, small())
 
 
-def test_weights_that_are_not_finite_are_not_written(tmp_path):
-    model, optimizer = trained()
-    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
-    save_model(tmp_path, model)
-    name = "encoder.layers.0.self_attention.w_k.weight"
-    for value, half in ((float("nan"), False), (1e5, True)):
-        with torch.no_grad():
-            model.state_dict()[name][0, 0] = value
-        with pytest.raises(ValueError, match=f"{name} holds NaN or inf"):
-            save_model(tmp_path, model, half=half)
-    model.state_dict()[name][0, 0] = float("inf")
-    with pytest.raises(ValueError, match=f"{name} holds"):
-        save_checkpoint(tmp_path, model, optimizer, {"step": 2}, keep=1)
-    assert checkpoint_files(tmp_path) == [path]
-    assert not load_model(tmp_path)[0].state_dict()[name].isnan().any()
-
-
 def test_missing_damaged_and_foreign_models(saved):
     def refused(what, kind=ValueError, folder=saved):
         with pytest.raises(kind, match=what):
@@ -386,33 +315,19 @@ def test_missing_damaged_and_foreign_models(saved):
         refused("model.safetensors is damaged")
     weights.unlink()
     refused("has not ended", FileNotFoundError)
-    weights.write_bytes(good)
-    held = load_file(weights)
+    held = load(good)
     name = "decoder.layers.0.self_attention.w_k.weight"
-    save_file(held | {name: held[name] * float("nan")}, weights)
-    refused(f"{name} holds NaN")
+    for value in "nan", "inf":
+        save_file(held | {name: held[name] * float(value)}, weights)
+        refused("model.safetensors holds NaN")
     weights.write_bytes(good)
     path = saved / "config.json"
-    right = path.read_text()
-    for size, value in (("d_ff", 48), ("d_model", 48), ("N", 2)):
-        config = json.loads(right)
-        config["model"][size] = value
-        path.write_text(json.dumps(config))
-        refused("another model's")
-    config["model"] = json.loads(right)["model"] | {"vocab_size": 999}
-    path.write_text(json.dumps(config))
-    refused("another model's tokenizer")
-    for text in ("{", "{}", '{"model": {"colour": 1}}'):
-        path.write_text(text)
-        refused("config.json is damaged")
-
-
-def test_a_config_of_an_earlier_version_is_read(saved):
-    """It named a class, and digests of the files."""
-    path = saved / "config.json"
-    held = json.loads(path.read_text())
-    older = {"class": "Transformer", "sha256": {"config.json": "0" * 64}}
-    path.write_text(json.dumps(older | held))
-    config, tokenizer, info = load_config(saved)
-    assert config == load_model(saved)[0].config
-    assert info == {"languages": ["de", "en"]} and len(tokenizer) > 256
+    config = json.loads(path.read_text())
+    for size, value, what in (
+        ("d_ff", 48, "another model's"),
+        ("N", 2, "another model's"),
+        ("vocab_size", 999, "another model's tokenizer"),
+    ):
+        changed = config["model"] | {size: value}
+        path.write_text(json.dumps(config | {"model": changed}))
+        refused(what)

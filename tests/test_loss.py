@@ -116,17 +116,6 @@ def test_bf16_autocast_is_close_and_keeps_types():
         assert (a - b).norm() < 0.02 * b.norm()
 
 
-def test_no_second_derivative_and_no_gradient_unasked():
-    hidden, weight = rows()
-    loss, _ = projected_losses(hidden, weight, LABELS.flatten())
-    (grad,) = torch.autograd.grad(loss**2, weight, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
-    with torch.no_grad():
-        loss, _ = projected_losses(hidden, weight, LABELS.flatten())
-    assert not loss.requires_grad
-
-
 def test_perplexity():
     assert math.isclose(perplexity(math.log(4.92)), 4.92)
     assert perplexity(1e4) == math.inf  # a training that went astray
@@ -176,25 +165,6 @@ def test_sums_are_in_float32_whatever_the_models_type(dtype):
     assert exact > 70_000  # more than float16 can hold
 
 
-def test_validation_of_a_model_in_half_precision():
-    torch.manual_seed(0)
-    model = Transformer(TransformerConfig.tiny(50, N=1))
-    ids = torch.randint(4, 50, (200, 9)).tolist()
-    batches = TokenBatches([(row, row) for row in ids], 900)
-    exact = validation_loss(model, batches)
-    half = validation_loss(model.bfloat16(), batches)
-    assert half != exact and abs(half / exact - 1) < 2e-3
-
-
-def test_validation_leaves_each_module_in_its_own_mode():
-    model = Transformer(TransformerConfig.tiny(20, N=1))
-    model.encoder.eval()  # frozen
-    modes = [module.training for module in model.modules()]
-    validation_loss(model, TokenBatches([([5, 3], [6, 3])], 4))
-    assert [module.training for module in model.modules()] == modes
-    assert True in modes and False in modes
-
-
 def test_validation_loss_is_the_plain_mean_without_dropout():
     torch.manual_seed(0)
     config = TransformerConfig.tiny(20, N=1, d_model=32, dropout=0.5)
@@ -210,19 +180,12 @@ def test_validation_loss_is_the_plain_mean_without_dropout():
     ]
     assert model.training, "as it was before"
     model.eval()
-    losses = [
-        smoothed_loss(
-            model(
-                torch.tensor([source]),
-                torch.tensor([[2, *target[:-1]]]),
-            ),
-            torch.tensor([target]),
-            0.0,
-        ).item()
-        for source, target in pairs
-    ]
-    pieces = sum(len(target) for _, target in pairs)
+    losses = []
+    for source, target in pairs:
+        ids = torch.tensor([source]), torch.tensor([[2, *target[:-1]]])
+        loss = smoothed_loss(model(*ids), torch.tensor([target]), 0.0)
+        losses.append(loss.item())
+    tokens = sum(len(target) for _, target in pairs)
     for nats in found:
-        assert math.isclose(nats, sum(losses) / pieces, rel_tol=1e-9)
+        assert math.isclose(nats, sum(losses) / tokens, rel_tol=1e-9)
         assert math.isclose(perplexity(nats), math.exp(nats))
-    assert nats > 3 and math.isclose(perplexity(7), math.exp(7))

@@ -37,13 +37,10 @@ def encode_pairs(
 
     Chapter: batching-pairs
     """
-    corpus = list(corpus)
     sides = (_encode(side, tokenizer) for side in zip(*corpus, strict=True))
-    pairs = [
-        pair
-        for pair in zip(*sides, strict=True)
-        if max_length is None or max(map(len, pair)) <= max_length
-    ]
+    pairs = list(zip(*sides, strict=True))
+    if max_length is not None:
+        pairs = [p for p in pairs if max(map(len, p)) <= max_length]
     if not pairs:
         raise ValueError(f"no pair is left, with {max_length=}")
     return pairs
@@ -88,13 +85,10 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
     Raises:
-        ValueError: if there is no pair, a side without ids, or padding
-            in a side.
+        ValueError: if there is padding in a side.
 
     Chapter: batching-batch
     """
-    if not pairs or not all(len(side) for pair in pairs for side in pair):
-        raise ValueError("a batch needs pairs, and a side at least its eos")
     if any(PAD in side for pair in pairs for side in pair):
         raise ValueError(f"an id is {PAD}, that of padding: leave it out")
     sources, labels = zip(*pairs, strict=True)
@@ -144,12 +138,8 @@ class TokenBatches:
         sides = ((len(source), len(target)) for source, target in pairs)
         # (pairs, 2), without a list of a million tuples on the way
         self.lengths = np.fromiter(sides, np.dtype((np.int32, 2)))
-        longest = self.lengths.max(initial=0)
-        if not 0 < longest <= tokens_per_batch:
-            raise ValueError(
-                f"{len(pairs)} pairs, the longest side {longest} ids: give "
-                f"pairs of at most {tokens_per_batch=}"
-            )
+        if (longest := self.lengths.max()) > tokens_per_batch:
+            raise ValueError(f"a side has {longest} ids, {tokens_per_batch=}")
         self.total = len(self._cut(np.arange(len(pairs))))
 
     @classmethod

@@ -34,26 +34,18 @@ def write_atomically(
     given. Whoever opens `path` finds all of the old content or all of
     the new, whenever the program or the machine stops.
 
-    Raises:
-        OSError: naming the file, if it cannot be written.
-
     Chapter: checkpoints-atomic
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    try:
-        if isinstance(content, str):
-            part.write_text(content, "utf-8")
-        else:
-            content(part)
-        with open(part, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except (OSError, RuntimeError, SafetensorError) as error:
-        part.unlink(missing_ok=True)
-        # On a full disk torch.save speaks of an "unexpected pos".
-        raise OSError(f"{path} was not written: {error}") from error
+    if isinstance(content, str):
+        part.write_text(content, "utf-8")
+    else:
+        content(part)
+    with open(part, "rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(part, path)
 
 
 def save_checkpoint(
@@ -71,14 +63,10 @@ def save_checkpoint(
     with `every=0` only the newest. Section 6.1.
 
     Raises:
-        OSError: naming the file, if it cannot be written.
         TypeError: for a `state` that JSON cannot hold.
-        ValueError: if a weight is not finite; the earlier checkpoints
-            stay.
 
     Chapter: checkpoints-resume
     """
-    _check_finite(model)
     content = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict()["state"],
@@ -98,29 +86,17 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-resume
     """
-    digits = "[0-9]" * 8  # and more, from step 100,000,000
-    files = Path(folder).glob(f"checkpoint-{digits}*.pt")
-    return sorted(files, key=_step_of)
+    return sorted(Path(folder).glob("checkpoint-[0-9]*.pt"), key=_step_of)
 
 
 def _step_of(path: Path) -> int:
     return int(path.stem.removeprefix("checkpoint-"))
 
 
-def _check_finite(model: nn.Module) -> None:
-    """Raise if a weight is NaN or infinite.
-
-    Chapter: checkpoints-resume
-    """
-    for name, weight in model.state_dict().items():
-        if not weight.isfinite().all():
-            raise ValueError(f"{name} holds NaN or infinity")
-
-
-def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
+def _read(path: str | Path) -> dict[str, Any]:
     """What `save_checkpoint` wrote; runs no code that is in the file.
 
-    With `mmap`, what is not used takes no memory.
+    The file is mapped: what is not used takes no memory.
 
     Chapter: checkpoints-resume
     """
@@ -128,7 +104,7 @@ def _read(path: str | Path, mmap: bool = False) -> dict[str, Any]:
         with ZipFile(path) as archive:  # torch.load compares no sums
             if damaged := archive.testzip():
                 raise BadZipFile(f"{damaged} is not what was written")
-        return torch.load(path, "cpu", weights_only=True, mmap=mmap)
+        return torch.load(path, "cpu", weights_only=True, mmap=True)
     except (OSError, MemoryError):
         raise  # the file may be good
     except Exception as error:  # each damage has its own
@@ -145,8 +121,7 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
-    Without a model only the state is read. The optimizer's rate and
-    other settings stay as they are.
+    Without a model only the state is read.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -156,13 +131,12 @@ def load_checkpoint(
 
     Chapter: checkpoints-resume
     """
-    content = _read(path, mmap=optimizer is None)
+    content = _read(path)
     if model is not None:
         model.load_state_dict(content["model"])
     if optimizer is not None:
-        settings = optimizer.state_dict()["param_groups"]
-        state = content["optimizer"]
-        optimizer.load_state_dict({"state": state, "param_groups": settings})
+        state = {"state": content["optimizer"]}  # its settings stay
+        optimizer.load_state_dict(optimizer.state_dict() | state)
     return json.loads(content["state"])
 
 
@@ -178,7 +152,7 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
 
     Chapter: checkpoints-average
     """
-    states = [_read(path, mmap=True)["model"] for path in paths]
+    states = [_read(path)["model"] for path in paths]
     if not states:
         raise ValueError("no checkpoints: give at least one path")
     mean = {}
@@ -201,23 +175,14 @@ def save_model(
     The weights are in float16 if `half`. Of a model that
     `torch.compile` returned, the plain one is saved.
 
-    Raises:
-        OSError: naming the file, if it cannot be written.
-        ValueError: for weights that are NaN, infinite or too large for
-            `half`; nothing is written.
-
     Chapter: checkpoints-models
     """
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     if half:
         model = copy.deepcopy(model).half()
-    _check_finite(model)
-
-    def write(part: Path) -> None:
-        write_safetensors(model, str(part))
-        part.chmod(0o644)  # others may read it, as they may the rest
-
-    write_atomically(Path(folder) / "model.safetensors", write)
+    path = Path(folder) / "model.safetensors"
+    write_atomically(path, lambda part: write_safetensors(model, str(part)))
+    path.chmod(0o644)  # others may read it, as they may the rest
     save_config(folder, model, tokenizer, **info)
 
 
@@ -235,13 +200,11 @@ def save_config(
     Chapter: checkpoints-models
     """
     folder = Path(folder)
-    described = {"model": asdict(model.config), "info": info}
-    text = json.dumps(described, indent=2) + "\n"
-    if tokenizer is None:  # one that is there is an earlier model's
-        (folder / "tokenizer.json").unlink(missing_ok=True)
-    else:
+    if tokenizer is not None:
         write_atomically(folder / "tokenizer.json", tokenizer.save)
     # A model is found by this file, so it comes last.
+    described = {"model": asdict(model.config), "info": info}
+    text = json.dumps(described, indent=2) + "\n"
     write_atomically(folder / "config.json", text)
 
 
@@ -252,27 +215,18 @@ def load_config(
 
     Raises:
         FileNotFoundError: if there is no config.json.
-        ValueError: if a file is damaged, of another version, or the
-            tokenizer is another model's.
+        ValueError: if the tokenizer is another model's.
 
     Chapter: checkpoints-models
     """
-    path = Path(folder) / "config.json"
-    try:
-        described = json.loads(path.read_text("utf-8"))
-        config = TransformerConfig(**described["model"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is damaged, or of another version ({error!r})"
-        ) from None
-    path = path.with_name("tokenizer.json")
+    folder = Path(folder)
+    described = json.loads((folder / "config.json").read_text("utf-8"))
+    config = TransformerConfig(**described["model"])
+    path = folder / "tokenizer.json"
     tokenizer = BPETokenizer.load(path) if path.exists() else None
     if tokenizer is not None and len(tokenizer) != config.vocab_size:
-        raise ValueError(
-            f"{path} is another model's tokenizer: it has {len(tokenizer)} "
-            f"tokens, the model {config.vocab_size}"
-        )
-    return config, tokenizer, described.get("info", {})
+        raise ValueError(f"{path} is another model's tokenizer")
+    return config, tokenizer, described["info"]
 
 
 def load_model(
@@ -284,8 +238,8 @@ def load_model(
 
     Raises:
         FileNotFoundError: if there is no model, or none yet.
-        ValueError: if a file is damaged or does not fit the others, or
-            a weight is NaN or infinite.
+        ValueError: if the weights are damaged, not finite or another
+            model's, or the tokenizer is.
 
     Chapter: checkpoints-models
     """
@@ -299,9 +253,9 @@ def load_model(
     model = Transformer(config)
     try:
         read_safetensors(model, path)
-        _check_finite(model)
-    except (SafetensorError, RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is damaged or another model's ({error!s:.200})"
-        ) from None
+    except (SafetensorError, RuntimeError) as error:
+        told = f"{path} is damaged or another model's"
+        raise ValueError(f"{told} ({error!s:.200})") from None
+    if not all(weight.isfinite().all() for weight in model.parameters()):
+        raise ValueError(f"{path} holds NaN or infinity")
     return model.eval(), tokenizer, info

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
@@ -72,10 +71,7 @@ def perplexity(nats_per_token: float) -> float:
 
     Chapter: loss-perplexity
     """
-    try:
-        return math.exp(nats_per_token)
-    except OverflowError:
-        return math.inf
+    return math.exp(nats_per_token) if nats_per_token < 700 else math.inf
 
 
 class _ProjectedLosses(torch.autograd.Function):
@@ -114,7 +110,6 @@ class _ProjectedLosses(torch.autograd.Function):
         return (1 - share) * plain + share * uniform, plain
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, by_sum: Tensor, _: Tensor) -> tuple:
         by_hidden, by_weight = ctx.saved_tensors
         return by_hidden * by_sum, by_weight * by_sum, None, None

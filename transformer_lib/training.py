@@ -12,13 +12,12 @@ import math
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,6 @@ from transformer_lib.model import KERNELS, evaluating
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 
-def _nothing() -> dict[str, float]:
-    return {"loss": 0.0, "nll": 0.0, "tokens": 0, "seconds": 0.0}
-
-
 @dataclass
 class _Progress:
     """How far a training run has come: what it keeps between two steps.
@@ -53,12 +48,10 @@ class _Progress:
 
     settings: dict[str, Any]  # may not change when the run is resumed
     step: int = 0  # updates of the weights so far
-    epoch: int = 0
-    position: int = 0  # batches taken from this epoch
     tokens: int = 0  # target tokens, without padding
     seconds: float = 0.0
-    # Sums since the last line of the log; its seconds are of steps only.
-    since: dict[str, float] = field(default_factory=_nothing)
+    loss: float = 0.0  # summed since the last line of the log
+    nll: float = 0.0
     log: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -88,8 +81,8 @@ def train(
 
     Raises:
         ValueError: in the folder of a run with other settings or data
-            or with more steps; if `evaluate` returns a name of the log.
-        FloatingPointError: if the loss is not finite; names the step.
+            or with more steps.
+        FloatingPointError: if the loss is not finite.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the current
             step is saved.
 
@@ -102,36 +95,30 @@ def train(
     progress = _Progress({})
     if folder is not None:
         folder = Path(folder)
-        settings = _settings(model, batches, config)
-        progress = _resume(folder, model, optimizer, settings)
-        if progress.step > config.max_steps:
-            raise ValueError(f"{folder} is beyond step {config.max_steps}")
+        progress = _resume(folder, model, optimizer, batches, config)
+    if progress.step > config.max_steps:
+        raise ValueError(f"{folder} is beyond step {config.max_steps}")
     losses = _shared(_Losses(model, config))
-    stream = _endless(batches, progress)
+    per_step = config.accumulate * workers
+    stream = _endless(batches, progress.step * per_step)
     unread: list[Tensor] = []  # (loss, nll) of the last steps
-    began = time.perf_counter() - progress.seconds
-    stop = False
+    stop, quiet = False, rank > 0 or None  # None: a bar in a terminal
 
     def due(every: int) -> bool:
         last = progress.step == config.max_steps
         return last or (every > 0 and progress.step % every == 0)
 
-    # With None, the bar is shown only in a terminal.
-    bar = tqdm(
-        total=config.max_steps,
-        initial=progress.step,
-        disable=rank > 0 or None,
-    )
+    bar = tqdm(total=config.max_steps, initial=progress.step, disable=quiet)
     with bar, _prepared(model, config), _asked_to_stop() as signals:
         mark = time.perf_counter()
+        began, counted = mark - progress.seconds, progress.tokens
         while progress.step < config.max_steps and not stop:
-            group = list(islice(stream, config.accumulate * workers))
+            group = list(islice(stream, per_step))
             progress.step += 1
             tokens = sum(batch.tokens for batch in group)
             progress.tokens += tokens
-            progress.since["tokens"] += tokens
-            # Dropout depends only on these three, so a resumed run
-            # drops what it would have dropped, each worker its own.
+            # Dropout depends only on these three: a resumed run drops
+            # what it would have dropped, each worker its own.
             chance = random.Random(f"{config.seed} {progress.step} {rank}")
             torch.manual_seed(chance.getrandbits(32))
             unread.append(_add_gradients(losses, group[rank::workers], tokens))
@@ -152,29 +139,23 @@ def train(
             if not (log or save):
                 continue
             _read_losses(unread, progress)
-            progress.since["seconds"] += time.perf_counter() - mark
-            scores = {}
-            try:
-                if validate and evaluate is not None and rank == 0:
-                    scores = _validate(model, evaluate, progress.step)
-            except BaseException:
-                save = True  # a validation that fails costs no step
-                raise
-            finally:
-                progress.seconds = time.perf_counter() - began
-                if log:
-                    _log(progress, rate, scores, folder)
-                    bar.set_postfix(nll=f"{progress.log[-1]['nll']:.3f}")
-                if save and folder is not None and rank == 0:
-                    save_checkpoint(
-                        folder,
-                        model,
-                        optimizer,
-                        asdict(progress),
-                        keep=config.keep_checkpoints,
-                        every=config.checkpoint_every,
-                    )
-            mark = time.perf_counter()
+            speed = (progress.tokens - counted) / (time.perf_counter() - mark)
+            scores = {
+                "epoch": (progress.step * per_step - 1) // len(batches),
+                "learning_rate": rate,
+                "tokens_per_second": round(speed),
+            }
+            if validate and evaluate is not None and rank == 0:
+                scores |= _validate(model, evaluate, progress.step)
+            progress.seconds = time.perf_counter() - began
+            if log:
+                _log(progress, scores, folder if rank == 0 else None)
+                bar.set_postfix(nll=f"{progress.log[-1]['nll']:.3f}")
+            if save and folder is not None and rank == 0:
+                keep, every = config.keep_checkpoints, config.checkpoint_every
+                state = asdict(progress)
+                save_checkpoint(folder, model, optimizer, state, keep, every)
+            mark, counted = time.perf_counter(), progress.tokens
     if workers > 1:
         distributed.barrier()  # until the first one has saved
     if stop or signals:  # these came after the last step
@@ -182,17 +163,15 @@ def train(
     return History(progress.log)
 
 
-def _endless(batches: TokenBatches, progress: _Progress) -> Iterator[Batch]:
-    """Epoch after epoch; `progress` counts the batches taken.
+def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
+    """Epoch after epoch, without the batches that were taken before.
 
     Chapter: training-step
     """
-    while True:
-        for batch in batches.epoch(progress.epoch, progress.position):
-            progress.position += 1
-            yield batch
-        progress.epoch += 1
-        progress.position = 0
+    first, start = divmod(taken, len(batches))
+    for epoch in count(first):
+        yield from batches.epoch(epoch, start)
+        start = 0
 
 
 def _add_gradients(
@@ -259,32 +238,26 @@ class History:
 
 
 def _log(
-    progress: _Progress,
-    rate: float,
-    scores: dict[str, Any],
-    folder: Path | None,
+    progress: _Progress, scores: dict[str, Any], folder: Path | None
 ) -> None:
     """Add a line to the log and begin new sums.
 
     Chapter: training-record
     """
-    since = progress.since
-    line = {
-        "step": progress.step,
-        "epoch": progress.epoch,
-        "loss": since["loss"] / since["tokens"],
-        "nll": since["nll"] / since["tokens"],
-        "learning_rate": rate,
-        **scores,
-        "tokens": progress.tokens,
-        "tokens_per_second": round(since["tokens"] / since["seconds"]),
-        "seconds": round(progress.seconds, 2),
-    }
-    progress.since = _nothing()
+    before = progress.log[-1]["tokens"] if progress.log else 0
+    line = dict(
+        step=progress.step,
+        loss=progress.loss / (progress.tokens - before),
+        nll=progress.nll / (progress.tokens - before),
+        tokens=progress.tokens,
+        seconds=round(progress.seconds, 2),
+        **scores,  # a score with a name from above is an error
+    )
+    progress.loss = progress.nll = 0.0
     progress.log.append(line)
-    if folder is not None and worker()[0] == 0:
-        with open(folder / "log.jsonl", "a") as file:
-            file.write(json.dumps(line) + "\n")
+    if folder is not None:
+        lines = [json.dumps(line) + "\n" for line in progress.log]
+        write_atomically(folder / "log.jsonl", "".join(lines))
 
 
 def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
@@ -294,15 +267,13 @@ def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
     """
     sums = _total(torch.stack(unread))  # (steps, 2)
     unread.clear()
-    first_step = progress.step + 1 - len(sums)
-    for step, (loss, nll) in enumerate(sums.tolist(), first_step):
-        if not math.isfinite(loss):
-            raise FloatingPointError(
-                f"the loss of step {step} is {loss}: lower "
-                "learning_rate_scale, or give a clip_norm"
-            )
-        progress.since["loss"] += loss
-        progress.since["nll"] += nll
+    for loss, nll in sums.tolist():
+        progress.loss += loss
+        progress.nll += nll
+    if not math.isfinite(progress.loss):
+        cure = "lower learning_rate_scale, or give a clip_norm"
+        told = f"the loss is {progress.loss} by step {progress.step}: {cure}"
+        raise FloatingPointError(told)
 
 
 def _validate(
@@ -316,8 +287,6 @@ def _validate(
         return {"validation_loss": validation_loss(model, evaluate)}
     with evaluating(model):
         scores = evaluate(model, step) or {}
-    if clash := scores.keys() & {"step", "epoch", "loss", "nll", "seconds"}:
-        raise ValueError(f"{clash}: names of the log, call them otherwise")
     # A tensor, or NumPy's number, becomes an ordinary number.
     return json.loads(json.dumps(scores, default=lambda x: x.tolist()))
 
@@ -327,45 +296,30 @@ _MAY_CHANGE = (
 ).split()
 
 
-def _settings(
-    model: nn.Module, batches: TokenBatches, config: TrainingConfig
-) -> dict[str, Any]:
-    """The settings that may not change: they affect the weights.
-
-    Chapter: training-resume
-    """
-    settings = asdict(model.config) | asdict(config)
-    for name in _MAY_CHANGE:
-        del settings[name]
-    _, settings["workers"] = worker()
-    settings["data"] = batches.fingerprint()
-    return json.loads(json.dumps(settings))  # tuples become lists
-
-
 def _resume(
     folder: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    settings: dict[str, Any],
+    batches: TokenBatches,
+    config: TrainingConfig,
 ) -> _Progress:
     """Put back the folder's newest checkpoint, if it has one.
 
     Chapter: training-resume
     """
-    progress = _Progress(settings)
-    files = checkpoint_files(folder)
-    if files:
-        begun = load_checkpoint(files[-1])["settings"]  # only read
-        for name, value in settings.items():
+    settings = asdict(model.config) | asdict(config)
+    for name in _MAY_CHANGE:  # the others affect the weights
+        del settings[name]
+    settings["workers"] = worker()[1]
+    settings["data"] = batches.fingerprint()
+    progress = _Progress(json.loads(json.dumps(settings)))  # as it is read
+    if files := checkpoint_files(folder):
+        begun = load_checkpoint(files[-1])["settings"]
+        for name, value in progress.settings.items():
             if begun.get(name) != value:
-                raise ValueError(
-                    f"{files[-1]} was trained with {name}={begun.get(name)}, "
-                    f"not {value}: use the same value, or another folder"
-                )
+                told = f"{name}={begun.get(name)}, not {value}"
+                raise ValueError(f"{files[-1]} was trained with {told}")
         progress = _Progress(**load_checkpoint(files[-1], model, optimizer))
-    if worker()[0] == 0:  # lines after the checkpoint go
-        lines = [json.dumps(line) + "\n" for line in progress.log]
-        write_atomically(folder / "log.jsonl", "".join(lines))
     return progress
 
 
@@ -382,9 +336,8 @@ def _asked_to_stop() -> Iterator[list[int]]:
         signals.append(number)
         signal.signal(number, usual[number])
 
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            usual[number] = signal.signal(number, note)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        usual[number] = signal.signal(number, note)
     try:
         yield signals
     finally:
@@ -411,21 +364,16 @@ class _Losses(nn.Module):
 
     def __init__(self, model: nn.Module, config: TrainingConfig):
         super().__init__()
-        self.model = model
-        self.config = config
+        self.model, self.config = model, config
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        config, weight = self.config, self.model.output_weight
+        weight = self.model.output_weight
         batch = batch.to(weight.device)
-        bf16 = config.precision == "bf16"
+        smoothing = self.config.label_smoothing, self.config.smoothing
+        bf16 = self.config.precision == "bf16"
         with torch.autocast(weight.device.type, torch.bfloat16, enabled=bf16):
-            return projected_losses(
-                self.model.hidden(batch.source_ids, batch.target_ids),
-                weight,
-                batch.labels,
-                config.label_smoothing,
-                config.smoothing,
-            )
+            hidden = self.model.hidden(batch.source_ids, batch.target_ids)
+            return projected_losses(hidden, weight, batch.labels, *smoothing)
 
 
 def _shared(losses: nn.Module) -> nn.Module:
@@ -437,11 +385,9 @@ def _shared(losses: nn.Module) -> nn.Module:
         return losses
     if not distributed.is_initialized():
         gpu = next(losses.parameters()).is_cuda
-        distributed.init_process_group(
-            backend="cpu:gloo,cuda:nccl" if gpu else "gloo",
-            # A day, as the others wait while the first one validates.
-            timeout=timedelta(days=1),
-        )
+        backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
+        # A day, as the others wait while the first one validates.
+        distributed.init_process_group(backend, timeout=timedelta(days=1))
         atexit.register(distributed.destroy_process_group)
     return DistributedDataParallel(losses)
 
