@@ -26,6 +26,15 @@ def _fading(colour: str) -> Any:
     return LinearSegmentedColormap.from_list(colour, ends)
 
 
+def _grid(ax: Any, numbers: Sequence, top: float, colour: str) -> None:
+    """Shades from 0 to `top`, each with its number."""
+    ax.imshow(numbers, vmin=0, vmax=top, cmap=_fading(colour), aspect="auto")
+    for i, row in enumerate(numbers):
+        for j, number in enumerate(row):
+            shown = f"{round(number, 2) + 0.0:.2f}"  # no negative zero
+            ax.text(j, i, shown, ha="center", va="center")
+
+
 def every_head(maps: Sequence[Tensor], kind: str, axes: tuple) -> Picture:
     """A small picture for each head; a tensor (h, rows, columns) a layer.
 
@@ -43,13 +52,8 @@ def every_head(maps: Sequence[Tensor], kind: str, axes: tuple) -> Picture:
         for layer, weights in enumerate(maps):
             for head in range(h):
                 ax = grid[layer][head]
-                ax.imshow(
-                    weights[head],
-                    vmin=0,
-                    vmax=1,
-                    cmap=_fading(SHADES[kind]),
-                    aspect="auto",
-                )
+                shades = dict(vmin=0, vmax=1, cmap=_fading(SHADES[kind]))
+                ax.imshow(weights[head], aspect="auto", **shades)
                 ax.set(xticks=[], yticks=[])
                 ax.spines[:].set_visible(True)
                 ax.spines[:].set_color(COLOURS["muted"])
@@ -70,7 +74,7 @@ def every_head(maps: Sequence[Tensor], kind: str, axes: tuple) -> Picture:
 
 
 def tasks(measured: Mapping[str, Mapping[str, Mapping]]) -> Picture:
-    """Mean weight of every head on each kind of piece, by kind."""
+    """Mean weight of every head on each kind of token, by kind."""
     from matplotlib import pyplot
 
     columns = {
@@ -91,17 +95,7 @@ def tasks(measured: Mapping[str, Mapping[str, Mapping]]) -> Picture:
         figure, axes = pyplot.subplots(*shape, figsize=size)
         for ax, (kind, names) in zip(axes, columns.items(), strict=True):
             grid = [[measured[kind][h][name] for name in names] for h in heads]
-            ax.imshow(
-                grid,
-                vmin=0,
-                vmax=top,
-                cmap=_fading(SHADES[kind]),
-                aspect="auto",
-            )
-            for i, row in enumerate(grid):
-                for j, weight in enumerate(row):
-                    place = dict(ha="center", va="center")
-                    ax.text(j, i, f"{weight:.2f}", **place)
+            _grid(ax, grid, top, SHADES[kind])
             ax.set_xticks(range(len(names)), names, rotation=35)
             ax.set_yticks(range(len(heads)), heads)
             ax.set(title=kind, ylabel="layer.head")
@@ -115,7 +109,7 @@ def tasks(measured: Mapping[str, Mapping[str, Mapping]]) -> Picture:
             said.append(f"{kind}, most on {name}: {head}, {weight:.2f}")
     return show(
         draw,
-        "Mean weight of every head on the previous piece, itself, the "
+        "Mean weight of every head on the previous token, itself, the "
         "next, punctuation and the end (encoder), and on the counterpart, "
         "punctuation and the end (cross-attention). " + "; ".join(said),
     )
@@ -143,7 +137,7 @@ def syntax(counted: Mapping[str, Mapping[str, Mapping]]) -> Markdown:
                     "from": kind,
                     "pairs": told["pairs"],
                     "head": f"{told['head']}: {told['agrees']:.0%}",
-                    "pieces away": (
+                    "tokens away": (
                         f"{told['offset']:+}: {told['offset_agrees']:.0%}"
                     ),
                     "head ahead by": f"{low:+.0%} to {high:+.0%}",
@@ -170,43 +164,33 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def by_gender(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the model makes of "it": a row for each right pronoun.
-
-    A row counts the sentences, those in which that pronoun is
-    preferred and written, and has the mean nats that "er" and "sie"
-    cost above "es".
-    """
-    rows = []
-    for right in ("er", "sie", "es"):
-        here = [row for row in told if row["right"] == right]
-        row = {"right": right, "sentences": len(here)}
-        for kind in ("preferred", "written"):
-            row[kind] = sum(one[kind] == right for one in here)
-        for other in ("er", "sie"):
-            above = [one["nats"][other] - one["nats"]["es"] for one in here]
-            row[other] = sum(above) / len(here)
-        rows.append(row)
-    return rows
+def above_es(
+    sentences: Sequence[Mapping[str, Any]], pronoun: str
+) -> dict[str, float]:
+    """Mean nats that a pronoun costs above "es", by which one is right."""
+    costs: dict[str, list[float]] = {}
+    for row in sentences:
+        above = row["nats"][pronoun] - row["nats"]["es"]
+        costs.setdefault(row["right"], []).append(above)
+    return {right: sum(each) / len(each) for right, each in costs.items()}
 
 
-def it_by_gender(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+def it_by_gender(sentences: Sequence[Mapping[str, Any]]) -> Markdown:
     """What the model makes of "it", by the pronoun that is right."""
-    return Markdown(
-        markdown_table(
-            [
-                {
-                    "right would be": f"*{row['right']}*",
-                    "sentences": row["sentences"],
-                    "preferred rightly": row["preferred"],
-                    "written rightly": row["written"],
-                    "nats that *er* costs above *es*": row["er"],
-                    "nats that *sie* costs above *es*": row["sie"],
-                }
-                for row in rows
-            ]
+    er, sie = (above_es(sentences, pronoun) for pronoun in ("er", "sie"))
+    rows = []
+    for right in er:
+        here = [row for row in sentences if row["right"] == right]
+        rows.append(
+            {
+                "right would be": f"*{right}*",
+                "sentences": len(here),
+                "written": ", ".join({f"*{row['written']}*" for row in here}),
+                "nats that *er* costs above *es*": er[right],
+                "nats that *sie* costs above *es*": sie[right],
+            }
         )
-    )
+    return Markdown(markdown_table(rows))
 
 
 def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
@@ -222,11 +206,7 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
                 [told[kind][f"{i + 1}.{j + 1}"]["nats"] for j in range(h)]
                 for i in range(layers)
             ]
-            ax.imshow(grid, vmin=0, vmax=top, cmap=_fading("bad"))
-            for i, row in enumerate(grid):
-                for j, nats in enumerate(row):
-                    place = dict(ha="center", va="center")
-                    ax.text(j, i, f"{round(nats, 2) + 0.0:.2f}", **place)
+            _grid(ax, grid, top, "bad")
             ax.set(title=kind, xlabel="head")
             ax.set_xticks(range(h), range(1, h + 1))
             ax.set_yticks(range(layers), range(1, layers + 1))
@@ -239,71 +219,7 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
     )
     return show(
         draw,
-        "By how much the loss rises without each head, in nats per piece, for "
+        "By how much the loss rises without each head, in nats per token, for "
         "encoder, decoder and encoder-decoder attention. The dearest: "
         f"{dear[0]} {dear[1]}, {top:.2f}.",
     )
-
-
-def together(told: Mapping[str, Any]) -> Markdown:
-    """The last layer's prices on the source, one by one and at once."""
-    nats = [row["nats"] for kind in SHADES for row in told[kind].values()]
-    cheap = sum(price < 0.01 for price in nats)
-    layers = max(int(head.split(".")[0]) for head in told["cross"])
-    last = [
-        row["nats"]
-        for head, row in told["cross"].items()
-        if head.startswith(f"{layers}.")
-    ]
-    return Markdown(
-        f"Of {len(nats)} heads, {cheap} cost less than 0.01 nats per piece "
-        f"each. The last layer's {len(last)} heads on the source cost "
-        f"{sum(last):.2f} nats when their single prices are added up, but "
-        f"{told['last_cross_together']:.2f} when they are taken away "
-        "together."
-    )
-
-
-def two_prices(told: Mapping[str, Mapping[str, Mapping]]) -> Picture:
-    """Every head by what its removal costs in nats and in BLEU points."""
-    marks = {"encoder": "o", "decoder": "s", "cross": "^"}
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.3)
-        for kind, colour in SHADES.items():
-            rows = told[kind].values()
-            ax.scatter(
-                [row["nats"] for row in rows],
-                [row["bleu"] for row in rows],
-                s=26,
-                marker=marks[kind],
-                color=COLOURS[colour],
-                label=kind,
-            )
-        ax.axhline(0, color=COLOURS["muted"], linewidth=0.8)
-        ax.set(xlabel="nats per piece lost", ylabel="BLEU points lost")
-        ax.legend(loc="upper left")
-        return figure
-
-    return show(
-        draw,
-        "Every head by what its removal costs in nats and in BLEU points: "
-        "the few dearest in nats are among the dearest in BLEU, the many "
-        "cheap ones lie around zero.",
-    )
-
-
-def plane(words: Sequence[str], places: Tensor) -> Picture:
-    """Words where their embeddings lie along two directions."""
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.6 if narrow else 4.6)
-        for word, (x, y) in zip(words, places.tolist(), strict=True):
-            ax.scatter(x, y, s=18, color=COLOURS["embedding"])
-            ax.annotate(word, (x, y), (4, 3), textcoords="offset points")
-        ax.set(xticks=[], yticks=[])
-        ax.set(xlabel="first direction", ylabel="second direction")
-        ax.margins(x=0.15)
-        return figure
-
-    return show(draw, "Embeddings of words of both languages in a plane.")
