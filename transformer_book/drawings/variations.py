@@ -45,6 +45,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
         "(C)": ("encoder", "o"),
         "(D)": ("decoder", "o"),
         "(E)": ("position", "o"),
+        "smoothing": ("loss", "X"),
     }
     named = {"N": (2,), "dropout": (0.0,), "d_model": (256, 1024), "h": (1,)}
 
@@ -52,40 +53,25 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
         figure, ax = panels(1, narrow, height=3.8)
         labelled = set()
         for name, of_model, of_training, perplexity, score, _ in rows:
-            kind = (
-                "smoothing"
-                if of_training.get("label_smoothing", 1) < 1
-                else name
-            )
-            colour, mark = letters.get(kind, ("loss", "X"))
-            ax.scatter(
-                perplexity,
-                score,
-                s=34,
-                marker=mark,
-                color=COLOURS[colour],
-                label=None if kind in labelled else kind,
-            )
+            smoothing = of_training.get("label_smoothing")
+            kind = name if smoothing is None else "smoothing"
+            colour, mark = letters[kind]
+            look = dict(s=34, marker=mark, color=COLOURS[colour])
+            label = None if kind in labelled else kind
+            ax.scatter(perplexity, score, label=label, **look)
             labelled.add(kind)
-            words = [
-                f"{key} {value:g}"
-                for key, value in of_model.items()
-                if value in named.get(key, ()) and name != "big"
-            ]
-            if kind == "smoothing":
-                words = [f"smoothing {of_training['label_smoothing']:g}"]
+            words = "" if smoothing is None else f"smoothing {smoothing:g}"
+            for key, value in of_model.items():
+                if name != "big" and value in named.get(key, ()):
+                    words = f"{key} {value:g}"
+            place = 6, -14 if words == "d_model 256" else -4
             ax.annotate(
-                " ".join(words),
-                (perplexity, score),
-                (6, -14 if "d_model 256" in words else -4),
-                textcoords="offset points",
+                words, (perplexity, score), place, textcoords="offset points"
             )
         ax.set(xlabel="perplexity", ylabel="BLEU", xlim=(4.2, 6.9))
         figure.legend(
             *ax.get_legend_handles_labels(),
-            ncols=4 if narrow else 8,
-            columnspacing=0.9,
-            handletextpad=0.1,
+            ncols=4,
             loc="outside lower center",
         )
         return figure
@@ -98,66 +84,65 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
     )
 
 
-def results(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Each change: the paper's nats, ours, and what follows."""
-    arrows = {"worse": "↑", "better": "↓", "equal": "="}
+Row = tuple[str, str, float | None, tuple | None, list[float], str]
+
+
+def results(rows: Sequence[Row]) -> Markdown:
+    """Each change: the paper's nats, ours, and what follows.
+
+    A row has the change, the paper's claim and perplexity, our nats
+    above the base model with their interval, BLEU and the verdict.
+    """
+    arrows = {"": "", "worse": "↑", "better": "↓", "equal": "="}
     table = []
-    for row in rows:
-        perplexity = row["perplexity"]
+    for what, claim, perplexity, measured, bleus, verdict in rows:
         of_paper = f"{math.log(perplexity / 4.92):+.2f}" if perplexity else ""
-        gap, low, high = row["gap"] or (0.0, 0.0, 0.0)
+        gap, low, high = measured or (0.0, 0.0, 0.0)
         table.append(
             {
-                "change": row["what"],
-                "the paper": arrows.get(row["claim"], ""),
+                "change": what,
+                "the paper": arrows[claim],
                 "paper's nats": of_paper,
                 "our nats": f"{gap:+.3f}",
-                "95%": f"{low:+.3f} to {high:+.3f}" if row["gap"] else "",
-                "BLEU, one per seed": ", ".join(
-                    f"{score:.1f}" for score in row["bleus"]
-                ),
-                "verdict": row["verdict"],
+                "95%": f"{low:+.3f} to {high:+.3f}" if measured else "",
+                "BLEU, one per seed": ", ".join(f"{x:.1f}" for x in bleus),
+                "verdict": verdict,
             }
         )
     return Markdown(markdown_table(table))
 
 
-def differences(rows: Sequence[Mapping[str, Any]]) -> Picture:
+def differences(rows: Sequence[Row]) -> Picture:
     """Each change's nats above the base model: the paper's and ours."""
-    rows = [row for row in rows if row["gap"]]
+    rows = [row for row in rows if row[3]]
+    names = [what.replace("`", "") for what, *_ in rows]
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=1.1 + 0.3 * len(rows))
-        for i, row in enumerate(rows):
-            gap, low, high = row["gap"]
-            if row["perplexity"]:
-                ax.scatter(
-                    math.log(row["perplexity"] / 4.92),
-                    i,
-                    s=40,
-                    facecolors="none",
-                    edgecolors=COLOURS["key"],
-                    zorder=3,
-                    label="the paper" if i == 0 else None,
-                )
-            colour = COLOURS["good"]
-            ax.plot([low, high], [i, i], color=colour)
-            label = "ours, 95%" if i == 0 else None
-            ax.scatter(gap, i, s=18, color=colour, label=label)
+        ours, papers = COLOURS["good"], COLOURS["key"]
+        for i, (_, _, perplexity, (gap, low, high), *_) in enumerate(rows):
+            if perplexity:
+                nats = math.log(perplexity / 4.92)
+                ring = dict(facecolors="none", edgecolors=papers, zorder=3)
+                ring["label"] = None if i else "the paper"
+                ax.scatter(nats, i, s=40, **ring)
+            ax.plot([low, high], [i, i], color=ours)
+            label = None if i else "ours, 95%"
+            ax.scatter(gap, i, s=18, color=ours, label=label)
         ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
-        names = [row["what"].replace("`", "") for row in rows]
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.set_xlabel("nats per token above the base model")
         figure.legend(ncols=2, loc="outside lower center")
         return figure
 
-    said = [f"{row['what']} {row['gap'][0]:+.3f}" for row in rows]
+    gaps = [row[3][0] for row in rows]
+    said = [f"{a} {b:+.3f}" for a, b in zip(names, gaps, strict=True)]
     return show(
         draw,
         "Every change by what it adds to the nats of the base model: "
-        "rings for the paper, dots with intervals for ours. Ours: "
-        + "; ".join(said).replace("`", ""),
+        f"rings for the paper, dots with intervals for ours. Ours: "
+        f"{'; '.join(said)}.",
     )
 
 
@@ -177,33 +162,4 @@ def vocabularies(rows: Sequence[Mapping[str, Any]]) -> Markdown:
                 for row in rows
             ]
         )
-    )
-
-
-def vocabulary_ranges(
-    rows: Sequence[Mapping[str, Any]], common: tuple[int, int]
-) -> Picture:
-    """By row, the vocabularies that would give its printed figure."""
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.6)
-        for i, row in enumerate(rows):
-            colour = "bad" if row["row"] == "big" else "embedding"
-            ax.plot(row["fits"], [i, i], color=COLOURS[colour], linewidth=6)
-        ax.axvspan(*common, color=COLOURS["good"], alpha=0.4)
-        ax.axvline(37_000, color=COLOURS["muted"], linestyle=":")
-        ax.set_yticks(range(len(rows)), [row["row"] for row in rows])
-        ax.invert_yaxis()
-        ax.set_xlabel("size of the vocabulary")
-        ax.xaxis.get_major_locator().set_params(nbins=4)
-        ax.xaxis.set_major_formatter("{x:,.0f}")
-        return figure
-
-    low, high = common
-    return show(
-        draw,
-        "For each printed row the range of vocabulary sizes that would "
-        f"give its figure. Ten ranges share the band {low:,} to {high:,}; "
-        "that of the big model lies near 36,000. A dotted line marks "
-        "37,000.",
     )
