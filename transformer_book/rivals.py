@@ -98,8 +98,6 @@ def read_both_ways(gru: nn.GRU, x: Tensor, mask: Tensor) -> Tensor:
     (batch, n, d_model) to (batch, n, 2 * d_state). `mask`, (batch, 1,
     1, n), is True where a sentence has words; padding follows them.
     """
-    if len(x) == 0:  # packing refuses a batch of no sentences
-        return x.new_zeros(0, x.size(1), 2 * gru.hidden_size)
     lengths = mask[:, 0, 0].sum(-1).cpu()
     words = pack_padded_sequence(
         x, lengths, batch_first=True, enforce_sorted=False

@@ -8,28 +8,13 @@ import re
 import bite
 import pytest
 import tangle
-import torch
 import yaml
-from torch.utils.flop_counter import FlopCounterMode
-
-from transformer_book.drawings.rivals import catching_up, faster
-from transformer_book.records import load_run
-from transformer_book.rivals import (
-    convolutional_translator,
-    recurrent_translator,
-)
-from transformer_lib.model import Transformer, TransformerConfig
 
 LEDGER = tangle.ROOT / "book" / "fidelity.yml"
 ROWS = yaml.safe_load(LEDGER.read_text("utf-8"))
 FIELDS = {"id", "section", "says", "status", "chapter"}
 MORE = {"symbol", "test", "breaks", "alters"}
 BUILT = {"exact", "option"}  # a change to their code must be noticed
-RACED = {
-    "transformer": Transformer,
-    "recurrent": recurrent_translator,
-    "convolutional": convolutional_translator,
-}
 STATES = {*BUILT, "scaled", "open", "undecidable"}
 
 
@@ -146,38 +131,3 @@ def test_figures_are_in_the_rows_own_test(row):
             and high - low <= 2 * unit + 1e-9
             for low, high in ranges
         ), value
-
-
-def test_trained_faster_says_what_the_race_found():
-    """The words of the row are computed from the records of the race."""
-    runs, work = [], {}
-    for kind, build in RACED.items():
-        runs += [load_run(f"rivals/{kind}-{seed}") for seed in (0, 1)]
-        config = TransformerConfig(**runs[-1].config["model"])
-        with FlopCounterMode(display=False) as counter:
-            ids = torch.randint(4, 4000, (16, 15))
-            build(config)(ids, ids)
-        work[kind] = counter.get_total_flops() / ids.numel() / 1e6
-    (row,) = [row for row in ROWS if row["id"] == "rivals-trained-faster"]
-    rows = catching_up(runs, work)
-    for of in "minutes", "operations":
-        found = faster(rows, of)
-        words = (
-            f"against the recurrent model {found['recurrent']}, "
-            f"against the convolutional one {found['convolutional']}"
-        )
-        assert words in row["says"], (of, rows)
-
-
-def test_what_faster_means():
-    """With every seed, and by a fifth at least, either way round."""
-    ahead = {"rival": "a", "ahead": "transformer", "minutes": [7.0, 10.0]}
-    barely = ahead | {"minutes": [8.5, 10.0]}
-    behind = ahead | {"ahead": "a"}
-    for rows, verdict in (
-        ([ahead, ahead], "faster"),
-        ([ahead, barely], "level"),
-        ([ahead, behind], "level"),
-        ([behind, behind], "slower"),
-    ):
-        assert faster(rows, "minutes") == {"a": verdict}
