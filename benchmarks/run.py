@@ -1,6 +1,6 @@
 """Our speed beside that of PyTorch, Hugging Face and CTranslate2.
 
-    python benchmarks/run.py                      everything
+    python benchmarks/run.py                      everything, five minutes
     python benchmarks/run.py --only greedy        rows with this word
     python benchmarks/run.py --quick              does it all run?
     python benchmarks/run.py --device cuda        gpu/bench.py, on a GPU
@@ -202,7 +202,7 @@ def peak(name: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     batch = training_batch(2048)
     step = training_steps(config("base"), batch, only=name)[name]
-    for _ in range(3):
+    for _ in range(2):  # the second has Adam's moments from its beginning
         step()
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(round((after - before) / 1024))
@@ -227,12 +227,12 @@ def growth(precision: str) -> None:
         return {}
 
     training = TrainingConfig(
-        max_steps=80,
-        validate_every=20,
+        max_steps=40,
+        validate_every=10,
         precision=precision,
     )
     model = Transformer(TransformerConfig.tiny(8000))
-    train(model, TokenBatches(pairs, 4096), training, look)
+    train(model, TokenBatches(pairs, 2048), training, look)
 
 
 def memory() -> None:
@@ -259,7 +259,7 @@ def memory() -> None:
 def main() -> object:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="part of a row's name")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")

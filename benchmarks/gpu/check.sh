@@ -15,7 +15,8 @@ export TRANSFORMER_LIB_DATA=${TRANSFORMER_LIB_DATA:-$root/.gpu/data}
 python=${PYTHON:-python3}
 if [ $# -gt 0 ]; then
     for name in "$@"; do
-        make -C experiments "$name" device="$device" steps="${STEPS:-0}" PYTHON="$python" || continue
+        "$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}"
+        [ -f "runs/$name/report.json" ] || continue  # with STEPS nothing is kept
         cp "runs/$name/report.json" "$out/${name//\//-}.json"
         cp "runs/$name/log.jsonl" "$out/${name//\//-}.jsonl"
         "$python" -m transformer_lib evaluate --model "runs/$name" --to "$out/${name//\//-}.txt"
