@@ -19,28 +19,6 @@ from typing import Any
 
 import drawsvg
 
-__all__ = [
-    "COLOURS",
-    "FONT",
-    "PAGE",
-    "PHONE",
-    "SIGNED",
-    "SIZE",
-    "Picture",
-    "Sketch",
-    "altair",
-    "attention_chart",
-    "heatmap",
-    "heatmaps",
-    "log_ticks",
-    "mask_chart",
-    "panels",
-    "shape_table",
-    "show",
-    "style",
-]
-
-
 COLOURS = {
     "query": "#3b7dd8",
     "key": "#d2691e",
@@ -180,20 +158,6 @@ class Sketch(drawsvg.Drawing):
             path.L(*point)
         self.stroke(path, width=width, colour=colour, arrow=arrow, **style)
 
-    def curve(
-        self,
-        start: tuple[float, float],
-        bend: tuple[float, float],
-        end: tuple[float, float],
-        width: float = 1.3,
-        colour: str = "currentColor",
-        arrow: bool = False,
-        **style: Any,
-    ) -> None:
-        """Join two points by a line that is drawn towards a third."""
-        path = drawsvg.Path().M(*start).Q(*bend, *end)
-        self.stroke(path, width=width, colour=colour, arrow=arrow, **style)
-
     def flow(
         self,
         start: tuple[float, float],
@@ -223,18 +187,10 @@ class Sketch(drawsvg.Drawing):
     def _head(self, colour: str) -> Any:
         """The head of an arrow, one for each colour."""
         if colour not in self.heads:
-            head = drawsvg.Marker(
-                -7,
-                -4,
-                0.5,
-                4,
-                scale=1,
-                orient="auto",
-                markerUnits="userSpaceOnUse",
-            )
-            head.append(
-                drawsvg.Lines(-7, -4, 0, 0, -7, 4, fill=colour, close=True)
-            )
+            size = {"scale": 1, "markerUnits": "userSpaceOnUse"}
+            head = drawsvg.Marker(-7, -4, 0.5, 4, orient="auto", **size)
+            wedge = drawsvg.Lines(-7, -4, 0, 0, -7, 4, fill=colour, close=True)
+            head.append(wedge)
             self.heads[colour] = head
         return self.heads[colour]
 
@@ -390,29 +346,20 @@ def _at_home(svg: str) -> str:
     return re.sub("<text(?=[ >])", '<text fill="currentColor"', svg)
 
 
-def _matrix(numbers: Any, rows: Sequence, columns: Sequence) -> Any:
-    """A NumPy matrix of floats whose axes have these names."""
+def _matrix(numbers: Any) -> Any:
+    """Numbers as a NumPy matrix of floats; a batch of one is one."""
     import numpy as np
 
     if hasattr(numbers, "detach"):
         numbers = numbers.detach().cpu().float()
     matrix = np.asarray(numbers, dtype=float)
-    while matrix.shape[:1] == (1,) and matrix.ndim > 2:
-        matrix = matrix[0]
-    if matrix.shape != (len(rows), len(columns)):
-        raise ValueError(
-            f"a matrix of shape {matrix.shape} cannot have "
-            f"{len(rows)} row and {len(columns)} column names"
-        )
-    return matrix
+    return matrix.reshape(matrix.shape[-2:])
 
 
 def _colour_map(cmap: str | None, signed: bool) -> Any:
-    """A colour of the book, the signed scale, or one of matplotlib."""
+    """From the page to a colour of the book; or the signed scale."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    if cmap and cmap not in COLOURS:
-        return cmap
     colour = COLOURS[cmap or "query"]
     stops = [(0, colour + "00"), (1, colour)]
     if signed:  # zero is the page
@@ -437,15 +384,12 @@ def heatmap(
 
     Of more than forty names only every eighth is written. `axes` says
     what the rows and what the columns are, `scale` what is coloured.
-    `cmap` is one of `COLOURS` or of matplotlib's; zero is transparent.
-    Numbers of both signs have the book's signed scale.
-
-    Raises:
-        ValueError: if there are not as many names as rows or columns.
+    `cmap` is one of `COLOURS`; zero is transparent. Numbers of both
+    signs have the book's signed scale.
     """
     import matplotlib.pyplot as plt
 
-    matrix = _matrix(matrix, rows, columns)
+    matrix = _matrix(matrix)
     if ax is None:
         with style():
             width = min(PAGE, 2.2 + 0.42 * len(columns))
@@ -478,31 +422,22 @@ def heatmaps(
     rows: Sequence,
     columns: Sequence,
     narrow: bool,
-    numbers: str = "",
     height: float = 2.5,
     **options: Any,
 ) -> Any:
     """Matrices with the same names side by side, on a phone in a column.
 
-    `numbers` is a format, `".2f"`, in which each cell's number is
-    written into it. `options` are `heatmap`'s; only the last has a bar.
+    `options` are `heatmap`'s; only the last has a bar.
     """
-    import numpy as np
-
     figure, places = panels(
         len(matrices), narrow, height, squeeze=False, sharey=not narrow
     )
     for ax, (title, matrix) in zip(places.flat, matrices.items(), strict=True):
         heatmap(matrix, rows, columns, title, ax=ax, **options)
-        if ax is not places.flat[-1] or numbers:
+        if ax is not places.flat[-1]:
             ax.images[0].colorbar.remove()
         if ax is not places.flat[0] and not narrow:
             ax.set_ylabel("")
-        written = np.asarray(_matrix(matrix, rows, columns))
-        for (i, j), number in np.ndenumerate(written if numbers else []):
-            if np.isfinite(number):
-                told = format(number, numbers)
-                ax.text(j, i, told, ha="center", va="center")
     return figure
 
 
@@ -539,7 +474,7 @@ def _grid(numbers, queries, keys, title, description, what) -> Any:
     import numpy as np
 
     alt = altair()
-    matrix = _matrix(numbers, queries, keys)
+    matrix = _matrix(numbers)
     mask = what == "may attend"
     cells = []
     for (i, j), x in np.ndenumerate(matrix):
@@ -579,11 +514,7 @@ def attention_chart(
     title: str = "",
     description: str = "",
 ) -> Any:
-    """Attention weights (query_len, key_len) to point at, by altair.
-
-    Raises:
-        ValueError: if the tokens are not one for each row or column.
-    """
+    """Attention weights (query_len, key_len) to point at, by altair."""
     return _grid(weights, queries, keys, title, description, "weight")
 
 
@@ -594,13 +525,8 @@ def mask_chart(
     title: str = "",
     description: str = "",
 ) -> Any:
-    """A boolean mask (query_len, key_len) to point at, by altair.
-
-    Raises:
-        ValueError: if the tokens are not one for each row or column.
-    """
-    what = "may attend"
-    return _grid(mask, queries, keys, title, description, what)
+    """A boolean mask (query_len, key_len) to point at, by altair."""
+    return _grid(mask, queries, keys, title, description, "may attend")
 
 
 def shape_table(tensors: Mapping[str, Any]) -> Any:

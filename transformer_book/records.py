@@ -7,16 +7,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "Run",
-    "load_copying",
-    "load_counts",
-    "load_recipes",
-    "load_run",
-    "markdown_table",
-    "recorded_runs",
-]
-
 
 @dataclass(frozen=True)
 class Run:
@@ -69,11 +59,8 @@ def recorded_runs() -> dict[str, Path]:
     found = {}
     runs = _runs_folder()
     for report in sorted(runs.glob("*/*/report.json")):
-        folder = report.parent
-        if folder.parent.name == "models":
-            found[folder.name] = folder
-        else:
-            found[folder.relative_to(runs).as_posix()] = folder
+        name = report.parent.relative_to(runs).as_posix()
+        found[name.removeprefix("models/")] = report.parent
     return found
 
 
@@ -125,14 +112,9 @@ def load_copying() -> list[dict[str, Any]]:
 
 
 def load_counts(name: str) -> dict[str, Any]:
-    """What an experiment counted: runs/NAME/NAME.json.
-
-    An installed package has no such records: then it is empty.
-    """
+    """What an experiment counted: runs/NAME/NAME.json, else nothing."""
     path = _runs_folder() / name / f"{name}.json"
-    if not path.is_file():
-        return {}
-    return json.loads(path.read_text("utf-8"))
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:

@@ -7,8 +7,6 @@ from typing import Any
 
 import transformer_lib
 
-__all__ = ["where"]
-
 
 def where(thing: Any) -> str:
     """The address of the place in the book that explains something.

@@ -23,8 +23,6 @@ import torch
 
 import transformer_lib
 
-__all__ = ["check", "close", "exercise"]
-
 _CHECKS: dict[str, Callable[[Any], None]] = {}
 _OURS = (  # where a line of the learner's never stands
     str(Path(__file__).parents[1]),
@@ -68,12 +66,10 @@ def check(name: str, answer: Any) -> bool:
     Raises:
         ValueError: if there is no such check; the names are listed.
     """
-    chapter = name.partition(".")[0]
-    if name not in _CHECKS and chapter in _chapters():
-        import_module(f"{__name__}.{chapter}")
     if name not in _CHECKS:
-        for other in _chapters():
-            import_module(f"{__name__}.{other}")
+        for module in iter_modules(__path__):
+            import_module(f"{__name__}.{module.name}")
+    if name not in _CHECKS:
         names = ", ".join(sorted(_CHECKS))
         raise ValueError(f"no check named {name!r}; there are {names}")
     try:
@@ -85,10 +81,6 @@ def check(name: str, answer: Any) -> bool:
         return False
     print(f"{name}: right.")
     return True
-
-
-def _chapters() -> list[str]:
-    return [module.name for module in iter_modules(__path__)]
 
 
 def _explain(error: Exception, function: Callable) -> str:
