@@ -358,35 +358,25 @@ def main() -> int:
     )
     check = parser.parse_args().check
     files, problems = tangle()
-    library, differing = ROOT / LIBRARY, 0
-    present = {
-        path.name: path.read_text("utf-8") for path in library.glob("*.py*")
-    }
-    if problems:
-        print(*problems, sep="\n", file=sys.stderr)
-        present = {n: present[n] for n in present if n in files}
-    for page in filter(Path.exists, [ROOT / "index.md", *contents()]):
-        name, old = str(page.relative_to(ROOT)), page.read_text("utf-8")
-        if (new := with_marks(old)) == old:
-            continue
-        differing += 1
+    print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
+    wanted = {ROOT / LIBRARY / name: text for name, text in files.items()}
+    if not problems:  # a module that no chapter writes goes
+        for path in (ROOT / LIBRARY).glob("*.py*"):
+            wanted.setdefault(path, "")
+    for path in filter(Path.exists, [ROOT / "index.md", *contents()]):
+        wanted[path] = with_marks(path.read_text("utf-8"))
+    differing = 0
+    for path, new in sorted(wanted.items()):
+        old = path.read_text("utf-8") if path.exists() else ""
+        differing += old != new
         if check:
-            lines = [text.splitlines(True) for text in (old, new)]
+            lines = (text.splitlines(True) for text in (old, new))
+            name = str(path.relative_to(ROOT))
             sys.stdout.writelines(difflib.unified_diff(*lines, name, name))
-        else:
-            page.write_text(new, "utf-8")
-    for name in sorted(files.keys() | present.keys()):
-        old, new = present.get(name), files.get(name)
-        if old == new:
-            continue
-        differing += 1
-        if check:
-            lines = [(s or "").splitlines(True) for s in (old, new)]
-            sys.stdout.writelines(difflib.unified_diff(*lines, name, name))
-        elif new is None:
-            (library / name).unlink()
-        else:
-            (library / name).write_text(new, "utf-8")
+        elif not new:
+            path.unlink()
+        elif old != new:
+            path.write_text(new, "utf-8")
     if check and differing:
         print(f"{differing} files differ: run `make tangle`")
     return int(bool(problems or (check and differing)))
