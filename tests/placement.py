@@ -91,7 +91,7 @@ def rows_to_keep(going):
     left = {1: None, 2: 1, 3: 0}[LOOKS["steps"] + 1]
     LOOKS["steps"] += 1
     if left is None:
-        return None
+        return slice(None)
     return torch.empty(left, dtype=torch.long, device=DEVICE)
 
 
@@ -180,12 +180,12 @@ def main(fault=None):
         assert LOOKS == once, f"of 1 batch: {LOOKS}"
 
         source_ids = collate(PAIRS).source_ids.to(DEVICE)
-        decoding.rows_to_keep = beams.rows_to_keep = rows_to_keep
+        decoding._rows_to_keep = beams._rows_to_keep = rows_to_keep
         # Whether there is padding, and how many go on at each step;
         # lists are the limits, and at the end what each step left.
         for search, left in (
             (decoding.greedy_decode, 3),
-            (beams.beam_search, 5),
+            (beams.beam_search, 4),
         ):
             looks = look_of(search, transformer, source_ids)
             wanted = {"lists": 1 + 3 * left, "numbers": 1, "steps": 3}

@@ -19,7 +19,6 @@ from transformer_lib.evaluation import (
 )
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.translator import Translator
 
 SYSTEM = [
     "The red cat sleeps on the old sofa .",
@@ -35,21 +34,17 @@ REFERENCES = [
 ]
 
 
+def ngrams(words, n):
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
 def by_hand(system, references):
     """Papineni's formula on words split at spaces."""
     logs, c = 0.0, sum(len(one.split()) for one in system)
     for n in range(1, 5):
         matches = total = 0
         for pair in zip(system, references, strict=True):
-            ours, theirs = (
-                Counter(
-                    zip(
-                        *(one.split()[i:] for i in range(n)),
-                        strict=False,
-                    )
-                )
-                for one in pair
-            )
+            ours, theirs = (Counter(ngrams(one.split(), n)) for one in pair)
             matches += (ours & theirs).total()
             total += ours.total()
         logs += math.log(matches / total) / 4
@@ -81,24 +76,14 @@ def test_bleu_is_the_formula():
     assert chrf(REFERENCES, REFERENCES).value == pytest.approx(100)
 
 
-def test_case_and_tokens_change_the_score():
-    shouted = [sentence.upper() for sentence in REFERENCES]
-    assert bleu(shouted, REFERENCES).value < 20
-    lower = bleu(shouted, REFERENCES, lowercase=True)
-    assert lower.value > 99.9 and "case:lc" in lower.signature
-    glued = ["A dog's bone-dry bed, isn't it?"] * 2
-    other = ["A dog's bone-dry basket, isn't it?"] * 2
-    published = published_bleu(glued, other, "en")
-    assert abs(published.value - bleu(glued, other).value) > 0.5
-    assert published.signature.endswith("|form:lc.norm.tok")
-
-
 def test_interval():
     many = bleu(SYSTEM * 25, REFERENCES * 25, samples=200)
     low, high = many.interval
     assert low < many.value < high and "bs:200" in many.signature
     few = bleu(SYSTEM, REFERENCES, samples=200).interval
     assert few[1] - few[0] > high - low, "fewer sentences, less sure"
+    assert bleu(SYSTEM, REFERENCES, samples=1).interval is None
+    assert bleu(SYSTEM, REFERENCES, samples=2).interval
 
 
 def test_scores_stay_between_0_and_100():
@@ -113,12 +98,23 @@ def test_scores_stay_between_0_and_100():
     assert score.value == 100 and score.interval == (100, 100)
 
 
-def test_published_form_is_that_of_the_published_files():
+def test_published_form_is_that_of_the_published_files(monkeypatch):
     """As long, to the character, as Multi30k's own tokenized files."""
+    glued, other = ["It isn't a dog's bed."], ["It isn't a dog's basket."]
+    score = published_bleu(glued, other, "en")
+    assert score.value > bleu(glued, other).value + 0.5
+    assert "tok:none" in score.signature and "|form:lc" in score.signature
+    forms = []
+
+    def spy(hypotheses, references, tokenize):
+        forms.extend([hypotheses, references])
+        return score
+
+    monkeypatch.setattr(evaluation, "bleu", spy)
     text = ["„Ein Boot“ namens X-Ray,  1,5 m lang."]
-    assert evaluation._published_form(text, "de") == [
-        "&quot; ein boot &quot; namens x-ray , 1,5 m lang ."
-    ]
+    published_bleu(text, text, "de")
+    form = ["&quot; ein boot &quot; namens x-ray , 1,5 m lang ."]
+    assert forms == [form, form]
     try:
         corpus = load_corpus("multi30k", "de", "en", "test")
     except OSError as error:
@@ -127,8 +123,8 @@ def test_published_form_is_that_of_the_published_files():
         (corpus.sources, "de", 70_777),
         (corpus.targets, "en", 63_307),
     ):
-        lines = evaluation._published_form(sentences, language)
-        assert sum(map(len, lines)) + len(lines) == length
+        published_bleu(sentences, sentences, language)
+        assert sum(len(line) + 1 for line in forms[-1]) == length
 
 
 @pytest.mark.parametrize("score", [bleu, chrf])
@@ -144,33 +140,52 @@ def test_what_cannot_be_scored_is_refused(score):
 @pytest.mark.parametrize(
     "language, tokens, sentences",
     [
-        ("zh", ("zh",), ["我喜欢树。", "女孩们喜欢这些白花。", "是。"]),
-        ("zh-CN", ("zh",), ["我喜欢树。", "女孩们喜欢这些白花。"]),
-        ("ja", ("char", "ja-mecab"), ["私は木が好きです。", "はい。"]),
-        ("ko", ("char", "ko-mecab"), ["나는 나무를 좋아한다.", "네."]),
-        ("th", ("char",), ["ฉันชอบต้นไม้", "ใช่"]),
-        ("de", ("13a",), ["Ich mag Bäume.", "Die Mädchen mögen Blumen."]),
-        ("de", ("13a",), ["Ja.", "Nein."]),
-        ("", ("13a",), ["Yes."]),
+        ("zh", "zh", ["我喜欢树。", "女孩们喜欢这些白花。", "是。"]),
+        ("zh-CN", "zh", ["我喜欢树。", "女孩们喜欢这些白花。"]),
+        ("ja", "char", ["私は木が好きです。", "はい。"]),
+        ("ko_KR", "char", ["나는 나무를 좋아한다.", "네."]),
+        ("th", "char", ["ฉันชอบต้นไม้", "ใช่"]),
+        ("de", "13a", ["Ich mag Bäume.", "Die Mädchen mögen Blumen."]),
+        ("de", "13a", ["Ja.", "Nein."]),
+        ("", "13a", ["Yes."]),
     ],
 )
 @pytest.mark.parametrize("samples", [0, 20])
 def test_exact_translations_score_100(language, tokens, sentences, samples):
     score = bleu(sentences, sentences, language, samples=samples)
     assert score.value == pytest.approx(100)
-    assert any(f"tok:{token}" in score.signature for token in tokens)
-    short = max(len(sentence.split()) for sentence in sentences) == 1
-    eff = "yes" if short and tokens == ("13a",) else "no"
-    assert f"eff:{eff}" in score.signature
+    assert f"tok:{tokens}" in score.signature
+    short = tokens == "13a" and sentences[0] in ("Ja.", "Yes.")
+    assert f"eff:{'yes' if short else 'no'}" in score.signature
     wrong = sentences[::-1] if len(sentences) > 1 else ["No."]
     assert bleu(wrong, sentences, language).value < 80
 
 
+TOKENIZER = BPETokenizer.train(SYSTEM + REFERENCES, 300)
+
+
+def a_model():
+    config = TransformerConfig(
+        len(TOKENIZER), N=1, d_model=16, d_ff=16, h=2, dropout=0.5
+    )
+    return Transformer(config)
+
+
+def a_report(sources, targets, name="cats"):
+    pairs = tuple(zip(sources, targets, strict=True))
+    corpus = ParallelCorpus(pairs, name, "en", "en", "test")
+    return evaluate(a_model(), TOKENIZER, corpus)
+
+
+def let_it_say(texts, monkeypatch):
+    """What decoding finds, whatever the model."""
+    ids = [[*TOKENIZER.encode(text), EOS] for text in texts]
+    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: ids)
+
+
 def test_a_perplexity_without_bound_is_no_number_for_json(monkeypatch):
-    tokenizer = BPETokenizer.train(SYSTEM, 300)
-    model = Transformer(TransformerConfig.tiny(len(tokenizer), N=1))
     monkeypatch.setattr(evaluation, "validation_loss", lambda *_: 800.0)
-    report = evaluate(model, tokenizer, ParallelCorpus((("a", "b"),)))
+    report = a_report(["a"], ["b"])
     assert report["perplexity"] is None
     json.dumps(report, allow_nan=False)
 
@@ -181,18 +196,13 @@ def test_report(monkeypatch):
     targets = [*REFERENCES, " ".join(REFERENCES), " ".join(SYSTEM)] * 25
     pairs = tuple(zip(sources, targets, strict=True))
     corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
-    tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
-    config = TransformerConfig(
-        len(tokenizer), N=1, d_model=16, d_ff=16, h=2, dropout=0.5
-    )
-    model = Transformer(config).train()
+    model = a_model().train()
     said = [REFERENCES[0], SYSTEM[1], REFERENCES[2], SYSTEM[3]]
     said = [*said, targets[4], "I do ."] * 25
-    ids = [[*tokenizer.encode(sentence), EOS] for sentence in said]
-    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: ids)
+    let_it_say(said, monkeypatch)
     clock = iter([5.0, 8.0])
     monkeypatch.setattr(evaluation.time, "perf_counter", lambda: next(clock))
-    report = evaluate(model, tokenizer, corpus)
+    report = evaluate(model, TOKENIZER, corpus)
     assert model.training, "the mode is as before"
     assert report["translations"] == said and report["exact"] == 0.5
     score = bleu(said, targets, "en", samples=1000)
@@ -207,68 +217,32 @@ def test_report(monkeypatch):
     assert report["chrf_signature"] == characters.signature
     assert json.loads(json.dumps(report)) == report
 
-    rows = [
-        ([*tokenizer.encode(a), EOS], [*tokenizer.encode(b), EOS])
-        for a, b in pairs
-    ]
-    nats, model = 0.0, model.eval()
-    for row in rows:
+    nats, tokens, model = 0.0, 0, model.eval()
+    for pair in pairs:
+        row = [[*TOKENIZER.encode(text), EOS] for text in pair]
         batch = collate([row])
         logs = model(batch.source_ids, batch.target_ids).log_softmax(-1)
         nats -= logs.gather(-1, batch.labels[..., None]).sum().item()
-    pieces = sum(len(target) for _, target in rows)
-    assert pieces > 4096, "more than a batch"
+        tokens += len(row[1])
+    assert tokens > 4096, "more than a batch"
     assert report["perplexity"] == pytest.approx(
-        math.exp(nats / pieces), rel=1e-4
-    ), "per piece, its eos counted"
-    assert report["nats_per_token"] == pytest.approx(nats / pieces)
+        math.exp(nats / tokens), rel=1e-4
+    ), "per token, its eos counted"
+    assert report["nats_per_token"] == pytest.approx(nats / tokens)
 
 
 def test_a_test_set_is_translated_as_a_users_sentences():
     """White space alone, white space around, and a page."""
-    tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
-    config = TransformerConfig(len(tokenizer), N=1, d_model=16, d_ff=16, h=2)
-    translator = Translator(Transformer(config), tokenizer)
     sources = ["   ", f" {SYSTEM[1]}\t", SYSTEM[1]]
-    pairs = tuple(zip(sources, REFERENCES[:3], strict=True))
-    corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
-    report = evaluate(translator.model, tokenizer, corpus)
-    assert report["translations"] == translator.translate(sources)
-    assert report["translations"][0] == ""
-    assert report["translations"][1] == report["translations"][2]
-
-    pairs += (("cat " * 300, "a page"),)
-    corpus = ParallelCorpus(pairs, "cats", "en", "en", "test")
+    blank, *same = a_report(sources, REFERENCES[:3])["translations"]
+    assert blank == "" and same[0] == same[1]
     with pytest.raises(ValueError, match="sentence 4 has .* split it"):
-        evaluate(translator.model, tokenizer, corpus)
-
-
-def test_a_translation_of_two_lines_is_reported_as_one(monkeypatch):
-    tokenizer = BPETokenizer.train(SYSTEM, 300)
-    ids = [*tokenizer.encode("one\ntwo"), EOS]
-    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: [ids])
-    model = Transformer(TransformerConfig.tiny(len(tokenizer), N=1))
-    report = evaluate(model, tokenizer, ParallelCorpus((("a", "b"),)))
-    assert report["translations"] == ["one two"]
+        a_report([*sources, "cat " * 300], REFERENCES)
 
 
 def test_the_published_form_is_for_multi30k_alone(monkeypatch):
-    tokenizer = BPETokenizer.train(SYSTEM + REFERENCES, 300)
-    config = TransformerConfig(len(tokenizer), N=1, d_model=16, d_ff=16, h=2)
-    ids = [[*tokenizer.encode(sentence), EOS] for sentence in SYSTEM]
-    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: ids)
-    pairs = tuple(zip(SYSTEM, REFERENCES, strict=True))
-    for name in "multi30k", "cats":
-        corpus = ParallelCorpus(pairs, name, "de", "en", "test")
-        report = evaluate(Transformer(config), tokenizer, corpus)
-        assert ("bleu_published" in report) == (name == "multi30k")
-        if name == "multi30k":
-            published = published_bleu(SYSTEM, REFERENCES, "en").value
-            assert report["bleu_published"] == published
-
-
-def test_one_sample_gives_no_interval():
-    assert bleu(SYSTEM, REFERENCES, samples=1).interval is None
-    few = bleu(SYSTEM, REFERENCES, samples=2)
-    assert few.interval and "bs:2|" in few.signature
-    assert "bs:" not in bleu(SYSTEM, REFERENCES).signature
+    let_it_say(SYSTEM, monkeypatch)
+    report = a_report(SYSTEM, REFERENCES, "multi30k")
+    score = published_bleu(SYSTEM, REFERENCES, "en")
+    assert report["bleu_published"] == score.value
+    assert "bleu_published" not in a_report(SYSTEM, REFERENCES)

@@ -29,8 +29,7 @@ checkpoints average_checkpoints checkpoint_files load_checkpoint load_config
 checkpoints load_model save_checkpoint save_config save_model write_atomically
 training History train worker
 decoding DecoderCache Hypotheses greedy_decode length_limits next_logs
-decoding rows_to_keep
-beams beam_search decode_all encode_sentences length_divisor translate_texts
+beams beam_search decode_all length_divisor
 evaluation Score bleu chrf evaluate published_bleu
 translator AttentionMaps Translator bundled_models
 experiment Experiment describe_machine finite pick_device pick_precision

@@ -9,9 +9,7 @@ from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
-from transformer_lib.beams import encode_sentences as encode_sentences
 from transformer_lib.beams import length_divisor as length_divisor
-from transformer_lib.beams import translate_texts as translate_texts
 from transformer_lib.checkpoints import (
     average_checkpoints as average_checkpoints,
 )
@@ -35,7 +33,6 @@ from transformer_lib.decoding import Hypotheses as Hypotheses
 from transformer_lib.decoding import greedy_decode as greedy_decode
 from transformer_lib.decoding import length_limits as length_limits
 from transformer_lib.decoding import next_logs as next_logs
-from transformer_lib.decoding import rows_to_keep as rows_to_keep
 from transformer_lib.embeddings import BOS as BOS
 from transformer_lib.embeddings import EOS as EOS
 from transformer_lib.embeddings import PAD as PAD

@@ -8,6 +8,7 @@ Chapter: book/translating/beams
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -16,10 +17,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer_lib.decoding import (
     DecoderCache,
     Hypotheses,
+    _rows_to_keep,
     greedy_decode,
     length_limits,
     next_logs,
-    rows_to_keep,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer, evaluating
@@ -72,18 +73,8 @@ def beam_search(
         Up to `beam_size` hypotheses a sentence, best score first.
         Those cut off at the limit rank behind all that ended.
 
-    Raises:
-        ValueError: for a beam below 1 or an alpha below 0, and as
-            `length_limits`.
-        FloatingPointError: if the model's weights are not finite.
-
     Chapter: beams-search
     """
-    if not (beam_size >= 1 and length_penalty >= 0):
-        raise ValueError(
-            f"{beam_size=}, {length_penalty=}: give a beam of at least 1 "
-            "and a penalty of at least 0; the paper's are 4 and 0.6"
-        )
     limits = length_limits(model, source_ids, max_extra)
     source = source_ids if (source_ids == PAD).any().item() else None
     trace = []
@@ -98,29 +89,25 @@ def beam_search(
             logs = next_logs(model, last.flatten(), source, cache)
             totals = logs.view(*last.shape, -1).add_(so_far[..., None])
             best, parents, tokens = _best(totals, 2 * beam_size)
+            trace.append((sentences, best, parents, tokens))
             ends = tokens == EOS
+            ended = ended + ends[:, :beam_size].sum(1)
             # Those that go on come first, in their order.
             order = ends.int().sort(dim=1, stable=True).indices
-            width = last.size(1)  # rows of a sentence
+            count, width = last.shape  # sentences, rows of each
             survivors = order[:, : min(beam_size, best.size(1) - width)]
-            trace.append((sentences, best, parents, tokens, survivors))
-            # A tiny vocabulary leaves candidates at -inf: no outputs.
-            real_ends = ends & (best > -math.inf)
-            ended = ended + real_ends[:, :beam_size].sum(1)
-            keep = rows_to_keep((ended < beam_size) & (limit > step))
-            if keep is not None and len(keep) == 0:
-                break
             so_far, parents, last = (
                 x.gather(1, survivors) for x in (best, parents, tokens)
             )
-            rows = numbers[: len(last), None] * width + parents
-            same = keep is None and last.size(1) == width
-            if keep is not None:
-                sentences, limit, ended = (
-                    x[keep] for x in (sentences, limit, ended)
-                )
-                so_far, last, rows = (x[keep] for x in (so_far, last, rows))
+            rows = numbers[:count, None] * width + parents
+            keep = _rows_to_keep((ended < beam_size) & (limit > step))
+            sentences, limit, ended, so_far, last, rows = (
+                x[keep] for x in (sentences, limit, ended, so_far, last, rows)
+            )
+            if len(sentences) == 0:
+                break
             # If no row changes its sentence, its source can stay.
+            same = rows.shape == (count, width)
             cache.select(rows.flatten(), source=not same)
             if source is not None and not same:
                 source = source[rows.flatten()]
@@ -130,51 +117,44 @@ def beam_search(
         for number, *step in zip(*lists, strict=True):
             steps[number].append(step)
     found = [
-        _ranked(its_steps, limit, beam_size, length_penalty)
+        _ranked(its_steps[:limit], beam_size, length_penalty)
         for its_steps, limit in zip(steps, limits, strict=True)
     ]
-    return Hypotheses(
-        ids=[[ids for ids, _, _ in ranked] for ranked in found],
-        log_probabilities=[[total for _, total, _ in r] for r in found],
-        scores=[[score for _, _, score in ranked] for ranked in found],
+    ids, totals, scores = (
+        [[hypothesis[part] for hypothesis in ranked] for ranked in found]
+        for part in range(3)
     )
+    return Hypotheses(ids, totals, scores)
 
 
 def _ranked(
-    steps: Sequence[Sequence[list]],
-    limit: int,
-    beam_size: int,
-    alpha: float,
+    steps: Sequence[list], beam_size: int, alpha: float
 ) -> list[tuple[list[int], float, float]]:
     """A sentence's hypotheses from its steps: ids, total and score.
 
     Chapter: beams-search
     """
-    beam: list[list[int]] = [[]]
+    beam: list[tuple[list[int], float]] = [([], 0.0)]
     ended: list[tuple[list[int], float]] = []
-    cut_off: list[tuple[list[int], float]] = []
-    for best, parents, tokens, survivors in steps[:limit]:
+    for best, parents, tokens in steps:
         if len(ended) >= beam_size:
             break  # it was over, and its rows still in the batch
-        extended = [
-            [*beam[parent], token]
-            for parent, token in zip(parents, tokens, strict=True)
+        candidates = [
+            ([*beam[parent][0], token], total)
+            for total, parent, token in zip(best, parents, tokens, strict=True)
         ]
-        candidates = list(zip(extended, best, strict=True))
-        for ids, total in candidates[:beam_size]:
-            if ids[-1] == EOS and total != -math.inf:
-                ended.append((ids, total))
-        beam = [extended[place] for place in survivors]
-        cut_off = [candidates[place] for place in survivors]
-    cut_off = [one for one in cut_off if one[1] != -math.inf]
+        ended += [x for x in candidates[:beam_size] if x[0][-1] == EOS]
+        beam = [x for x in candidates if x[0][-1] != EOS][:beam_size]
 
-    def score(hypothesis: tuple[list[int], float]) -> float:
-        ids, total = hypothesis
-        return total / length_divisor(len(ids), alpha)
+    def ranked(hypotheses: list[tuple[list[int], float]]) -> list:
+        scored = [
+            (ids, total, total / length_divisor(len(ids), alpha))
+            for ids, total in hypotheses
+            if total != -math.inf  # pad and bos, in a tiny vocabulary
+        ]
+        return sorted(scored, key=itemgetter(2), reverse=True)
 
-    ranked = sorted(ended, key=score, reverse=True)
-    ranked += sorted(cut_off, key=score, reverse=True)
-    return [(*one, score(one)) for one in ranked[:beam_size]]
+    return (ranked(ended) + ranked(beam))[:beam_size]
 
 
 def decode_all(
@@ -193,11 +173,21 @@ def decode_all(
     about 16,000 tokens on a GPU.
 
     Raises:
-        ValueError: as `beam_search`.
+        ValueError: if a sentence has more than 512 tokens, or more
+            than the model's positions allow.
 
     Chapter: beams-batches
     """
     sources = list(sources)  # it may be a generator
+    most = 512  # whole pages translate badly, and slowly
+    if model.config.positions == "learned":
+        most = min(most, model.config.max_length - 1)  # and eos
+    for number, ids in enumerate(sources, 1):
+        if len(ids) > most + 1:
+            raise ValueError(
+                f"sentence {number} has {len(ids) - 1} tokens; the model "
+                f"reads up to {most}: split it"
+            )
     device = model.output_weight.device
     best = [[EOS] for _ in sources]
     not_empty = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
@@ -214,71 +204,27 @@ def decode_all(
             found = greedy_decode(model, ids, max_extra)
         else:
             found = beam_search(
-                model,
-                ids,
-                beam_size=beam_size,
-                length_penalty=length_penalty,
-                max_extra=max_extra,
+                model, ids, beam_size, length_penalty, max_extra
             )
         for i, ranked in zip(batch, found.ids, strict=True):
             best[i] = ranked[0]
     return best
 
 
-_MAX_TOKENS = 512  # whole pages translate badly, and slowly
-
-
-def encode_sentences(
-    model: Transformer, tokenizer: Tokenizer, sentences: Iterable[str]
-) -> list[list[int]]:
-    """Ids of each sentence, as a source: with eos.
-
-    Raises:
-        TypeError: if `sentences` is one string instead of a list.
-        ValueError: if a sentence has more than 512 tokens, or more
-            than the model's positions allow.
-
-    Chapter: beams-texts
-    """
-    if isinstance(sentences, str):
-        raise TypeError("sentences is one text: give a list, [text]")
-    most = _MAX_TOKENS
-    if model.config.positions == "learned":
-        most = min(most, model.config.max_length - 1)  # and eos
-    encoded = []
-    for number, sentence in enumerate(sentences, 1):
-        ids = tokenizer.encode(sentence.strip())
-        if len(ids) > most:
-            raise ValueError(
-                f"sentence {number} has {len(ids)} tokens; the model "
-                f"reads up to {most}: split it"
-            )
-        encoded.append([*ids, EOS])
-    return encoded
-
-
-def translate_texts(
+def _translate(
     model: Transformer,
     tokenizer: Tokenizer,
     texts: Iterable[str],
     beam_size: int = 4,
     length_penalty: float = 0.6,
-    max_extra: int = 50,
-    batch_size: int | None = None,
 ) -> list[str]:
     """The translation of each text, on one line, in the same order.
 
-    Raises:
-        TypeError, ValueError: as `encode_sentences` and `decode_all`.
-
     Chapter: beams-texts
     """
-    sources = encode_sentences(model, tokenizer, texts)
-    outputs = decode_all(
-        model, sources, beam_size, length_penalty, max_extra, batch_size
-    )
+    sources = [[*tokenizer.encode(text.strip()), EOS] for text in texts]
     lines = []
-    for ids in outputs:
+    for ids in decode_all(model, sources, beam_size, length_penalty):
         text = tokenizer.decode([token for token in ids if token != EOS])
         lines.append(" ".join(text.splitlines()))
     return lines

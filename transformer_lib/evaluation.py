@@ -9,11 +9,10 @@ Chapter: book/translating/evaluation
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from transformer_lib.batching import TokenBatches, encode_pairs
-from transformer_lib.beams import translate_texts
+from transformer_lib.beams import _translate
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer
@@ -54,45 +53,25 @@ def _score(
     result = metric.corpus_score(hypotheses, [references], max(samples, 1))
     interval = None
     if samples > 1:  # sacreBLEU's bootstrap, explained below
-        mean = min(result._mean, 100.0)
-        low, high = mean - result._ci, mean + result._ci
-        interval = max(low, 0.0), min(high, 100.0)
+        mean, half = min(result._mean, 100.0), result._ci
+        interval = max(mean - half, 0.0), min(mean + half, 100.0)
     value = min(result.score, 100.0)  # it may be 100.00000000000004
     return Score(value, str(metric.get_signature()), interval)
-
-
-def _tokenization(language: str) -> str:
-    """sacreBLEU's choice for a target language such as "ja" or "zh-CN".
-
-    Single characters where text has no spaces between words and what
-    sacreBLEU would cut it with is not installed.
-
-    Chapter: evaluation-scores
-    """
-    language = language.replace("_", "-").split("-")[0].lower()
-    chosen = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-    needs = {"ja": "MeCab", "ko": "mecab_ko"}
-    if language in ("th", "lo", "km", "my", "bo", "dz"):
-        return "char"
-    if language in needs and not find_spec(needs[language]):
-        return "char"
-    return chosen.get(language, "13a")
 
 
 def bleu(
     hypotheses: _Texts,
     references: _Texts,
     language: str = "",
-    lowercase: bool = False,
     tokenize: str | None = None,
     samples: int = 0,
 ) -> Score:
     """BLEU of a test set by sacreBLEU, one reference a sentence.
 
-    Both sides are plain, detokenized text in `language`, which decides
-    how sacreBLEU cuts it into words: 13a for most, others for Chinese,
-    Japanese and Korean, or what `tokenize` names. With `samples`,
-    usually 1000, sacreBLEU's bootstrap gives the score an interval.
+    Both sides are plain, detokenized text in `language`, such as "de"
+    or "zh-CN", which decides how sacreBLEU cuts it into words: 13a for
+    most languages, or what `tokenize` names. With `samples`, usually
+    1000, sacreBLEU's bootstrap gives the score an interval.
 
     Raises:
         TypeError: if either is one string instead of a list.
@@ -102,18 +81,17 @@ def bleu(
     """
     from sacrebleu.metrics import BLEU
 
-    def score(effective_order: bool) -> Score:
-        metric = BLEU(
-            lowercase=lowercase,
-            tokenize=tokenize or _tokenization(language),
-            force=True,
-            effective_order=effective_order,
-        )
-        return _score(metric, hypotheses, references, samples)
-
-    found = score(effective_order=False)
+    code = language.replace("_", "-").split("-")[0].lower()
+    # Without spaces between words each character counts as one.
+    chosen = dict.fromkeys("ja ko th lo km my bo dz".split(), "char")
+    cut = tokenize or (chosen | {"zh": "zh"}).get(code, "13a")
     # 0, perhaps because no sentence is four words long, as "Yes."
-    return found if found.value else score(effective_order=True)
+    for short in (False, True):
+        metric = BLEU(tokenize=cut, force=True, effective_order=short)
+        score = _score(metric, hypotheses, references, samples)
+        if score.value:
+            break
+    return score
 
 
 def chrf(hypotheses: _Texts, references: _Texts) -> Score:
@@ -127,21 +105,6 @@ def chrf(hypotheses: _Texts, references: _Texts) -> Score:
     from sacrebleu.metrics import CHRF
 
     return _score(CHRF(), hypotheses, references)
-
-
-def _published_form(sentences: _Texts, language: str) -> list[str]:
-    """Lowercase, normalize punctuation and tokenize as Moses does.
-
-    Chapter: evaluation-published
-    """
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
-    normalize = MosesPunctNormalizer(language).normalize
-    tokenize = MosesTokenizer(language).tokenize
-    return [
-        tokenize(normalize(sentence.lower()), return_str=True)
-        for sentence in sentences
-    ]
 
 
 def published_bleu(
@@ -158,11 +121,15 @@ def published_bleu(
 
     Chapter: evaluation-published
     """
-    score = bleu(
-        _published_form(hypotheses, language),
-        _published_form(references, language),
-        tokenize="none",
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalize = MosesPunctNormalizer(language).normalize
+    cut = MosesTokenizer(language).tokenize
+    both = (
+        [cut(normalize(text.lower()), return_str=True) for text in texts]
+        for texts in (hypotheses, references)
     )
+    score = bleu(*both, tokenize="none")
     return Score(score.value, f"{score.signature}|form:lc.norm.tok")
 
 
@@ -184,8 +151,7 @@ def evaluate(
         BLEU in the published form.
 
     Raises:
-        ValueError: as `translate_texts`.
-        FloatingPointError: if the model's weights are not finite.
+        ValueError: as `decode_all`.
 
     Chapter: evaluation-report
     """
@@ -193,7 +159,7 @@ def evaluate(
     batches = TokenBatches.in_order(pairs)
     nats = validation_loss(model, batches)
     began = time.perf_counter()
-    translations = translate_texts(
+    translations = _translate(
         model, tokenizer, corpus.sources, beam_size, length_penalty
     )
     seconds = time.perf_counter() - began

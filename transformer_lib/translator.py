@@ -6,7 +6,7 @@
 Chapter: book/translating/translator
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from transformer_lib.attention import record_attention
-from transformer_lib.beams import decode_all, encode_sentences, translate_texts
+from transformer_lib.beams import _translate, decode_all
 from transformer_lib.checkpoints import load_model, save_model
-from transformer_lib.embeddings import BOS
+from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.model import Transformer, evaluating
 from transformer_lib.tokenization import Tokenizer
 
@@ -97,16 +97,13 @@ class Translator:
             FileNotFoundError: for a name that is neither.
             ValueError: if the folder's files are damaged.
         """
-        folder, bundled = Path(name), bundled_models()
-        if not folder.is_dir():
-            if str(name) not in bundled:
-                raise FileNotFoundError(
-                    f"{str(name)!r} is not a folder, nor one of {[*bundled]}"
-                )
-            folder = bundled[str(name)]
+        bundled = bundled_models()
+        folder = Path(name) if Path(name).is_dir() else bundled.get(str(name))
+        if folder is None:
+            raise FileNotFoundError(
+                f"{str(name)!r} is not a folder, nor one of {[*bundled]}"
+            )
         model, tokenizer, info = load_model(folder)
-        if tokenizer is None:
-            raise FileNotFoundError(f"{folder} has no tokenizer")
         languages = info.get("languages", ("", ""))
         return cls(model.to(device), tokenizer, languages)
 
@@ -121,50 +118,42 @@ class Translator:
             OSError: naming the file, if the disk does not take it.
         """
         save_model(
-            folder,
-            self.model,
-            self.tokenizer,
-            half=half,
-            languages=list(self.languages),
+            folder, self.model, self.tokenizer, half, languages=self.languages
         )
 
-    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode(self, sentences: Iterable[str]) -> list[list[int]]:
         """Ids of each sentence, with eos.
 
         Raises:
-            TypeError, ValueError: as `encode_sentences`.
+            TypeError: if `sentences` is one string instead of a list.
         """
-        return encode_sentences(self.model, self.tokenizer, sentences)
+        if isinstance(sentences, str):
+            raise TypeError("sentences is one text: give a list, [text]")
+        return [
+            [*self.tokenizer.encode(text.strip()), EOS] for text in sentences
+        ]
 
     def translate(
         self,
         sentences: _Texts,
         beam_size: int = 4,
         length_penalty: float = 0.6,
-        max_extra: int = 50,
-        batch_size: int | None = None,
     ) -> _Texts:
         """Translate a sentence, or a list of them, in the same order.
 
-        A translation is one line. A sentence of only white
-        space stays empty. `beam_size=1` is greedy decoding; the other
-        defaults are those of section 6.1.
+        A translation is one line. A sentence of only white space stays
+        empty. `beam_size=1` is greedy decoding; the defaults are those
+        of section 6.1. `decode_all` has further options.
 
         Raises:
-            TypeError, ValueError: as `translate_texts`.
-            FloatingPointError: if the model's weights are not finite.
+            ValueError: as `decode_all`.
         """
-        alone = isinstance(sentences, str)
-        texts = translate_texts(
-            self.model,
-            self.tokenizer,
-            [sentences] if alone else sentences,
-            beam_size,
-            length_penalty,
-            max_extra,
-            batch_size,
+        one = isinstance(sentences, str)
+        texts = [sentences] if one else sentences
+        texts = _translate(
+            self.model, self.tokenizer, texts, beam_size, length_penalty
         )
-        return texts[0] if alone else texts
+        return texts[0] if one else texts
 
     def attention(
         self, source: str, target: str | None = None
@@ -175,9 +164,6 @@ class Translator:
         the maps are what the model attends to when it is given that
         translation, as in training.
 
-        Raises:
-            TypeError, ValueError: as `encode`.
-            FloatingPointError: if the model's weights are not finite.
         """
         model, pieces = self.model, self.tokenizer.pieces
         (source_ids,) = self.encode([source])
