@@ -167,10 +167,9 @@ def decode_all(
 ) -> list[list[int]]:
     """The best ids for many sentences, in the order of `sources`.
 
-    `sources` holds the ids of each, ending in eos. An empty sentence
-    stays empty. With a `beam_size` of 1 decoding is greedy. Without a
-    `batch_size` a batch has 64 sentences on a CPU, and sentences of
-    about 16,000 tokens on a GPU.
+    Each ends in eos; an empty sentence stays empty. With a `beam_size`
+    of 1 decoding is greedy. Without a `batch_size` a batch has 64
+    sentences on a CPU, and about 16,000 tokens of them on a GPU.
 
     Raises:
         ValueError: if a sentence has more than 512 tokens, or more

@@ -112,12 +112,9 @@ def published_bleu(
 ) -> Score:
     """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
-    The form of Multi30k's own tokenized files. Higher than `bleu` on
-    the same sentences, and not to be compared with it. `language` is
-    "en", "de", ...
-
-    Raises:
-        TypeError, ValueError: as `bleu`.
+    The form of Multi30k's own files, in `language`, such as "de".
+    Higher than `bleu` on the same sentences, and not to be compared
+    with it.
 
     Chapter: evaluation-published
     """
@@ -143,12 +140,10 @@ def evaluate(
     """Translate a ParallelCorpus and report how good the result is.
 
     Returns:
-        A dict that JSON can hold: what was run, perplexity (None if
-        infinite) and nats per token (no smoothing), BLEU with its
-        signature and interval, chrF, the share of sentences exactly
-        right, the seconds that only translating took, and
-        `translations`, in the order of the corpus; for Multi30k also
-        BLEU in the published form.
+        A dict that JSON can hold: what was run, nats per token (no
+        smoothing) and perplexity (None if infinite), BLEU, chrF, the
+        share of sentences exactly right, the seconds that translating
+        took, `translations`; for Multi30k also `published_bleu`.
 
     Raises:
         ValueError: as `decode_all`.
