@@ -10,7 +10,7 @@ from translators import decode_in_parts
 from transformer_lib.beams import beam_search, decode_all
 from transformer_lib.decoding import (
     DecoderCache,
-    _argmax,
+    _likeliest,
     greedy_decode,
     length_limits,
 )
@@ -211,6 +211,7 @@ def test_the_likeliest_is_the_first_of_the_largest(dtype):
     logs = torch.randn(50, 300, dtype=dtype)
     logs[0, 7:] = logs[0].max() + 1  # many are the largest
     logs[1] = -torch.inf
-    places = _argmax(logs)
+    gains, places = _likeliest(logs)
     assert places[:2].tolist() == [7, 0]
+    assert torch.equal(gains, logs.amax(-1))
     assert torch.equal(places, logs.argmax(-1))

@@ -111,14 +111,15 @@ def next_logs(
     return logs
 
 
-def _argmax(logs: Tensor) -> Tensor:
-    """`logs.argmax(-1)`; on a CPU NumPy is ten times as fast.
+def _likeliest(logs: Tensor) -> tuple[Tensor, Tensor]:
+    """`logs.max(-1)`; on a CPU NumPy finds it ten times as fast.
 
     Chapter: decoding-greedy
     """
-    if logs.is_cpu:
-        return torch.from_numpy(logs.numpy().argmax(-1))
-    return logs.argmax(-1)
+    if not logs.is_cpu:
+        return logs.max(-1)
+    places = torch.from_numpy(logs.numpy().argmax(-1))
+    return logs.gather(1, places[:, None])[:, 0], places
 
 
 def _rows_to_keep(going: Tensor) -> Tensor | slice:
@@ -161,9 +162,7 @@ def greedy_decode(
         limit = last.new_tensor(limits)
         going = limit > 0
         for step in range(1, max(limits, default=0) + 1):
-            logs = next_logs(model, last, source, cache)
-            last = _argmax(logs)
-            gains = logs.gather(1, last[:, None])[:, 0]
+            gains, last = _likeliest(next_logs(model, last, source, cache))
             trace.append((sentences, gains, last))
             going = going & (last != EOS) & (limit > step)
             keep = _rows_to_keep(going)
