@@ -27,7 +27,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 patience=$([ "$device" = cpu ] && echo 10 || echo 1)  # a slow machine may take longer
 limited() { timeout $((patience * $1)) "$python" "${@:2}" 2>&1; }
 limited 90 benchmarks/gpu/correct.py "$device" $QUICK | tee "$out/correct.txt"
-limited 240 benchmarks/gpu/bench.py --device "$device" $QUICK --out "$out/bench.json" | tee "$out/bench.txt"
+limited 180 benchmarks/gpu/bench.py --device "$device" $QUICK --budget 160 --out "$out/bench.json" | tee "$out/bench.txt"
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True limited 40 benchmarks/gpu/bench.py \
     --device "$device" $QUICK --only "base 25000 train" --out "$out/segments.json" | tee "$out/segments.txt"
 limited 90 benchmarks/gpu/chapters.py $((80 * patience)) 12 ${QUICK:+masks} | tee "$out/chapters.txt"
