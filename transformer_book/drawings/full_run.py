@@ -1,6 +1,6 @@
 """What the chapter on the full run shows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from IPython.display import Markdown
@@ -79,28 +79,18 @@ def _shortened(text: str) -> str:
 
 
 def on_the_way(
-    pairs: Sequence[Sequence[str]],
-    back: tuple[Run, Sequence[int]] | None = None,
-    there: tuple[Run, Sequence[int]] | None = None,
+    pairs: Sequence[Sequence[str]], run: Run, steps: Sequence[int]
 ) -> Markdown:
-    """The first validation sentences, as translated after some steps.
-
-    `pairs` are (English, German); `back` translates from German, `there`
-    from English.
-    """
-    run, steps = back or there
+    """The first validation sentences, as translated after some steps."""
     samples = {
         line["step"]: line["samples"] for line in run.log if "samples" in line
     }
-    rows = [
-        {"source": german, "reference": english}
-        if back
-        else {"source": english, "reference": german}
-        for english, german in pairs
-    ]
-    for number, row in enumerate(rows):
+    rows = []
+    for number, (source, reference) in enumerate(pairs):
+        row = {"source": source, "reference": reference}
         for step in steps:
             row[f"step {step:,}"] = _shortened(samples[step][number])
+        rows.append(row)
     return Markdown(markdown_table(rows))
 
 
@@ -119,11 +109,17 @@ def everyday(systems: Mapping[str, Mapping[str, Any]]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def side_by_side(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Test sentences, as the small and the base model translated them."""
-    names = {"source": "source", "reference": "reference"}
-    names |= {"tatoeba-en-de": "small", "gpu/base-en-de-trial": "base"}
-    table = [{new: row[old] for old, new in names.items()} for row in rows]
+def outputs(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> Markdown:
+    """Test sentences, and what one or two models made of them."""
+    heads = dict(zip(names[2:], ("small", "base"), strict=False))
+    if len(heads) == 1:
+        heads[names[2]] = "output"
+    table = [
+        {heads.get(name, name): row[name] or "(nothing)" for name in names}
+        for row in rows
+    ]
     return Markdown(markdown_table(table))
 
 
@@ -134,43 +130,6 @@ def tried(meanings: Mapping[str, str], outputs: Sequence[str]) -> Markdown:
         for (source, meaning), output in zip(
             meanings.items(), outputs, strict=True
         )
-    ]
-    return Markdown(markdown_table(rows))
-
-
-def least_shared(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """The outputs that share the fewest words with their references."""
-    table = [
-        {
-            "source": row["source"],
-            "reference": row["reference"],
-            "output": row["tatoeba-de-en"] or "(nothing)",
-        }
-        for row in rows
-    ]
-    return Markdown(markdown_table(table))
-
-
-def by_recipe(
-    runs: Iterable[Run], step: int
-) -> dict[tuple[int, int], list[float]]:
-    """{(subwords, d_ff): validation BLEU at that step, of each seed}."""
-    found: dict[tuple[int, int], list[float]] = {}
-    for run in runs:
-        model = run.config["model"]
-        sizes = model["vocab_size"], model["d_ff"]
-        scores = dict(zip(*run.series("validation_bleu"), strict=True))
-        if step in scores:
-            found.setdefault(sizes, []).append(scores[step])
-    return found
-
-
-def neighbours(found: Mapping[tuple[int, int], Sequence[float]]) -> Markdown:
-    """What `by_recipe` found, a row for each recipe."""
-    rows = [
-        {"subwords": subwords, "d_ff": d_ff}
-        | {f"seed {seed}": f"{score:.1f}" for seed, score in enumerate(scores)}
-        for (subwords, d_ff), scores in found.items()
     ]
     return Markdown(markdown_table(rows))
 

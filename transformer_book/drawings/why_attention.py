@@ -11,8 +11,6 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
-    log_ticks,
-    panels,
     show,
     style,
 )
@@ -97,28 +95,6 @@ def three_layers(words: Sequence[str]) -> Picture:
     )
 
 
-def sentence_lengths(corpora: Sequence[Mapping]) -> Markdown:
-    """How long the sentences of each corpus are, in pieces."""
-    names = {"multi30k": "Multi30k", "tatoeba": "Tatoeba"}
-    names["little_spanish"] = "little Spanish"
-    return Markdown(
-        markdown_table(
-            [
-                {
-                    "corpus": names[told["corpus"]],
-                    "sentences": told["sentences"],
-                    "pieces, mean": f"{told['mean']:.1f}",
-                    "pieces, longest": told["longest"],
-                    f"shorter than d = {told['d_model']}": (
-                        f"{told['shorter'] / told['sentences']:.0%}"
-                    ),
-                }
-                for told in corpora
-            ]
-        )
-    )
-
-
 def path_lengths(lengths: Sequence[int], paths: Mapping) -> Picture:
     """Steps between both ends of a sentence, by kind of layer."""
     with style():
@@ -138,65 +114,6 @@ def path_lengths(lengths: Sequence[int], paths: Mapping) -> Picture:
         "stays at 1, dilated convolutions climb by one for each factor "
         "of three, restricted attention and plain convolutions grow in "
         "proportion, recurrence has as many steps as positions.",
-    )
-
-
-def parts(operations: Mapping[str, float]) -> Picture:
-    """Operations of a forward pass, by part of the model."""
-
-    def colour(name):
-        words = ("encoder self", "encoder feed", "decoder", "cross")
-        looks = ("encoder", "encoder", "decoder", "key")
-        for start, look in zip(words, looks, strict=True):
-            if name.startswith(start):
-                return COLOURS[look]
-        return COLOURS["loss"]
-
-    names = list(operations)[::-1]
-    billions = [operations[name] / 1e9 for name in names]
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.8)
-        bars = ax.barh(names, billions, color=[colour(n) for n in names])
-        ax.bar_label(bars, [f"{work:.2f}" for work in billions], padding=3)
-        ax.set_xlabel("billion operations, forward")
-        ax.margins(x=0.14)
-        return figure
-
-    told = "; ".join(
-        f"{name} {work / 1e9:.2f} billion" for name, work in operations.items()
-    )
-    return show(draw, f"Operations of a forward pass by part: {told}.")
-
-
-def table_2(systems: Mapping[str, tuple[float, float]]) -> Picture:
-    """BLEU against the cost of training; {system: (BLEU, operations)}."""
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.6)
-        for name, (score, work) in systems.items():
-            own = name.startswith("Transformer")
-            ax.scatter(work, score, color=COLOURS["good" if own else "muted"])
-            left = work > 1e20
-            below = -28 if narrow else -14
-            up = below if name.startswith("GNMT + RL, e") else 4
-            ax.annotate(
-                name,
-                (work, score),
-                (-6 if left else 6, up),
-                textcoords="offset points",
-                ha="right" if left else "left",
-            )
-        ax.set(xscale="log", xlim=(2e18, 4e20), ylim=(24, 29))
-        ax.set(xlabel="operations, by time", ylabel="BLEU")
-        log_ticks(ax.xaxis)
-        return figure
-
-    return show(
-        draw,
-        "Table 2 as a picture: BLEU against training cost for English to "
-        "German. The two Transformers lie above all rivals; the base "
-        "model is also the cheapest of all.",
     )
 
 
