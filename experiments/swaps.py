@@ -17,32 +17,23 @@ class InPlace(nn.Module):
     """What is called as `MultiHeadAttention` is, by the decoder too.
 
     Its keys and values are the inputs themselves, as if of one head;
-    so a decoder's cache keeps all inputs so far, and `attend` computes
-    the outputs of the last ones.
+    so a decoder's cache keeps all inputs so far, and only the outputs
+    of the last ones are returned.
     """
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return memory[:, None], memory[:, None]
 
-    def attend(
-        self,
-        x: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-    ) -> Tensor:
-        return self.mixed(key[:, 0], mask)[:, -x.size(1) :]
-
     def forward(
         self,
         x: Tensor,
-        memory: Tensor,
+        memory: Tensor | tuple[Tensor, Tensor],
         mask: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
         """(batch, n, d_model) to the same shape; `memory` is `x`."""
-        return self.mixed(x, mask)
+        inputs = memory[0][:, 0] if isinstance(memory, tuple) else x
+        return self.mixed(inputs, mask)[:, -x.size(1) :]
 
     def mixed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """In an encoder `mask`, (batch, 1, 1, n), is False at padding."""

@@ -59,10 +59,8 @@ class Nothing(nn.Module):
     def keys_values(self, memory):
         return memory[:, None], memory[:, None]
 
-    def attend(self, x, *keys_values_and_masks, **causal):
+    def forward(self, x, *memory_and_mask, **causal):
         return torch.zeros_like(x)
-
-    forward = attend
 
 
 def no_feed_forward(model):
@@ -91,10 +89,13 @@ class AdditiveHeads(MultiHeadAttention):
         d_k = self.w_k.out_features // h
         self.v = nn.Linear(d_k, h, bias=False)
 
-    def _join(self, query, key, value, mask, causal):
+    def forward(self, x, memory, mask=None, causal=False):
+        query = self.split(self.w_q(x))
+        known = isinstance(memory, tuple)
+        key, value = memory if known else self.keys_values(memory)
         if causal:
-            before = causal_mask(query.size(2), query.device)
-            mask = before if mask is None else mask & before
+            mask = causal_mask(key.size(2), key.device)
+            mask = mask[..., -query.size(2) :, :]
         # (batch, h, query_len, key_len, d_k)
         hidden = (query[:, :, :, None] + key[:, :, None]).tanh()
         scores = torch.einsum("bhqkd,hd->bhqk", hidden, self.v.weight)

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from itertools import product
 
 import pytest
 import torch
@@ -56,7 +57,7 @@ def in_every_way(module, x, memory, mask=None):
     found = []
     for training in (True, False):
         module.train(training)
-        found += [module(x, memory, mask), module.attend(x, *known, mask)]
+        found += [module(x, memory, mask), module(x, known, mask)]
         with record_attention(module):
             found.append(module(x, memory, mask))
     return found
@@ -84,11 +85,9 @@ def test_equation_1_on_numbers_worked_by_hand(dtype, gap):
         powers = (scores - scores.amax(-1, keepdim=True)).exp()
         shares = powers / powers.sum(-1, keepdim=True)
         wanted = torch.einsum("...qk,...kv->...qv", shares, value.double())
-        for grad in (True, False):
-            with torch.set_grad_enabled(grad):
-                output, weights = attention(query, key, value, mask)
-            torch.testing.assert_close(weights, shares, **close)
-            torch.testing.assert_close(output, wanted, **close)
+        output, weights = attention(query, key, value, mask)
+        torch.testing.assert_close(weights, shares, **close)
+        torch.testing.assert_close(output, wanted, **close)
         # With dropout some weights are zero, and the sum is of the rest.
         output, weights = attention(query, key, value, mask, dropout=0.5)
         kept = 2 * shares * (weights != 0)
@@ -97,111 +96,63 @@ def test_equation_1_on_numbers_worked_by_hand(dtype, gap):
         torch.testing.assert_close(output, summed, **close)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_dot_product_attention_but_for_the_scale(dtype):
-    for query, key, value, mask in examples(dtype):
-        scaled = query * math.sqrt(query.size(-1))
-        products = query @ key.mT
-        if mask is not None:
-            products = products.masked_fill(~mask, -math.inf)
-        unscaled = products.softmax(dim=-1)
-        output, weights = attention(scaled, key, value, mask)
-        close = dict(atol=1e-3, rtol=1e-3)
-        torch.testing.assert_close(weights, unscaled, **close)
-        torch.testing.assert_close(output, unscaled @ value, **close)
-
-
-@pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16]
 )
-def test_what_the_mask_forbids_gets_exactly_nothing(dtype, grad):
-    with torch.set_grad_enabled(grad):
-        for lengths in ((5, 7), (12, 130), (1, 2)):
-            query, key, value = inputs(dtype, *lengths)
-            low = -1e32 * query.abs(), key.abs()  # scores far below zero
-            for asks, answers in ((query, key), (1e4 * query, key), low):
-                for mask in masks(*lengths)[:3]:
-                    output, weights = attention(asks, answers, value, mask)
-                    assert (weights[~mask.expand_as(weights)] == 0).all()
-                    torch.testing.assert_close(output, weights @ value)
-                    gap = weights.float().sum(-1) - 1
-                    limit = 2e-2 if dtype == torch.bfloat16 else 1e-5
-                    assert gap.abs().max() < limit
-                    _, weights = attention(asks, answers, value, mask, 0.5)
-                    assert (weights[~mask.expand_as(weights)] == 0).all()
-        # Of what is forbidden nothing is left in what a module gives.
-        module = MultiHeadAttention(8, 2).to(dtype)
-        x, memory = torch.randn(2, 3, 12, 8).to(dtype)
-        mask = padding_mask(torch.eye(12)[[2, 0, 7]].cumsum(-1))
-        other = torch.where(mask[:, 0, 0, :, None], memory, 50)
-        before = in_every_way(module, x, memory, mask)
-        after = in_every_way(module, x, other, mask)
-        assert all(map(torch.equal, before, after))
+def test_what_the_mask_forbids_gets_exactly_nothing(dtype):
+    for lengths in ((5, 7), (12, 130), (1, 2)):
+        query, key, value = inputs(dtype, *lengths)
+        low = -1e32 * query.abs(), key.abs()  # scores far below zero
+        for asks, answers in ((query, key), (1e4 * query, key), low):
+            for mask in masks(*lengths)[:3]:
+                output, weights = attention(asks, answers, value, mask)
+                assert (weights[~mask.expand_as(weights)] == 0).all()
+                gap = weights.float().sum(-1) - 1
+                limit = 2e-2 if dtype == torch.bfloat16 else 1e-5
+                assert gap.abs().max() < limit
 
 
 @pytest.mark.parametrize(
-    ("dtype", "gap", "size"),
-    [
-        (torch.float32, 1e-5, 1),
-        (torch.float32, 1e-3, 20),
-        (torch.float64, 1e-8, 20),
-        (torch.bfloat16, 3e-2, 1),
-    ],
+    ("dtype", "gap"),
+    [(torch.float32, 1e-5), (torch.float64, 1e-8), (torch.bfloat16, 3e-2)],
 )
 @pytest.mark.parametrize("lengths", [(5, 7), (1, 130), (12, 12)])
-def test_explicit_equals_fast(dtype, gap, size, lengths):
-    fast = F.scaled_dot_product_attention
-    close = dict(atol=gap, rtol=gap)
-    for d_k in (4, 8):
-        query, key, value = tensors = inputs(dtype, *lengths, d_k)
-        for mask in masks(*lengths):
-            results = []
-            for function in (lambda *a: attention(*a)[0], fast):
-                output = function(size * query, key, value, mask)
-                assert output.dtype == dtype
-                loss = output.float().square().sum()
-                slopes = torch.autograd.grad(loss, tensors)
-                results.append((output, slopes))
-            (ours, slopes), (theirs, wanted) = results
-            torch.testing.assert_close(ours, theirs, **close)
-            # Of so many slopes in bfloat16, one is two roundings off.
-            wide = 5 * gap if dtype == torch.bfloat16 else gap
-            torch.testing.assert_close(slopes, wanted, atol=wide, rtol=wide)
+def test_explicit_equals_fast(dtype, gap, lengths):
+    """In training and not, and the gradients too."""
     module = MultiHeadAttention(8, 2).to(dtype)
     x, memory = (torch.randn(3, n, 8).to(dtype) for n in lengths)
     for mask in masks(*lengths):
-        first, *others = in_every_way(module, x, memory, mask)
-        for other in others:
-            torch.testing.assert_close(other, first, **close)
+        results = []
+        for output in in_every_way(module, x, memory, mask):
+            loss = output.float().square().sum()
+            weights = [*module.parameters()]
+            slopes = torch.autograd.grad(loss, weights, retain_graph=True)
+            results.append((output, *slopes))
+        for other in results[1:]:
+            close = dict(atol=5 * gap, rtol=5 * gap)
+            torch.testing.assert_close(other, results[0], **close)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
-    tensors = inputs(dtype)
-    mask = some_mask()
+    tensors, mask = inputs(dtype), some_mask()
     mask[0, 0, 2] = False
     output, weights = attention(*tensors, mask)
     average = torch.full((4, 7), 1 / 7, dtype=dtype)
     torch.testing.assert_close(weights[0, :, 2], average)
     output.float().square().sum().backward()
-    assert all(t.grad.isfinite().all() for t in (*tensors,))
-    assert (tensors[0].grad[0, :, 2] == 0).all()
+    assert all(t.grad.isfinite().all() for t in tensors)
 
 
 def test_dropout_removes_weights_and_keeps_the_mean():
     query = torch.zeros(1, 1, 200, 4)
     _, weights = attention(query, query, query, dropout=0.25)
-    kept = weights != 0
-    assert abs(kept.float().mean() - 0.75) < 0.02
-    torch.testing.assert_close(
-        weights[kept], torch.full_like(weights[kept], 1 / 200 / 0.75)
-    )
+    kept = (weights != 0).float()
+    assert abs(kept.mean() - 0.75) < 0.02
+    torch.testing.assert_close(weights, kept / 200 / 0.75)
     module = MultiHeadAttention(8, 2, dropout=0.5)
     x = torch.randn(1, 6, 8)
     assert not torch.equal(module(x, x), module(x, x))
-    module.eval()
-    assert torch.equal(module(x, x), module(x, x))
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -243,12 +194,7 @@ def test_multi_head_is_the_papers_sum_over_heads(h, d_k, d_v):
     ours = MultiHeadAttention(12, h, d_k, d_v)
     assert len(list(ours.parameters())) == 4  # none is another
     long, short = torch.randn(3, 40, 12), torch.randn(3, 6, 12)
-    for x, memory in (
-        (short, long),
-        (long, short),
-        (long, long),
-        (short[:, :1], short),
-    ):
+    for x, memory in (short, long), (long, short), (short[:, :1], short):
         for mask in masks(x.size(1), memory.size(1)):
             heads = []
             for i in range(h):
@@ -267,7 +213,7 @@ def test_multi_head_is_the_papers_sum_over_heads(h, d_k, d_v):
 
 
 def test_sizes_of_the_projections():
-    with torch.device("meta"):  # shapes alone
+    with torch.device("meta"):  # shapes without numbers
         model = Transformer(TransformerConfig.base(1))
         x = torch.randn(2, 3, 512)
     modules = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
@@ -283,19 +229,18 @@ def test_sizes_of_the_projections():
         model = Transformer(TransformerConfig(1, N=1, **sizes))
         d_k, d_v = d_k or 3, d_v or 3
         for module in model.modules():
-            if not isinstance(module, MultiHeadAttention):
-                continue
-            assert module.w_q.weight.shape == (4 * d_k, 12)
-            key, value = module.keys_values(x)
-            assert key.shape == (2, 4, 3, d_k)
-            assert value.shape == (2, 4, 3, d_v)
-            assert module.w_o.weight.shape == (12, 4 * d_v)
+            if isinstance(module, MultiHeadAttention):
+                assert module.w_q.weight.shape == (4 * d_k, 12)
+                key, value = module.keys_values(x)
+                assert key.shape == (2, 4, 3, d_k)
+                assert value.shape == (2, 4, 3, d_v)
+                assert module.w_o.weight.shape == (12, 4 * d_v)
 
 
-@pytest.mark.parametrize("given", [{}, {"d_k": 3}, {"d_v": 3}])
-def test_h_must_divide_d_model(given):
-    with pytest.raises(ValueError, match="h=3 .* d_model=10"):
-        MultiHeadAttention(10, 3, **given)
+def test_h_must_divide_d_model():
+    for given in {}, {"d_k": 3}, {"d_v": 3}:
+        with pytest.raises(ValueError, match="h=3 .* d_model=10"):
+            MultiHeadAttention(10, 3, **given)
 
 
 def test_many_heads_cost_as_much_as_one():
@@ -313,9 +258,7 @@ def test_many_heads_cost_as_much_as_one():
         assert len(costs) == 1 and costs.pop()[0] == 4 * 64 * 64
 
 
-def test_the_fused_kernel_not_in_training_on_a_cpu_nor_recorded(
-    monkeypatch,
-):
+def test_the_fused_kernel_not_in_training_nor_recorded(monkeypatch):
     called, fused = [], F.scaled_dot_product_attention
     module = sys.modules["transformer_lib.attention"]
     for home, function in ((module, attention), (F, fused)):
@@ -330,12 +273,11 @@ def test_the_fused_kernel_not_in_training_on_a_cpu_nor_recorded(
     module.eval()(x, x)
     with record_attention(module):
         module(x, x)
-    assert called == [attention, fused, attention]
     module, x = module.to("meta").train(), x.to("meta")
     module(x, x)
     with record_attention(module):
         module(x, x)
-    assert called[3:] == [fused, attention]
+    assert called == [attention, fused, attention, fused, attention]
 
 
 def test_recording_names_every_module_and_ends():
@@ -357,34 +299,28 @@ def test_recording_names_every_module_and_ends():
 
 
 def test_causal_is_the_mask_of_that_name():
-    """With a mask of the keys and without one, in training and not."""
+    """With a mask of the keys and without one, in training and not.
+
+    For all positions, and for the last ones where keys are known.
+    """
     module, x = MultiHeadAttention(8, 2), torch.randn(3, 12, 8)
     keys = torch.rand(3, 1, 1, 12) > 0.3
     keys[..., 0] = True
-    for mask, both in (
-        (None, causal_mask(12)),
-        (keys, keys & causal_mask(12)),
-    ):
-        wanted = in_every_way(module, x, x, both)
+    for new, mask in product((12, 5, 1), (None, keys)):
+        both = causal_mask(12)[..., -new:, :]
+        both = both if mask is None else both & keys
+        last = x[:, -new:]
+        wanted = in_every_way(module, last, x, both)
         for training in (True, False):
             module.train(training)
-            found = [module(x, x, mask, causal=True)]
-            found.append(module.attend(x, *module.keys_values(x), mask, True))
+            found = module(last, x, mask, causal=True)
+            torch.testing.assert_close(found, wanted[0])
+            known = module.keys_values(x)
             with record_attention(module) as maps:
-                found.append(module(x, x, mask, causal=True))
+                found = module(last, known, mask, causal=True)
+            torch.testing.assert_close(found, wanted[0])
             forbidden = ~both.expand_as(maps[""])
             assert (maps[""][forbidden] == 0).all()
-            for output in found:
-                torch.testing.assert_close(output, wanted[0])
-
-
-def test_under_autocast():
-    module, x = MultiHeadAttention(8, 2), torch.randn(2, 4, 8)
-    expected = module(x, x, causal_mask(4))
-    with torch.autocast("cpu", torch.bfloat16):
-        got = module(x, x, causal_mask(4))
-    got.float().sum().backward()
-    torch.testing.assert_close(got.float(), expected, atol=3e-2, rtol=3e-2)
 
 
 def test_the_scale_keeps_the_variance_at_one():
@@ -394,45 +330,33 @@ def test_the_scale_keeps_the_variance_at_one():
         products = query @ key.mT
         assert abs(products.mean()) < 0.03 * math.sqrt(d_k)
         assert abs(products.var() / d_k - 1) < 0.2
-        every = torch.ones(200, 99).bool()
-        for given in (
-            (query, key, key),
-            (query, key, key[..., : d_k // 2]),
-            (query, key, key, every),
-            (query[0, 1], key[0, 1], key[0, 1]),
-            (query.double(), key.double(), key.double()),
-        ):
-            _, weights = attention(*given)
-            # The log of a softmax is the scores, up to a constant a row.
-            scores = weights.double().log()
-            scores = scores - scores.mean(dim=-1, keepdim=True)
-            if scores.dim() == 4:  # one head alone has too few
-                assert abs(scores.var() - 1) < 0.2
-            wanted = given[0].double() @ given[1].double().mT
-            wanted = (wanted - wanted.mean(-1, keepdim=True)) / d_k**0.5
-            torch.testing.assert_close(scores, wanted, atol=1e-3, rtol=0)
+        _, weights = attention(query, key, key[..., : d_k // 2])
+        # The log of a softmax is the scores, up to a constant a row.
+        scores = weights.double().log()
+        scores = scores - scores.mean(dim=-1, keepdim=True)
+        assert abs(scores.var() - 1) < 0.2
+        wanted = query.double() @ key.double().mT / d_k**0.5
+        wanted = wanted - wanted.mean(-1, keepdim=True)
+        torch.testing.assert_close(scores, wanted, atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("key_len", [10, 50])
-def test_large_products_leave_the_softmax_small_gradients(masked, key_len):
+def test_large_products_leave_the_softmax_small_gradients(key_len):
     """And the scale counteracts it, whatever the width of the keys."""
-    slopes, mask = {}, torch.ones(40, key_len).bool() if masked else None
+    slopes = {}
     for d_k in (16, 256, 4096):
-        key = torch.randn(3, 1, key_len, d_k).requires_grad_()
+        key, asked = torch.randn(3, 1, key_len, d_k), torch.randn(key_len)
         query = torch.randn(3, 1, 40, d_k)
-        asked = torch.randn(3, 1, 40, key_len)
         for name, size in (("scaled", 1.0), ("unscaled", math.sqrt(d_k))):
             asks = (size * query).requires_grad_()
-            _, weights = attention(asks, key, key[..., : d_k // 2], mask)
+            _, weights = attention(asks, key, key[..., : d_k // 2])
             plain = (asks @ key.mT / math.sqrt(d_k)).softmax(-1)
-            torch.testing.assert_close(weights, plain, atol=1e-3, rtol=1e-3)
             ours, wanted = (
-                torch.autograd.grad((w * asked).sum(), (asks, key))
+                torch.autograd.grad((w * asked).sum(), asks)[0]
                 for w in (weights, plain)
             )
             torch.testing.assert_close(ours, wanted, atol=1e-3, rtol=1e-3)
-            slopes[name, d_k] = ours[0].norm(dim=-1).mean()
+            slopes[name, d_k] = ours.norm(dim=-1).mean()
     for d_k in (256, 4096):
         assert slopes["scaled", d_k] > 0.8 * slopes["scaled", 16]
     assert slopes["unscaled", 4096] < 0.3 * slopes["scaled", 4096]
@@ -459,25 +383,3 @@ def test_two_heads_fetch_what_one_must_average():
             optimizer.step()
         losses[h] = loss.item()
     assert losses[2] < 0.1 < 0.3 < losses[1]
-    # A head without queries or keys averages, one without values
-    # fetches nothing, and no other head is touched.
-    x, memory = torch.randn(2, 3, 40, 24)
-    every = torch.ones(3, 1, 40, 40).bool()
-    for asks, given, mask in (
-        (x, x, None),
-        (x, memory, every),
-        (x[:, :1], memory, None),
-    ):
-        for name in ("w_q", "w_k", "w_v"):
-            module = MultiHeadAttention(24, 4)
-            nn.init.eye_(module.w_o.weight)  # the heads side by side
-            before = in_every_way(module, asks, given, mask)
-            average = module.w_v(given).mean(1, keepdim=True)
-            with torch.no_grad():
-                getattr(module, name).weight[12:18] = 0  # the third's
-            after = in_every_way(module, asks, given, mask)
-            for whole, found in zip(before, after, strict=True):
-                expected = whole.clone()
-                third = 0 if name == "w_v" else average[..., 12:18]
-                expected[..., 12:18] = third
-                torch.testing.assert_close(found, expected)

@@ -1,8 +1,5 @@
 """The whole model against PyTorch's, and what must never leak."""
 
-from functools import partial
-from itertools import combinations, product
-
 import pytest
 import torch
 from torch import nn
@@ -17,9 +14,8 @@ from translators import (
 from transformer_lib.attention import MultiHeadAttention, record_attention
 from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import FeedForward
-from transformer_lib.masks import decoder_mask, padding_mask
+from transformer_lib.masks import padding_mask
 from transformer_lib.model import (
-    INIT_FACTORS,
     Transformer,
     TransformerConfig,
     evaluating,
@@ -126,30 +122,24 @@ def test_equals_torch_transformer(norm):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_later_target_never_changes_earlier_logits(norm):
     hides_what_comes_later(small(norm=norm).double().eval())
-    # Each prediction depends on every piece up to its own place.
+    # Each prediction depends on every token up to its own place.
     model = small(N=3, norm=norm).double()
-    source, target = sentences(9, 4, 7), sentences(20, 24, 7)
-    places = [0, 1, 2, 4, 8, 12, 18, 23]  # of a piece that is changed
-    many = target.repeat(9, 1, 1)  # (place, batch, len); the last as it was
-    for copy, at in zip(many[:8], places, strict=True):
-        piece = target[:, at]
-        copy[:, at] = torch.where(piece != 0, 4 + (piece - 3) % 9, 0)
-    wanted = (many != target).cumsum(-1) > 0
-    ids, sources = many.flatten(0, 1), source.repeat(9, 1)
+    source, target = sentences(9, 4, 7), sentences(24, 24, 24)
+    places = torch.tensor([0, 1, 2, 4, 8, 12, 18, 23])  # of a change
+    other = torch.arange(24) == places[:, None]  # (place, len)
+    many = torch.where(other[:, None], 4 + (target - 3) % 9, target)
+    ids, sources = many.flatten(0, 1), source.repeat(8, 1)
+    wanted = (other.cumsum(-1) > 0)[:, None].expand(8, 3, 24)
     for training in (True, False):
         memory = model.train(training).encode(sources)
+        plain = model.decode(target, memory[:3], source)
         for hidden in (
             model.decode(ids, memory, sources),
-            model.decode(ids, memory, None),
             decode_in_parts(model, ids, memory, sources),
             decode_in_parts(model, ids, memory, sources, sizes=7),
         ):
-            hidden = hidden.unflatten(0, (9, 3))
-            moved = (hidden - hidden[-1]).abs().amax(-1) > 1e-9
-            real = (target != 0).expand_as(moved)
-            assert torch.equal(moved[real], wanted[real])
-        alone = model.decode(target[:1], memory[:1], source[:1])
-        assert_close(alone[:, :20], hidden[-1][:1, :20])
+            moved = hidden.unflatten(0, (8, 3)) - plain
+            assert torch.equal(moved.abs().amax(-1) > 1e-9, wanted)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -166,7 +156,6 @@ def test_two_stacks_meet_in_cross_attention_alone():
         memory = model.train(training).encode(source)
         memory.retain_grad()
         assert memory.shape == (3, 30, 16)  # a vector for each symbol
-        assert memory.any(-1).all()
         apart = torch.cdist(memory, memory) + torch.eye(30)
         assert apart.min() > 1e-3, "each another"
         hidden = model.decode(target, memory, source)
@@ -179,11 +168,7 @@ def test_two_stacks_meet_in_cross_attention_alone():
         # A sentence has its own memory, all of it, in every layer.
         parts = decode_in_parts(model, target, memory, source)
         assert_close(parts[real], hidden[real])
-        rows = [
-            model.hidden(s[s != 0][None], t[t != 0][None])[0]
-            for s, t in zip(source, target, strict=True)
-        ]
-        assert_close(torch.cat(rows), hidden[real])
+        assert_close(model.decode(target, memory, None)[2], hidden[2])
         hidden[real].tanh().sum().backward()
         moves = memory.grad.abs().amax(-1) > 1e-9
         assert torch.equal(moves, source != 0)
@@ -209,17 +194,6 @@ def test_embeddings_begin_with_their_own_deviation():
     assert isinstance(model.source_embedding, Embeddings)
 
 
-def xavier_numbers(config: TransformerConfig) -> dict[str, torch.Tensor]:
-    """What Xavier's range gives, matrix by matrix, seed 0."""
-    torch.manual_seed(0)
-    model = Transformer(config)
-    torch.manual_seed(1)
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-    return {path: w.clone() for path, w in matrices(model).items()}
-
-
 def wanted_factor(path: str, init: str) -> float:
     """What an initialization multiplies a matrix by, written down again."""
     last = path.split(".")[-1]
@@ -229,34 +203,28 @@ def wanted_factor(path: str, init: str) -> float:
         return (2 / 4) ** 0.5  # sqrt(6 / 4d) over sqrt(6 / 2d)
     if "cross_attention" in path and last in ("w_k", "w_v"):
         return (2 / 3) ** 0.5  # sqrt(6 / 3d) over sqrt(6 / 2d)
-    if init == "small" and last in ("w_o", "w_2"):
-        return INIT_FACTORS["small"]["w_o"]
-    return 1
+    return 1 / 4 if init == "small" and last in ("w_o", "w_2") else 1
 
 
-@pytest.mark.parametrize("init", INIT_FACTORS)
+@pytest.mark.parametrize("init", ["xavier", "packed", "small"])
 def test_initializations_differ_only_by_their_factors(init):
     """Bit for bit the same numbers as in the records."""
-    config = TransformerConfig(13, **SMALL, bias=True, tie="none")
-    first = xavier_numbers(config)
-    model = Transformer(config)
+    changes = dict(bias=True, tie="none", init=init)
+    first, model = small(**changes), small(**changes)
+    torch.manual_seed(1)
+    for matrix in matrices(first).values():
+        nn.init.xavier_uniform_(matrix)
     torch.manual_seed(1)
     initialize_weights(model, init)
+    built = matrices(small(**changes, seed=2))
     for path, matrix in matrices(model).items():
-        wanted = first[path] * wanted_factor(path, init)
-        assert torch.equal(matrix, wanted), path
+        factor = wanted_factor(path, init)
+        assert torch.equal(matrix, first.get_submodule(path).weight * factor)
+        bound = factor * (6 / sum(matrix.shape)) ** 0.5
+        assert 0.9 * bound < built[path].abs().max() <= bound, "as told"
     for name, weight in model.named_parameters():
         if name.endswith("bias"):
             assert not weight.any(), name
-
-
-@pytest.mark.parametrize("init", INIT_FACTORS)
-def test_a_model_is_initialized_as_its_config_says(init):
-    torch.manual_seed(0)
-    model = Transformer(TransformerConfig(13, **SMALL, init=init))
-    ours = model.encoder.layers[0].self_attention.w_q.weight
-    bound = (6 / 32) ** 0.5 * wanted_factor("self_attention.w_q", init)
-    assert 0.95 * bound < ours.abs().max() <= bound
 
 
 @pytest.mark.parametrize("positions", ["sinusoid", "learned", "none"])
@@ -270,23 +238,20 @@ def test_dropout_falls_on_the_sums_in_both_stacks(positions):
     for stack in (model.encoder, model.decoder):
         stack.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     ids = SOURCE.repeat(100, 1), TARGET.repeat(100, 1)
-    model(*ids)
-    for _ in range(2):  # more than once
-        model.train()(*ids)
+    for training in (False, True, True):
+        model.train(training)(*ids)
     for side in (0, 1):
         sums, *dropped = inputs[side::2]
         assert (sums != 0).all()
         for x in dropped:
             kept = x != 0
-            assert abs(kept.float().mean() - (1 - p)) < 0.02
             assert_close(x, kept * sums / (1 - p))
             assert kept.any(-1).all(), "no whole vector"
-            assert not torch.equal(kept[0], kept[2])
-            assert not torch.equal(kept[:, 0], kept[:, 1])
-            shares = kept.float().mean((0, 2))
-            assert (abs(shares - (1 - p)) < 0.05).all()
-            shares = kept.float().mean((1, 2))
-            assert shares.max() < 1
+            for axes in (0, 2), (1, 2), (0, 1):  # everywhere, and not alike
+                shares = kept.float().mean(axes)
+                assert (abs(shares - (1 - p)) < 0.25).all()
+                assert len(shares.unique()) > 1
+            assert abs(kept.float().mean() - (1 - p)) < 0.02
 
 
 def build(layer: nn.Module) -> list:
@@ -301,12 +266,13 @@ def build(layer: nn.Module) -> list:
     ]
 
 
-def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own():
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own(norm):
     """Section 3.1: N layers, and not one layer N times."""
     source, target = sentences(5, 3, 8), sentences(4, 6, 2)
-    real, mask = target != 0, padding_mask(source)
+    mask = padding_mask(source)
     for N, training in ((1, False), (3, True), (7, False)):
-        model = small(N=N).double().train(training)
+        model = small(N=N, norm=norm).double().train(training)
         weights = []
         for stack in (model.encoder, model.decoder):
             assert len(stack.layers) == N
@@ -322,94 +288,43 @@ def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own():
         x = model.embed(source, model.source_embedding)
         for layer in model.encoder.layers:
             x = layer(x, mask)
-        assert torch.equal(model.encode(source), x)
-
-        memory, x = x, model.embed(target, model.target_embedding)
+        memory = model.encode(source)
+        assert torch.equal(memory, model.encoder.norm(x))
+        x = model.embed(target, model.target_embedding)
         for layer in model.decoder.layers:
-            x = layer(x, memory, decoder_mask(target), mask)
-        found = model.decode(target, memory, source)
-        assert_close(found[real], x[real])
-        parts = decode_in_parts(model, target, memory, source)
-        assert_close(parts[real], x[real])
+            x = layer(x, memory, mask)
+        wanted = model.decoder.norm(x)
+        assert_close(model.decode(target, memory, source), wanted)
+        assert_close(decode_in_parts(model, target, memory, source), wanted)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_feed_forward_parameters_differ_from_layer_to_layer(norm):
-    """Section 3.3, in the models that are trained."""
-    model = small(N=6, norm=norm)
-    layers = [*model.encoder.layers, *model.decoder.layers]
-    networks = [layer.feed_forward for layer in layers]
-    for name, _ in networks[0].named_parameters():
-        weights = [network.get_parameter(name) for network in networks]
-        assert len({weight.data_ptr() for weight in weights}) == 12
-        if name.endswith("weight"):
-            for one, other in combinations(weights, 2):
-                assert not torch.equal(one, other)
-    for training in (True, False):  # and each of them is used
-        model.train(training).zero_grad()
-        model(SOURCE, TARGET).logsumexp(-1).sum().backward()
-        for network in networks:
-            for weight in network.parameters():
-                assert weight.grad is not None and weight.grad.any()
-
-
-def test_no_recurrence_no_convolution():
-    for norm in ("post", "pre"):
-        config = TransformerConfig.tiny(13, norm=norm)
-        kinds = {type(m).__name__ for m in Transformer(config).modules()}
-        assert kinds == {
-            "Transformer",
-            "Embeddings",
-            "SinusoidalPositions",
-            "Encoder",
-            "EncoderLayer",
-            "Decoder",
-            "DecoderLayer",
-            "MultiHeadAttention",
-            "FeedForward",
-            "Residual",
-            "LayerNorm",
-            "Linear",
-            "Dropout",
-            "ModuleList",
-        } | ({"Identity"} if norm == "post" else set())
-    for norm, training in product(["post", "pre"], [True, False]):
-        no_position_hears_of_another_without_attention(norm, training)
-
-
-def no_position_hears_of_another_without_attention(norm, training):
+@pytest.mark.parametrize("training", [False, True])
+def test_no_recurrence_no_convolution(norm, training):
     model = small(N=3, norm=norm).double().train(training)
+    wanted = (
+        "Transformer Embeddings SinusoidalPositions Encoder EncoderLayer "
+        "Decoder DecoderLayer MultiHeadAttention FeedForward Residual "
+        "LayerNorm Linear Dropout ModuleList"
+    )
+    kinds = {type(module).__name__ for module in model.modules()}
+    assert kinds - {"Identity"} == set(wanted.split())
     ids = torch.randint(4, 12, (3, 14))
     other = ids.clone()
     other[1, 2] = 12
     here = ids != other  # in one sentence, at one place
     memory = model.encode(ids)
-    assert torch.equal(
-        model.hidden(ids, other), model.decode(other, memory, ids)
-    ), "nothing between the stacks"
-    # How two words attend to one another is for no third to say.
-    scores = []
-    for read in ids, other:
-        with record_attention(model) as maps:
-            model.encode(read)
-        logs = maps["encoder.layers.0.self_attention"].log()
-        logs = logs - logs[..., :1]
-        logs[..., 2] = 0  # what the changed word asks, and is asked
-        logs[..., 2, :] = 0
-        scores.append(logs)
-    assert_close(*scores)
 
     def each_to_itself(read):
         alone = torch.eye(14, dtype=torch.bool)
         x = model.embed(read, model.source_embedding)
-        memory = model.encoder(x, alone)
-        x = model.embed(read, model.target_embedding)
-        return model.project(model.decoder(x, memory, alone, alone))
+        return model.encoder(x, alone)
 
     def moved(run):
         return (run(other) - run(ids)).abs().amax(-1) > 1e-9
 
     assert torch.equal(moved(each_to_itself), here)
+    # With attention silenced no position hears of another.
     silence_attention(model)
     for run in (
         model.encode,
@@ -467,20 +382,14 @@ def test_named_sizes():
             if isinstance(module, FeedForward):
                 assert module.w_1.weight.shape == (d_ff, d_model)
                 assert module.w_2.weight.shape == (d_model, d_ff)
-        # What is there is used: 18 attentions, and dropout after each,
-        # after each feed-forward network and on both sums.
-        calls = []
-        count = partial(
-            lambda calls, module, *_: calls.append(module.p), calls
-        )
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.register_forward_hook(count)
+        # 18 attentions, and dropout after each of them, after each
+        # feed-forward network and on both sums.
         with record_attention(model) as maps:
             model(ids, ids)
         assert len(maps) == 18
         assert {x.shape for x in maps.values()} == {(2, h, 7, 7)}
-        assert sorted(calls) == 12 * [0.0] + (18 + 12 + 2) * [p]
+        rates = [m.p for m in model.modules() if isinstance(m, nn.Dropout)]
+        assert sorted(rates) == 12 * [0.0] + (18 + 12 + 1) * [p]
     assert TransformerConfig.base(50) == TransformerConfig(50)
     assert TransformerConfig.base(50, h=4).h == 4
     assert TransformerConfig.big(50, h=8).h == 8
@@ -489,45 +398,12 @@ def test_named_sizes():
     assert sizes == (4, 128, 256, 4, "pre")
 
 
-def test_parameters_of_base_and_big():
-    """What the sizes of section 3 add up to with V = 37,000."""
-    for config, wanted in (
-        (TransformerConfig.base(37_000), 63_045_632),
-        (TransformerConfig.base(37_000, tie="none"), 100_933_632),
-        (TransformerConfig.big(37_000), 214_171_648),
-    ):
-        with torch.device("meta"):  # shapes without memory
-            model = Transformer(config)
-        assert sum(p.numel() for p in model.parameters()) == wanted
-
-
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
 def test_nothing_goes_in_and_nothing_comes_out(shape):
     """No sentence, or sentences of no piece: shapes, no error."""
     model = small().eval()
     nothing = torch.zeros(shape, dtype=torch.long)
     assert model(nothing, nothing).shape == (*shape, 13)
-
-
-def test_causal_only_equals_the_papers_two_masks():
-    """In training on a CPU bit for bit, and the gradients too."""
-    model = small(N=3, dropout=0.2).train()
-    source, target = sentences(9, 4, 7), sentences(20, 24, 7)
-    real = target != 0
-    found = []
-    for mask in None, decoder_mask(target):
-        model.zero_grad()
-        torch.manual_seed(1)
-        memory = model.encode(source)
-        x = model.embed(target, model.target_embedding)
-        hidden = model.decoder(x, memory, mask, padding_mask(source))[real]
-        hidden.tanh().sum().backward()
-        grads = [
-            p.grad.clone() for p in model.parameters() if p.grad is not None
-        ]
-        found.append([hidden, *grads])
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)
 
 
 def test_evaluating_gives_each_module_its_own_mode_back():

@@ -17,11 +17,11 @@ SIZES = dict(N=2, d_model=16, d_ff=32, h=2, dropout=0.0)
 LEARNED = dict(positions="learned", max_length=400)
 
 
-@pytest.mark.parametrize("d_model", [2, 4, 10, 16, 64, 512])
+@pytest.mark.parametrize("d_model", [2, 10, 16, 512])
 def test_sinusoids_by_hand(d_model):
-    table = sinusoids(5_001, d_model)
-    assert table.shape == (5_001, d_model) and table.dtype == torch.float32
-    some = [0, 1, 2, 3, 7, 100, 255, 256, 257, 4_999, 5_000]
+    table = sinusoids(100_000, d_model)
+    assert table.shape == (100_000, d_model) and table.dtype == torch.float32
+    some = [0, 1, 2, 3, 7, 100, 255, 256, 257, 99_999]
     by_hand = [
         [
             wave(pos / 10_000 ** (two_i / d_model))
@@ -31,15 +31,9 @@ def test_sinusoids_by_hand(d_model):
         for pos in some
     ]
     assert torch.allclose(table[some], torch.tensor(by_hand), atol=1e-6)
-    if d_model == 10:  # float32 would blur the angles of late positions
-        late = sinusoids(100_001, d_model)[-1, 2:4].tolist()
-        angle = 100_000 / 10_000 ** (2 / 10)
-        wanted = [math.sin(angle), math.cos(angle)]
-        assert late == pytest.approx(wanted, abs=1e-6)
     # What the module adds is this table.
-    for length in (200, 1024):
-        added = SinusoidalPositions(d_model)(torch.zeros(2, length, d_model))
-        assert torch.equal(added, table[:length].expand_as(added))
+    added = SinusoidalPositions(d_model)(torch.zeros(2, 1024, d_model))
+    assert torch.equal(added, table[:1024].expand_as(added))
 
 
 def as_waves(table):
@@ -64,16 +58,11 @@ def test_wavelengths_are_a_geometric_progression(d_model):
 
 
 @pytest.mark.parametrize("k", [1, 5, 40, 300])
-def test_an_offset_is_a_linear_map(k):
-    """One that is found on some positions is right on all others."""
-    table = sinusoids(2_400, 32).double()
-    some = torch.arange(0, 2_000, 2)
-    fit = torch.linalg.lstsq(table[some], table[some + k], driver="gelsd")
-    moved = table[:-k] @ fit.solution
-    assert torch.allclose(moved, table[k:], atol=1e-3)
-    for d_model in (8, 512):  # the map is a turn of every pair
-        waves = as_waves(sinusoids(2_400, d_model).double())
-        assert torch.allclose(waves[:-k] * waves[k], waves[k:], atol=1e-6)
+@pytest.mark.parametrize("d_model", [8, 32, 512])
+def test_an_offset_is_a_linear_map(k, d_model):
+    """A turn of every pair."""
+    waves = as_waves(sinusoids(2_400, d_model).double())
+    assert torch.allclose(waves[:-k] * waves[k], waves[k:], atol=1e-6)
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])
@@ -84,10 +73,6 @@ def test_a_head_can_look_a_fixed_distance_back(k):
     fit = torch.linalg.lstsq(table[some], table[some - k], driver="gelsd")
     scores = table[k:] @ fit.solution @ table.T
     assert scores.argmax(-1).tolist() == list(range(300 - k))
-    for d_model in (32, 512):  # a turn of every pair is such a matrix
-        waves = as_waves(sinusoids(900, d_model).double())
-        scores = (waves[k:] * waves[k].conj() @ waves.mH).real
-        assert scores.argmax(-1).tolist() == list(range(900 - k))
 
 
 def test_odd_width_is_refused():
@@ -106,19 +91,15 @@ def test_offset_continues(positions):
 
 def test_learnt_positions_end():
     positions = LearnedPositions(8, max_length=4)
-    x = torch.randn(3, 3, 8)
-    for training in (True, False):
-        for offset in (0, 1):
-            positions.train(training).zero_grad()
-            found = positions(x, offset)
-            rows = slice(offset, offset + 3)
-            assert torch.equal(found, x + positions.weight[rows])
-            pull = torch.randn(3, 3, 8)
-            (found * pull).sum().backward()
-            wanted = torch.zeros(4, 8)
-            wanted[rows] = pull.sum(0)
-            assert torch.allclose(positions.weight.grad, wanted, atol=1e-6)
-    assert [name for name, _ in positions.named_parameters()] == ["weight"]
+    x, pull = torch.randn(2, 3, 3, 8)
+    for offset in (0, 1):
+        positions.zero_grad()
+        found, rows = positions(x, offset), slice(offset, offset + 3)
+        assert torch.equal(found, x + positions.weight[rows])
+        (found * pull).sum().backward()
+        wanted = torch.zeros(4, 8)
+        wanted[rows] = pull.sum(0)
+        assert torch.allclose(positions.weight.grad, wanted, atol=1e-6)
     assert list(positions.state_dict()) == ["weight"]
     with pytest.raises(ValueError, match="5 pos.*=4: raise max_length"):
         positions(torch.zeros(1, 2, 8), offset=3)
@@ -130,7 +111,6 @@ def test_learnt_positions_end():
 
 @pytest.mark.parametrize("kind", ["none", "sinusoid", "learned"])
 def test_order_matters_with_positions_alone(kind):
-    torch.manual_seed(0)
     sizes = SIZES | dict(positions=kind)
     model = Transformer(TransformerConfig(12, **sizes)).double()
     ids = torch.arange(4, 10)[None]
@@ -140,19 +120,10 @@ def test_order_matters_with_positions_alone(kind):
     assert unseen == (kind == "none")
     # One word at every place: is the place to be seen?
     words = torch.tensor([5, 6]).repeat(300, 1).T
-    for training in (True, False):
-        memory = model.train(training).encode(words)
-        sizes = [1, 1, 1, 47, 250]
-        for found in (
-            memory,
-            model.decode(words, memory, words),
-            decode_in_parts(model, words, memory, words, sizes),
-        ):
-            apart = torch.cdist(found, found)
-            if kind == "none":
-                assert apart.max() < 1e-5
-            else:
-                assert (apart + torch.eye(300)).min() > 1e-3
+    memory = model.encode(words)
+    for found in memory, model.decode(words, memory, words):
+        apart = torch.cdist(found, found) + torch.eye(300)
+        assert (apart.min() < 1e-5) == (kind == "none")
 
 
 def added_below_its_stack(model, side, table):

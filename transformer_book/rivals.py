@@ -149,7 +149,6 @@ class RecurrentDecoderLayer(CachedLayer):
         self,
         x: Tensor,
         memory: Tensor | None,
-        target_mask: Tensor | None,
         source_mask: Tensor | None,
         cache: LayerCache | None = None,
     ) -> Tensor:
@@ -234,7 +233,6 @@ class ConvolutionalDecoderLayer(CachedLayer):
         self,
         x: Tensor,
         memory: Tensor | None,
-        target_mask: Tensor | None,
         source_mask: Tensor | None,
         cache: LayerCache | None = None,
     ) -> Tensor:
@@ -246,7 +244,7 @@ class ConvolutionalDecoderLayer(CachedLayer):
             window = past[:, -(self.before + x.size(1)) :]
             key_value = cache.source
         states = self.gated(window)
-        context = self.cross_attention.attend(states, *key_value, source_mask)
+        context = self.cross_attention(states, key_value, source_mask)
         found = (states + context) * ROOT_HALF
         return (x + found) * ROOT_HALF
 

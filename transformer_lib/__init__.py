@@ -15,11 +15,10 @@ _NAMES = """
 embeddings BOS EOS Embeddings PAD UNK
 positions LearnedPositions SinusoidalPositions sinusoids
 attention MultiHeadAttention record_attention
-masks causal_mask decoder_mask padding_mask
+masks causal_mask padding_mask
 layers Decoder DecoderLayer Encoder EncoderLayer FeedForward LayerCache
 layers Residual
-model INIT_FACTORS KERNELS Transformer TransformerConfig evaluating
-model initialize_weights
+model Transformer TransformerConfig evaluating initialize_weights
 corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
 tokenization BPETokenizer SPECIAL Tokenizer
 batching Batch TokenBatches collate encode_pairs

@@ -63,10 +63,7 @@ from transformer_lib.loss import projected_losses as projected_losses
 from transformer_lib.loss import smoothed_loss as smoothed_loss
 from transformer_lib.loss import validation_loss as validation_loss
 from transformer_lib.masks import causal_mask as causal_mask
-from transformer_lib.masks import decoder_mask as decoder_mask
 from transformer_lib.masks import padding_mask as padding_mask
-from transformer_lib.model import INIT_FACTORS as INIT_FACTORS
-from transformer_lib.model import KERNELS as KERNELS
 from transformer_lib.model import Transformer as Transformer
 from transformer_lib.model import TransformerConfig as TransformerConfig
 from transformer_lib.model import evaluating as evaluating

@@ -14,6 +14,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
 
 
 def attention(
@@ -66,6 +67,14 @@ class MultiHeadAttention(nn.Module):
     Chapter: attention-fast
     """
 
+    # For PyTorch's `sdpa_kernel`: all but cuDNN's kernel, which plans
+    # anew for every new shape of a batch.
+    kernels = [
+        SDPBackend.FLASH_ATTENTION,
+        SDPBackend.EFFICIENT_ATTENTION,
+        SDPBackend.MATH,
+    ]
+
     def __init__(
         self,
         d_model: int,
@@ -100,40 +109,43 @@ class MultiHeadAttention(nn.Module):
         key, value = self.w_k(memory), self.w_v(memory)
         return self.split(key), self.split(value)
 
-    def attend(
+    def forward(
         self,
         x: Tensor,
-        key: Tensor,
-        value: Tensor,
+        memory: Tensor | tuple[Tensor, Tensor],
         mask: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """`forward` with keys and values that are known already.
+        """Queries from `x`, keys and values from `memory`.
 
         Args:
             x: (batch, query_len, d_model)
-            key, value: what `keys_values` returned.
-        """
-        query = self.split(self.w_q(x))  # (batch, h, query_len, d_k)
-        return self._join(query, key, value, mask, causal)
+            memory: (batch, key_len, d_model), or what `keys_values`
+                made of it.
+            mask: True = may attend; (batch, h, query_len, key_len) or
+                what broadcasts to it.
+            causal: the queries are the last of the positions that have
+                keys, and each attends to itself and those before it.
 
-    def _join(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-    ) -> Tensor:
+        Returns:
+            (batch, query_len, d_model)
+        """
+        query = self.split(self.w_q(x))
+        if isinstance(memory, tuple):
+            key, value = memory
+        else:
+            key, value = self.keys_values(memory)
         dropout = self.dropout if self.training else 0.0
         # The fused kernel returns no weights, and in training on a CPU
         # it is slower.
         slower = self.training and query.is_cpu
         explicit = self.record is not None or slower
-        if causal and (explicit or mask is not None):
-            # The kernel takes a mask or is causal, not both.
-            n = query.size(2)
-            before = torch.ones(n, n, device=query.device).tril().bool()
+        new, total = query.size(2), key.size(2)
+        causal = causal and new > 1  # a single new one attends to all
+        if causal and (explicit or mask is not None or new < total):
+            # The kernel is causal only for a square, without a mask.
+            every = torch.ones(new, total, device=x.device).bool()
+            before = every.tril(total - new)
             mask = before if mask is None else mask & before
             causal = False
         if explicit:
@@ -147,30 +159,6 @@ class MultiHeadAttention(nn.Module):
         # (batch, query_len, h * d_v)
         joined = heads.transpose(1, 2).flatten(2)
         return self.w_o(joined)
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-    ) -> Tensor:
-        """Queries from `x`, keys and values from `memory`.
-
-        Args:
-            x: (batch, query_len, d_model)
-            memory: (batch, key_len, d_model)
-            mask: True = may attend; (batch, h, query_len, key_len) or
-                what broadcasts to it.
-            causal: each position may attend only to itself and to those
-                before it; there are as many keys as queries.
-
-        Returns:
-            (batch, query_len, d_model)
-        """
-        query = self.split(self.w_q(x))
-        key, value = self.keys_values(memory)
-        return self._join(query, key, value, mask, causal)
 
 
 @contextmanager
@@ -187,15 +175,12 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Chapter: attention-record
     """
     maps: dict[str, Tensor] = {}
-    found = {
-        path: module
-        for path, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention)
-    }
-    for path, module in found.items():
-        module.record = partial(maps.__setitem__, path)
+    for path, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            module.record = partial(maps.__setitem__, path)
     try:
         yield maps
     finally:
-        for module in found.values():
-            module.record = None
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention):
+                module.record = None

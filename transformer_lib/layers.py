@@ -20,19 +20,14 @@ class Residual(nn.Module):
     `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
     `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
 
-    Raises:
-        ValueError: for any other `norm`.
-
     Chapter: layers-norm
     """
 
     def __init__(self, d_model: int, dropout: float = 0.1, norm: str = "post"):
         super().__init__()
-        if norm not in ("post", "pre"):
-            raise ValueError(f"{norm=}: choose 'post' or 'pre'")
         self.norm = nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
-        self.pre_norm = norm == "pre"
+        self.pre_norm = {"post": False, "pre": True}[norm]
 
     def forward(self, x: Tensor, sublayer: Callable) -> Tensor:
         """(batch, len, d_model) to the same shape, which `sublayer` keeps."""
@@ -123,31 +118,25 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None,
-        target_mask: Tensor | None,
         source_mask: Tensor | None,
         cache: "LayerCache | None" = None,
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
-        Self-attention is causal in any case; a `target_mask` may close
-        more. `memory` is the encoder's output (batch, source_len,
-        d_model). With a `cache`, made by `new_cache`, `x` holds only the
-        new positions, `memory` may be None, and it is `target_mask` that
-        hides new positions from each other.
+        `memory` is the encoder's output (batch, source_len, d_model).
+        With a `cache`, made by `new_cache`, `x` holds only the new
+        positions, and `memory` may be None.
         """
         own, across = self.self_attention, self.cross_attention
         first, second, third = self.residuals
-        if cache is None:
-            x = first(x, lambda x: own(x, x, target_mask, causal=True))
-            x = second(x, lambda x: across(x, memory, source_mask))
-            return third(x, self.feed_forward)
+        source = memory if cache is None else cache.source
 
         def look_back(x: Tensor) -> Tensor:
-            key, value = cache.append(*own.keys_values(x))
-            return own.attend(x, key, value, target_mask)
+            seen = x if cache is None else cache.append(*own.keys_values(x))
+            return own(x, seen, causal=True)
 
         x = first(x, look_back)
-        x = second(x, lambda x: across.attend(x, *cache.source, source_mask))
+        x = second(x, lambda x: across(x, source, source_mask))
         return third(x, self.feed_forward)
 
     def new_cache(self, memory: Tensor) -> "LayerCache":
@@ -195,7 +184,6 @@ class Decoder(_Stack):
         self,
         x: Tensor,
         memory: Tensor | None,
-        target_mask: Tensor | None,
         source_mask: Tensor | None,
         cache: "Sequence[LayerCache] | None" = None,
     ) -> Tensor:
@@ -205,7 +193,7 @@ class Decoder(_Stack):
         """
         caches = cache or [None] * len(self.layers)
         for layer, kept in zip(self.layers, caches, strict=True):
-            x = layer(x, memory, target_mask, source_mask, kept)
+            x = layer(x, memory, source_mask, kept)
         return self.norm(x)
 
 
@@ -219,18 +207,17 @@ class LayerCache:
     Chapter: layers-cache
     """
 
-    def __init__(self, source: tuple[Tensor, Tensor]):
-        key, value = source
+    def __init__(self, source: tuple[Tensor, ...]):
         # Each head's in one piece: every step reads them again.
-        self.source = key.contiguous(), value.contiguous()
-        self.target: tuple[Tensor, Tensor] | None = None
+        self.source = tuple(part.contiguous() for part in source)
+        self.target: tuple[Tensor, ...] | None = None
 
     @property
     def length(self) -> int:
         """How many positions of the target are kept."""
         return 0 if self.target is None else self.target[0].size(2)
 
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         """Keep new positions (batch, h, new, d); returns all so far."""
         if self.target is not None:
             key = torch.cat([self.target[0], key], dim=2)
@@ -243,12 +230,8 @@ class LayerCache:
 
         With `source=False` the source's part stays as it is.
         """
+        # part[rows], in half the time
         if self.target is not None:
-            key, value = self.target
-            # key[rows] and value[rows], in half the time
-            key = key.index_select(0, rows)
-            self.target = key, value.index_select(0, rows)
+            self.target = tuple(p.index_select(0, rows) for p in self.target)
         if source:
-            key, value = self.source
-            key = key.index_select(0, rows)
-            self.source = key, value.index_select(0, rows)
+            self.source = tuple(p.index_select(0, rows) for p in self.source)

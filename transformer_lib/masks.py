@@ -41,18 +41,3 @@ def causal_mask(
     """
     every = torch.ones(length, length, dtype=torch.bool, device=device)
     return every.tril()[None, None]
-
-
-def decoder_mask(target_ids: Tensor) -> Tensor:
-    """No looking right and no looking at padding, section 3.2.3.
-
-    Args:
-        target_ids: (batch, len), the decoder's input.
-
-    Returns:
-        Boolean, (batch, 1, len, len).
-
-    Chapter: masks-causal
-    """
-    causal = causal_mask(target_ids.size(1), target_ids.device)
-    return padding_mask(target_ids) & causal

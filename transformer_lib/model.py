@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import sdpa_kernel
 
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.embeddings import Embeddings
@@ -25,7 +25,7 @@ from transformer_lib.layers import (
     EncoderLayer,
     FeedForward,
 )
-from transformer_lib.masks import causal_mask, padding_mask
+from transformer_lib.masks import padding_mask
 from transformer_lib.positions import LearnedPositions, SinusoidalPositions
 
 
@@ -106,18 +106,14 @@ class TransformerConfig:
         return cls(vocab_size, **(tiny | changes))
 
 
-_PACKED = {
-    # three matrices as one: from sqrt(6 / (d + d)) to sqrt(6 / (d + 3d))
-    "self_attention.w_q": math.sqrt(2 / 4),
-    "self_attention.w_k": math.sqrt(2 / 4),
-    "self_attention.w_v": math.sqrt(2 / 4),
-    # two matrices as one: to sqrt(6 / (d + 2d))
-    "cross_attention.w_k": math.sqrt(2 / 3),
-    "cross_attention.w_v": math.sqrt(2 / 3),
-}
+# three matrices as one: from sqrt(6 / (d + d)) to sqrt(6 / (d + 3d))
+_THREE = {f"self_attention.w_{x}": math.sqrt(2 / 4) for x in "qkv"}
+# two matrices as one: to sqrt(6 / (d + 2d))
+_TWO = {f"cross_attention.w_{x}": math.sqrt(2 / 3) for x in "kv"}
+_PACKED = _THREE | _TWO
 
 # A factor for each ending of a matrix's name; all others have 1.
-INIT_FACTORS: dict[str, dict[str, float]] = {
+_FACTORS: dict[str, dict[str, float]] = {
     "xavier": {},
     "packed": _PACKED,
     "small": _PACKED | {"w_o": 1 / 4, "w_2": 1 / 4},
@@ -133,7 +129,7 @@ def initialize_weights(model: nn.Module, init: str = "small") -> None:
     before weights are tied: a tied embedding would be overwritten.
 
     Args:
-        init: a name in `INIT_FACTORS`. "xavier": every matrix
+        init: "xavier": every matrix
             separately. "packed": queries, keys and values of a
             self-attention as if they were one matrix, and so keys and
             values of the attention to the source. "small": packed, and
@@ -145,7 +141,7 @@ def initialize_weights(model: nn.Module, init: str = "small") -> None:
     for path, module in model.named_modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
-            for ending, factor in INIT_FACTORS[init].items():
+            for ending, factor in _FACTORS[init].items():
                 if path.endswith(ending):
                     module.weight.mul_(factor)
             if module.bias is not None:
@@ -179,7 +175,7 @@ class Transformer(nn.Module):
                 c.d_model, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
             )
 
-        def feed_forward() -> FeedForward:
+        def network() -> FeedForward:
             return FeedForward(c.d_model, c.d_ff, c.relu_dropout)
 
         self.source_embedding = self.target_embedding = embedding()
@@ -194,12 +190,11 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(c.dropout)
         rest = c.d_model, c.dropout, c.norm
         layers = [
-            EncoderLayer(attention(), feed_forward(), *rest)
-            for _ in range(c.N)
+            EncoderLayer(attention(), network(), *rest) for _ in range(c.N)
         ]
         self.encoder = Encoder(layers, c.d_model, c.norm)
         layers = [
-            DecoderLayer(attention(), attention(), feed_forward(), *rest)
+            DecoderLayer(attention(), attention(), network(), *rest)
             for _ in range(c.N)
         ]
         self.decoder = Decoder(layers, c.d_model, c.norm)
@@ -256,16 +251,9 @@ class Transformer(nn.Module):
         """
         offset = 0 if cache is None else cache.length
         x = self.embed(target_ids, self.target_embedding, offset)
-        target_mask = source_mask = layer_caches = None
-        if source_ids is not None:
-            source_mask = padding_mask(source_ids)
-        if cache is not None:
-            layer_caches = cache.layers
-            new = target_ids.size(1)
-            if new > 1:  # a single new position attends to all
-                causal = causal_mask(offset + new, target_ids.device)
-                target_mask = causal[..., offset:, :]
-        return self.decoder(x, memory, target_mask, source_mask, layer_caches)
+        mask = None if source_ids is None else padding_mask(source_ids)
+        layers = None if cache is None else cache.layers
+        return self.decoder(x, memory, mask, layers)
 
     def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Hidden states (batch, target_len, d_model): both halves.
@@ -285,15 +273,6 @@ class Transformer(nn.Module):
         return self.project(self.hidden(source_ids, target_ids))
 
 
-# PyTorch's kernels of attention, without cuDNN's: that one plans anew
-# for every new shape of a batch.
-KERNELS = [
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-]
-
-
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients inside; afterwards as before.
@@ -305,7 +284,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with torch.inference_mode(), sdpa_kernel(KERNELS):
+        with torch.inference_mode(), sdpa_kernel(MultiHeadAttention.kernels):
             yield
     finally:
         for module, training in modes.items():

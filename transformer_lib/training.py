@@ -27,6 +27,7 @@ from torch.nn.attention import sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
+from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
     checkpoint_files,
@@ -35,7 +36,7 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.model import KERNELS, evaluating
+from transformer_lib.model import evaluating
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 
@@ -210,7 +211,7 @@ def _prepared(model: nn.Module, config: TrainingConfig) -> Iterator[None]:
         # keeps it too: of the last 1,024, gigabytes. Read at first use.
         for cache in "ONEDNN_PRIMITIVE_CACHE", "LRU_CACHE":
             os.environ.setdefault(f"{cache}_CAPACITY", "8")
-    with torch.random.fork_rng(gpus), sdpa_kernel(KERNELS):
+    with torch.random.fork_rng(gpus), sdpa_kernel(MultiHeadAttention.kernels):
         if gpus:
             torch.set_float32_matmul_precision("high")  # TF32
         model.train()

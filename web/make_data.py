@@ -101,7 +101,7 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
         ),
         (
             Decoder.forward,
-            "    x = layer(x, memory, target_mask, source_mask, kept)",
+            "    x = layer(x, memory, source_mask, kept)",
         ),
     ],
     "encoder layer": [
@@ -114,11 +114,11 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "decoder layer": [
         (
             DecoderLayer.forward,
-            "x = first(x, lambda x: own(x, x, target_mask, causal=True))",
+            "return own(x, seen, causal=True)",
         ),
         (
             DecoderLayer.forward,
-            "x = second(x, lambda x: across(x, memory, source_mask))",
+            "x = second(x, lambda x: across(x, source, source_mask))",
         ),
         (DecoderLayer.forward, "return third(x, self.feed_forward)"),
     ],
@@ -149,7 +149,7 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "cell": [(attention, "scores = query @ key.mT / math.sqrt(d_k)")],
     "values": [(attention, "return weights @ value, weights")],
     "o": [(attention, "return weights @ value, weights")],
-    "q": [(MultiHeadAttention.attend, "query = self.split(self.w_q(x))")],
+    "q": [(MultiHeadAttention.forward, "query = self.split(self.w_q(x))")],
     "k": [
         (
             MultiHeadAttention.keys_values,

@@ -17,7 +17,6 @@ from transformer_lib import (
     Translator,
     beam_search,
     causal_mask,
-    decoder_mask,
     load_corpus,
     padding_mask,
     sinusoids,
@@ -107,7 +106,11 @@ def test_positions(visit, length, d_model, offset, position):
     [
         ("padding", {"padding": 3}, padding_mask),
         ("causal", {"offset": 4}, lambda ids: causal_mask(7)[..., 4:, :]),
-        ("both (the decoder's)", {"padding": 3}, decoder_mask),
+        (
+            "both (the decoder's)",
+            {"padding": 3},
+            lambda ids: padding_mask(ids) & causal_mask(ids.size(1)),
+        ),
         (
             "neighbourhood",
             {"r": 5},

@@ -7,7 +7,6 @@ import torch
 from transformer_book.exercises import exercise
 from transformer_lib.masks import (
     causal_mask,
-    decoder_mask,
     padding_mask,
 )
 
@@ -21,7 +20,7 @@ def masks(answer: Any) -> None:
     target[0, 2:] = 0
     wanted = {
         "padding": padding_mask(source),
-        "decoder": decoder_mask(target),
+        "decoder": padding_mask(target) & causal_mask(target.size(1)),
     }
     open_future = padding_mask(target).expand(2, 1, 4, 4)
     for mine, (name, right) in zip(
