@@ -92,7 +92,7 @@ def _decoder_layer(answer):
     def layer(norm="post", order=(0, 1)):
         chosen = [attend[i] for i in order]
         parts = _layer(DecoderLayer, chosen, network, norms, norm)
-        return parts(y, memory, *masks)
+        return parts(y, memory, masks[1])
 
     def unlike(own, source):  # the library's own attention is causal
         x = norms[0](y + attend[0](y, y, own))
