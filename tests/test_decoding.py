@@ -10,9 +10,9 @@ from translators import decode_in_parts
 from transformer_lib.beams import beam_search, decode_all
 from transformer_lib.decoding import (
     DecoderCache,
+    _length_limits,
     _likeliest,
     greedy_decode,
-    length_limits,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.model import Transformer, TransformerConfig, evaluating
@@ -138,11 +138,11 @@ def test_length_limit_is_each_sentences_own():
     model = a_model(0, end=-99.0)  # eos is never likely
     batch = sources(1, 30, 3)
     batch[1, 4:9] = UNK  # as long as a known token
-    assert length_limits(model, batch) == [51, 80, 53]
-    assert length_limits(model, sources(600, 601)) == [650, 651]
+    assert _length_limits(model, batch) == [51, 80, 53]
+    assert _length_limits(model, sources(600, 601)) == [650, 651]
     table = a_model(0, replace(SMALL, positions="learned", max_length=60))
-    assert length_limits(table, sources(1, 30)) == [51, 60]
-    assert length_limits(model, sources(1, 3), max_extra=-2) == [1, 1]
+    assert _length_limits(table, sources(1, 30)) == [51, 60]
+    assert _length_limits(model, sources(1, 3), max_extra=-2) == [1, 1]
     for found in (
         greedy_decode(model, batch, max_extra=4),
         beam_search(model, batch, max_extra=4),

@@ -27,10 +27,10 @@ schedule TrainingConfig adam learning_rate
 checkpoints average_checkpoints checkpoint_files load_checkpoint load_config
 checkpoints load_model save_checkpoint save_config save_model write_atomically
 training History train worker
-decoding DecoderCache Hypotheses greedy_decode length_limits next_logs
+decoding DecoderCache Hypotheses greedy_decode next_logs
 beams beam_search decode_all length_divisor
-evaluation Score bleu chrf evaluate published_bleu
-translator AttentionMaps Translator bundled_models
+evaluation bleu chrf evaluate published_bleu
+translator Translator bundled_models
 experiment Experiment describe_machine finite pick_device pick_precision
 experiment run_experiment write_report
 export ctranslate2_spec

@@ -31,14 +31,12 @@ from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache
 from transformer_lib.decoding import Hypotheses as Hypotheses
 from transformer_lib.decoding import greedy_decode as greedy_decode
-from transformer_lib.decoding import length_limits as length_limits
 from transformer_lib.decoding import next_logs as next_logs
 from transformer_lib.embeddings import BOS as BOS
 from transformer_lib.embeddings import EOS as EOS
 from transformer_lib.embeddings import PAD as PAD
 from transformer_lib.embeddings import UNK as UNK
 from transformer_lib.embeddings import Embeddings as Embeddings
-from transformer_lib.evaluation import Score as Score
 from transformer_lib.evaluation import bleu as bleu
 from transformer_lib.evaluation import chrf as chrf
 from transformer_lib.evaluation import evaluate as evaluate
@@ -82,7 +80,6 @@ from transformer_lib.tokenization import Tokenizer as Tokenizer
 from transformer_lib.training import History as History
 from transformer_lib.training import train as train
 from transformer_lib.training import worker as worker
-from transformer_lib.translator import AttentionMaps as AttentionMaps
 from transformer_lib.translator import Translator as Translator
 from transformer_lib.translator import bundled_models as bundled_models
 

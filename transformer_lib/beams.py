@@ -17,9 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer_lib.decoding import (
     DecoderCache,
     Hypotheses,
+    _length_limits,
     _rows_to_keep,
     greedy_decode,
-    length_limits,
     next_logs,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
@@ -75,7 +75,7 @@ def beam_search(
 
     Chapter: beams-search
     """
-    limits = length_limits(model, source_ids, max_extra)
+    limits = _length_limits(model, source_ids, max_extra)
     source = source_ids if (source_ids == PAD).any().item() else None
     trace = []
     with evaluating(model):

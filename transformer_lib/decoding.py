@@ -61,7 +61,7 @@ class Hypotheses:
     scores: list[list[float]]
 
 
-def length_limits(
+def _length_limits(
     model: Transformer, source_ids: Tensor, max_extra: int = 50
 ) -> list[int]:
     """The maximum length of each output, eos included.
@@ -151,7 +151,7 @@ def greedy_decode(
 
     Chapter: decoding-greedy
     """
-    limits = length_limits(model, source_ids, max_extra)
+    limits = _length_limits(model, source_ids, max_extra)
     # Where no row is padded, no mask is needed.
     source = source_ids if (source_ids == PAD).any().item() else None
     trace = []

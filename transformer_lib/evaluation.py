@@ -22,7 +22,7 @@ _Texts = Sequence[str]
 
 
 @dataclass(frozen=True)
-class Score:
+class _Score:
     """A score from 0 to 100, and how it was computed.
 
     `interval`, where it was asked for, is the mean score of redrawn
@@ -38,7 +38,7 @@ class Score:
 
 def _score(
     metric: Any, hypotheses: _Texts, references: _Texts, samples: int = 0
-) -> Score:
+) -> _Score:
     """A test set's score by one of sacreBLEU's metrics.
 
     Chapter: evaluation-scores
@@ -56,7 +56,7 @@ def _score(
         mean, half = min(result._mean, 100.0), result._ci
         interval = max(mean - half, 0.0), min(mean + half, 100.0)
     value = min(result.score, 100.0)  # it may be 100.00000000000004
-    return Score(value, str(metric.get_signature()), interval)
+    return _Score(value, str(metric.get_signature()), interval)
 
 
 def bleu(
@@ -65,7 +65,7 @@ def bleu(
     language: str = "",
     tokenize: str | None = None,
     samples: int = 0,
-) -> Score:
+) -> _Score:
     """BLEU of a test set by sacreBLEU, one reference a sentence.
 
     Both sides are plain, detokenized text in `language`, such as "de"
@@ -94,7 +94,7 @@ def bleu(
     return score
 
 
-def chrf(hypotheses: _Texts, references: _Texts) -> Score:
+def chrf(hypotheses: _Texts, references: _Texts) -> _Score:
     """chrF2 of a test set by sacreBLEU: like BLEU, but in characters.
 
     Raises:
@@ -109,7 +109,7 @@ def chrf(hypotheses: _Texts, references: _Texts) -> Score:
 
 def published_bleu(
     hypotheses: _Texts, references: _Texts, language: str
-) -> Score:
+) -> _Score:
     """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
     The form of Multi30k's own files, in `language`, such as "de".
@@ -127,7 +127,7 @@ def published_bleu(
         for texts in (hypotheses, references)
     )
     score = bleu(*both, tokenize="none")
-    return Score(score.value, f"{score.signature}|form:lc.norm.tok")
+    return _Score(score.value, f"{score.signature}|form:lc.norm.tok")
 
 
 def evaluate(

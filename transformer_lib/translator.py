@@ -40,7 +40,7 @@ def bundled_models() -> dict[str, Path]:
 
 
 @dataclass(frozen=True)
-class AttentionMaps:
+class _AttentionMaps:
     """Every attention of one sentence pair, and what its axes mean.
 
     `maps` goes from a path such as "decoder.layers.0.cross_attention"
@@ -157,7 +157,7 @@ class Translator:
 
     def attention(
         self, source: str, target: str | None = None
-    ) -> AttentionMaps:
+    ) -> _AttentionMaps:
         """Every head's weights for a sentence and its translation.
 
         Without a `target` the greedy translation is taken; with one,
@@ -178,7 +178,7 @@ class Translator:
                 torch.tensor([source_ids], device=device),
                 torch.tensor([inputs], device=device),
             )
-        return AttentionMaps(
+        return _AttentionMaps(
             source=pieces(source_ids),
             target=pieces(inputs),
             predicted=pieces(labels),

@@ -47,7 +47,6 @@ from transformer_lib.decoding import (
     DecoderCache,
     evaluating,
     greedy_decode,
-    length_limits,
     next_logs,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
@@ -454,7 +453,7 @@ def continued(
     model: nn.Module, source_ids: Tensor, begun: list[int]
 ) -> list[int]:
     """The greedy output that begins so: ids, with eos."""
-    limit = length_limits(model, source_ids)[0]
+    limit = source_ids.size(1) - 1 + 50  # section 6.1, without eos
     ids = list(begun)
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
