@@ -1,6 +1,6 @@
 """What the whole thing in one sitting shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 from torch import Tensor
@@ -11,8 +11,6 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
-    heatmap,
-    panels,
     show,
     style,
 )
@@ -34,14 +32,10 @@ def depends(
 
         above, below = places(len(english)), places(len(spanish))
         for i, j in on:
-            ends = (below[j], 120), (above[i], 50)
-            last = i == len(english) - 1
-            sketch.line(
-                *ends,
-                colour="query" if last else "muted",
-                width=2.5 if last else 1.3,
-                arrow=True,
-            )
+            look = dict(colour="muted", width=1.3)
+            if i == len(english) - 1:
+                look = dict(colour="query", width=2.5)
+            sketch.line((below[j], 120), (above[i], 50), arrow=True, **look)
         for x, word in zip(above, english, strict=True):
             sketch.box(x, 32, word, "encoder", width=76)
         for x, word in zip(below, spanish, strict=True):
@@ -119,41 +113,6 @@ def asks(tokens: Sequence[str], who: int, scores: Sequence[float]) -> Picture:
         f"The vector of {tokens[who]} becomes a query. Arrows lead from it "
         f"to the keys of all words, with the scores {told}. Beside each "
         "key is the value of its word.",
-    )
-
-
-def may_look(
-    masks: Mapping[str, tuple[Sequence[str], Sequence[str], Tensor]],
-) -> Picture:
-    """Masks (rows, columns), coloured where a row may look at a column."""
-
-    def draw(narrow: bool):
-        figure, axes = panels(len(masks), narrow, height=3)
-        for ax, (title, (rows, columns, mask)) in zip(
-            axes, masks.items(), strict=True
-        ):
-            names = "looks", "is looked at"
-            heatmap(
-                mask.float(),
-                rows,
-                columns,
-                title,
-                ax=ax,
-                limits=(0, 1),
-                cmap="good",
-                axes=names,
-            )
-            ax.images[0].colorbar.remove()
-            for i, row in enumerate(mask.tolist()):
-                for j, may in enumerate(row):
-                    ax.text(j, i, "✓" if may else "–", ha="center")
-        return figure
-
-    return show(
-        draw,
-        "Grids of who may look at whom. With padding, the columns of the "
-        "padding are empty. In the decoder, everything above the diagonal "
-        "is empty: a word sees itself and the words before it.",
     )
 
 
@@ -243,18 +202,9 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
                 ("scores of all words", 64, "loss"),
             ],
         }
-        for x, part, top, bottom in (
-            (left, "encoder", 190, 356),
-            (right, "decoder", 108, 356),
-        ):
-            sketch.box(
-                x,
-                (top + bottom) / 2,
-                part=part,
-                width=box + 22,
-                height=bottom - top,
-                fill_opacity=0.06,
-            )
+        for x, part, top in (left, "encoder", 190), (right, "decoder", 108):
+            frame = dict(width=box + 22, height=356 - top, part=part)
+            sketch.box(x, (top + 356) / 2, fill_opacity=0.06, **frame)
         for x, boxes in steps.items():
             below = floor - 10
             for text, y, colour in boxes:
@@ -264,8 +214,7 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
                 below = y - high / 2
         sketch.words(left + 12, 370, "2 layers", anchor="start", size=12)
         sketch.words(right + 12, 370, "2 layers", anchor="start", size=12)
-        top = left, 197
-        way = [top, (left, 176), (wide / 2, 176), (wide / 2, 244)]
+        way = [(left, 197), (left, 176), (wide / 2, 176), (wide / 2, 244)]
         sketch.line(*way, (right - box / 2, 244), arrow=True, width=2)
         sketch.words(left, 162, "memory")
         sketch.line((right, 49), (right, 32), arrow=True)
@@ -298,9 +247,8 @@ def teacher_forcing(inputs: Sequence[str], labels: Sequence[str]) -> Picture:
         for i, (before, after) in enumerate(zip(inputs, labels, strict=True)):
             x = edge + (i + 0.5) * column
             if i:
-                same = x - column, 122
-                bend = [(x, 68), same]
-                sketch.line(*bend, colour="muted", stroke_dasharray="4 4")
+                look = dict(colour="muted", stroke_dasharray="4 4")
+                sketch.line((x, 68), (x - column, 122), **look)
             sketch.line((x, 68), (x, 122), width=2, arrow=True)
             for y, word, part in ((52, before, "decoder"), (138, after, "")):
                 sketch.box(x, y, part=part or "good", width=box, height=32)
@@ -347,10 +295,10 @@ def written(steps: Sequence[Sequence[tuple[str, float]]]) -> Picture:
             )
         before = ["<bos>"]
         for ax, bars in zip(axes, steps, strict=True):
-            names = [name for name, _ in bars]
-            shares = [share for _, share in bars]
-            looks = [COLOURS["decoder"], *[COLOURS["muted"]] * len(bars)]
-            ax.barh(range(len(bars)), shares, color=looks[: len(bars)])
+            names, shares = zip(*bars, strict=True)
+            looks = ["decoder", *["muted"] * (len(bars) - 1)]
+            colours = [COLOURS[look] for look in looks]
+            ax.barh(range(len(bars)), shares, color=colours)
             ax.set_yticks(range(len(bars)), names)
             ax.invert_yaxis()
             ax.set_xlim(0, 1)
