@@ -43,8 +43,8 @@ def test_the_totals_only_fall():
     They are not met yet: these are today's totals, to be lowered.
     """
     lengths = {path.stem: len(code_lines(path)) for path in LIBRARY}
-    assert sum(lengths.values()) <= 2650, lengths
-    assert len(transformer_lib.__all__) <= 90
+    assert sum(lengths.values()) <= 2400, lengths
+    assert len(transformer_lib.__all__) <= 77
     pages = [ROOT / "index.md", *(ROOT / "book").glob("*/*.md")]
     words = {page.stem: len(page.read_text("utf-8").split()) for page in pages}
-    assert sum(words.values()) <= 112_000, words
+    assert sum(words.values()) <= 107_000, words
