@@ -11,7 +11,7 @@ from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
-from transformer_lib.export import ctranslate2_spec
+from transformer_lib.export import _ctranslate2_spec
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positions import sinusoids
 
@@ -115,6 +115,6 @@ def copy_attention(ours: nn.Module, theirs: nn.Module) -> None:
 def convert(model: Transformer, folder: Path) -> None:
     """Write ours the way CTranslate2 reads it, ids for pieces."""
     tokens = [str(i) for i in range(model.config.vocab_size)]
-    spec = ctranslate2_spec(model, tokens)
+    spec = _ctranslate2_spec(model, tokens)
     spec.config.unk_token = str(UNK)
     spec.save(str(folder))

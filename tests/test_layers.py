@@ -14,8 +14,8 @@ from transformer_lib.layers import (
     Encoder,
     EncoderLayer,
     FeedForward,
-    LayerCache,
     Residual,
+    _LayerCache,
 )
 from transformer_lib.masks import causal_mask, padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
@@ -341,7 +341,7 @@ def test_a_cache_keeps_positions_and_reorders_rows():
     """Rows are reordered, repeated and dropped."""
     source = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
     first = torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 6)
-    cache = LayerCache(source)
+    cache = _LayerCache(source)
     assert cache.length == 0
     cache.select(torch.tensor([1, 0]), source=False)
     for part, given in zip(cache.source, source, strict=True):

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.layers import Decoder, Encoder, LayerCache
+from transformer_lib.layers import Decoder, Encoder, _LayerCache
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
@@ -43,7 +43,7 @@ def initialize(module: nn.Module, init: str) -> None:
                 nn.init.xavier_uniform_(matrix).mul_(factor)
 
 
-def inputs_so_far(cache: LayerCache, x: Tensor) -> Tensor:
+def inputs_so_far(cache: _LayerCache, x: Tensor) -> Tensor:
     """All inputs of a decoder layer, the new ones `x` at the end.
 
     (batch, new, d_model) to (batch, length, d_model). The cache keeps
@@ -130,8 +130,8 @@ class CachedLayer(nn.Module):
 
     cross_attention: AdditiveAttention | MultiHeadAttention
 
-    def new_cache(self, memory: Tensor) -> LayerCache:
-        return LayerCache(self.cross_attention.keys_values(memory))
+    def new_cache(self, memory: Tensor) -> _LayerCache:
+        return _LayerCache(self.cross_attention.keys_values(memory))
 
 
 class RecurrentDecoderLayer(CachedLayer):
@@ -150,7 +150,7 @@ class RecurrentDecoderLayer(CachedLayer):
         x: Tensor,
         memory: Tensor | None,
         source_mask: Tensor | None,
-        cache: LayerCache | None = None,
+        cache: _LayerCache | None = None,
     ) -> Tensor:
         if cache is None:
             states, _ = self.gru(x)
@@ -234,7 +234,7 @@ class ConvolutionalDecoderLayer(CachedLayer):
         x: Tensor,
         memory: Tensor | None,
         source_mask: Tensor | None,
-        cache: LayerCache | None = None,
+        cache: _LayerCache | None = None,
     ) -> Tensor:
         if cache is None:
             window = F.pad(x, (0, 0, self.before, 0))

@@ -16,8 +16,7 @@ embeddings BOS EOS Embeddings PAD UNK
 positions LearnedPositions SinusoidalPositions sinusoids
 attention MultiHeadAttention record_attention
 masks causal_mask padding_mask
-layers Decoder DecoderLayer Encoder EncoderLayer FeedForward LayerCache
-layers Residual
+layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
 model Transformer TransformerConfig evaluating initialize_weights
 corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
 tokenization BPETokenizer SPECIAL Tokenizer
@@ -33,7 +32,7 @@ evaluation bleu chrf evaluate published_bleu
 translator Translator bundled_models
 experiment Experiment describe_machine finite pick_device pick_precision
 experiment run_experiment write_report
-export ctranslate2_spec
+export
 cli main
 """
 _HOME, _MODULES = {}, set()

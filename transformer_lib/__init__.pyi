@@ -48,13 +48,11 @@ from transformer_lib.experiment import pick_device as pick_device
 from transformer_lib.experiment import pick_precision as pick_precision
 from transformer_lib.experiment import run_experiment as run_experiment
 from transformer_lib.experiment import write_report as write_report
-from transformer_lib.export import ctranslate2_spec as ctranslate2_spec
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer
 from transformer_lib.layers import Encoder as Encoder
 from transformer_lib.layers import EncoderLayer as EncoderLayer
 from transformer_lib.layers import FeedForward as FeedForward
-from transformer_lib.layers import LayerCache as LayerCache
 from transformer_lib.layers import Residual as Residual
 from transformer_lib.loss import perplexity as perplexity
 from transformer_lib.loss import projected_losses as projected_losses

@@ -66,7 +66,7 @@ def _layer(spec: Any, layer: nn.Module) -> None:
         _norm(sublayer.layer_norm, residual.norm)
 
 
-def ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
+def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     """The model as CTranslate2's `TransformerSpec`.
 
     `tokens` are in the order of their ids.
@@ -200,7 +200,7 @@ def export(
     if to == "ctranslate2":
         ids = range(len(tokenizer))
         tokens = [tokenizer.tokenizer.id_to_token(i) for i in ids]
-        spec = ctranslate2_spec(model, tokens)
+        spec = _ctranslate2_spec(model, tokens)
         spec.optimize("int8" if int8 else "float32")
         folder.mkdir(parents=True)
         spec.save(str(folder))

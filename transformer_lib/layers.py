@@ -119,7 +119,7 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         memory: Tensor | None,
         source_mask: Tensor | None,
-        cache: "LayerCache | None" = None,
+        cache: "_LayerCache | None" = None,
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
@@ -139,9 +139,9 @@ class DecoderLayer(nn.Module):
         x = second(x, lambda x: across(x, source, source_mask))
         return third(x, self.feed_forward)
 
-    def new_cache(self, memory: Tensor) -> "LayerCache":
+    def new_cache(self, memory: Tensor) -> "_LayerCache":
         """An empty cache, with the keys and values of `memory`."""
-        return LayerCache(self.cross_attention.keys_values(memory))
+        return _LayerCache(self.cross_attention.keys_values(memory))
 
 
 class _Stack(nn.Module):
@@ -185,7 +185,7 @@ class Decoder(_Stack):
         x: Tensor,
         memory: Tensor | None,
         source_mask: Tensor | None,
-        cache: "Sequence[LayerCache] | None" = None,
+        cache: "Sequence[_LayerCache] | None" = None,
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
@@ -197,7 +197,7 @@ class Decoder(_Stack):
         return self.norm(x)
 
 
-class LayerCache:
+class _LayerCache:
     """The keys and values that one decoder layer keeps.
 
     `source` holds those of the source, `target` those of the target's
