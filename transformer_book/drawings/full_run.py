@@ -110,14 +110,12 @@ def everyday(systems: Mapping[str, Mapping[str, Any]]) -> Markdown:
 
 
 def outputs(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str]
+    rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]
 ) -> Markdown:
-    """Test sentences, and what one or two models made of them."""
-    heads = dict(zip(names[2:], ("small", "base"), strict=False))
-    if len(heads) == 1:
-        heads[names[2]] = "output"
+    """Test sentences, and what the models with these names made of them."""
+    names = {"source": "source", "reference": "reference"} | dict(names)
     table = [
-        {heads.get(name, name): row[name] or "(nothing)" for name in names}
+        {name: row[run] or "(nothing)" for run, name in names.items()}
         for row in rows
     ]
     return Markdown(markdown_table(table))
