@@ -68,6 +68,27 @@ def stream() -> Picture:
     )
 
 
+def normed(before: Sequence[float], after: Sequence[float]) -> Picture:
+    """A row of numbers and what layer normalization makes of it."""
+
+    def draw(narrow: bool):
+        figure, axes = panels(2, narrow, height=2.1)
+        rows = {"before": before, "after": after}
+        for ax, (title, row) in zip(axes, rows.items(), strict=True):
+            ax.bar(range(1, len(row) + 1), row, color=COLOURS["norm"])
+            mean = sum(row) / len(row)
+            ax.axhline(mean, color=COLOURS["bad"], linestyle="--")
+            ax.set(title=title, xlabel="number", xticks=range(1, len(row) + 1))
+        return figure
+
+    return show(
+        draw,
+        "Bars for the same numbers before and after, the mean dashed: "
+        "first above zero, then at zero. The order of the bars and the "
+        "ratios of their distances stay.",
+    )
+
+
 def who_notices(
     tokens: Sequence[str], changes: Mapping[str, Tensor]
 ) -> Picture:

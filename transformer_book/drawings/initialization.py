@@ -55,7 +55,7 @@ def learning(runs: Mapping[str, Run]) -> Picture:
             ax.plot(
                 steps, nats, dash, color=COLOURS[colour], label=NAMES[start]
             )
-        ax.set(xlabel="step", ylabel="training loss, nats per piece")
+        ax.set(xlabel="step", ylabel="training loss, nats per token")
         ax.set_ylim(bottom=2.5)
         ax.legend()
         return figure
