@@ -35,12 +35,7 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.corpora import read_parallel
-from transformer_lib.experiment import (
-    Experiment,
-    pick_device,
-    pick_precision,
-    write_report,
-)
+from transformer_lib.experiment import Experiment, pick_device, write_report
 from transformer_lib.model import Transformer
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.training import train, worker
@@ -140,12 +135,11 @@ def train_on(options):
         raise ValueError(f"{out} is finished: name a new folder")
     tokenizer = BPETokenizer.load(options.ids / "tokenizer.json")
     chosen = getattr(Experiment, options.preset)()
-    device = pick_device(options.device)
     config = replace(chosen.model, vocab_size=len(tokenizer))
     training = replace(
         chosen.training,
         max_steps=options.max_steps or chosen.training.max_steps,
-        precision=pick_precision(options.precision, device),
+        precision=options.precision,
         seed=options.seed,
         checkpoint_every=options.checkpoint_every,
         keep_checkpoints=max(5, chosen.average),
@@ -157,7 +151,7 @@ def train_on(options):
         checked = encode_pairs(read_parallel(*options.validation), tokenizer)
         evaluate = TokenBatches.in_order(checked)
     torch.manual_seed(options.seed)
-    model = Transformer(config).to(device)
+    model = Transformer(config).to(pick_device(options.device))
     rank, _ = worker()
     info = {"languages": options.languages}
     out.mkdir(parents=True, exist_ok=True)
@@ -194,7 +188,7 @@ def parser():
     one.add_argument("--tokens-per-batch", type=int, default=25_000)
     one.add_argument("--max-steps", type=int, help="the preset's")
     one.add_argument("--checkpoint-every", type=int, default=1000)
-    one.add_argument("--precision", default="auto")
+    one.add_argument("--precision", default="fp32", help="or bf16")
     one.add_argument("--device")
     one.add_argument("--seed", type=int, default=0)
     one.set_defaults(run=train_on)

@@ -33,7 +33,7 @@ from transformer_lib.checkpoints import load_config, save_config
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import PAD
 from transformer_lib.evaluation import evaluate
-from transformer_lib.experiment import pick_precision, write_report
+from transformer_lib.experiment import write_report
 from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig, evaluating
 from transformer_lib.schedule import TrainingConfig
@@ -229,12 +229,7 @@ def parser():
     made.add_argument("--out", type=Path, required=True)
     made.add_argument("--max-steps", type=int, default=2000)
     made.add_argument("--device", default="cpu")
-    made.add_argument(
-        "--precision",
-        choices=["auto", "bf16", "fp32"],
-        default="bf16",
-        help="auto: bf16 where the device has instructions for it",
-    )
+    made.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     return made
 
 
@@ -242,9 +237,7 @@ def vary(options, words):
     """Train a row and leave its record."""
     train_set, held_out, _, tokenizer = multi30k()
     torch.manual_seed(options.seed)
-    device = torch.device(options.device)
-    precision = pick_precision(options.precision, device)
-    training = replace(TRAINING, precision=precision)
+    training = replace(TRAINING, precision=options.precision)
     model, training = build(options.row, len(tokenizer), training)
     training = replace(
         training,
@@ -263,7 +256,8 @@ def vary(options, words):
     batches, checks = (
         TokenBatches(ids, TOKENS, options.seed) for ids in (pairs, checked)
     )
-    history = train(model.to(device), batches, training, checks, folder)
+    model.to(options.device)
+    history = train(model, batches, training, checks, folder)
     command = shlex.join(["python", "experiments/variations.py", *words])
     record(
         folder,

@@ -31,7 +31,7 @@ CARELESS = [
     (f"train {SMALL} --out file", "file"),
     ("translate --model nowhere Hello", "nowhere"),
     ("translate --model half Hello", "has not ended"),
-    ("evaluate --model little-spanish --to file", "is there"),
+    ("evaluate --model little-spanish --split dev", "dev"),
     ("average --model model --out new", "no checkpoints"),
     ("export --model little-spanish --out model", "model"),
     ("export --model little-spanish --out new --to tflite", "tflite"),
@@ -68,9 +68,12 @@ def contents(folder):
 @pytest.mark.parametrize("words, named", CARELESS, ids=lambda x: x[-40:])
 def test_a_careless_use_is_explained(words, named, here, capsys):
     before = contents(here)
-    assert main(words.split()) == 2
+    try:
+        assert main(words.split()) == 2
+    except SystemExit as error:  # an option that tyro does not know
+        assert error.code == 2
     said = capsys.readouterr().err
     assert named in said and "Traceback" not in said
-    tyros = "For full helptext" in said  # an option that it does not know
+    tyros = "For full helptext" in said
     assert tyros or said.splitlines()[-1].startswith("transformer_lib: ")
     assert contents(here) == before

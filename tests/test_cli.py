@@ -2,13 +2,11 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import termios
 import time
-import tomllib
 from contextlib import suppress
 
 import pytest
@@ -76,26 +74,6 @@ def test_training_leaves_all_that_is_promised(trained):
     assert "validation_bleu" in log(trained)[-1]
     for name, mean in average_checkpoints(checkpoint_files(trained)).items():
         assert torch.allclose(weights(trained)[name], mean, atol=1e-3)
-
-
-@pytest.mark.parametrize("way", ["-m", "console script"])
-def test_stopped_while_torch_is_loaded(way, tmp_path, root):
-    """An import that is interrupted, in the place of torch's."""
-    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
-    words = ["-m", "transformer_lib", "data"]
-    if way == "console script":  # what an installer writes
-        project = tomllib.loads((root / "pyproject.toml").read_text())
-        entry = project["project"]["scripts"]["transformer-lib"]
-        module, name = entry.split(":")
-        words = f"import sys; from {module} import {name}; "
-        words = ["-c", f"{words}sys.exit({name}())", "data"]
-    paths = os.pathsep.join([str(tmp_path), str(root)])
-    done = subprocess.run(
-        [sys.executable, *words],
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert (done.returncode, done.stderr) == (130, b"")
 
 
 @pytest.mark.parametrize("place", ["terminal", "pipe"])
@@ -178,21 +156,42 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, capsys):
 
 
 def test_evaluate_average_and_data(trained, tmp_path, capsys):
-    words = ["evaluate", "--model", str(trained), "--limit", "20"]
-    assert main([*words, "--to", str(tmp_path / "t")]) == 0
+    assert main(["evaluate", "--model", str(trained)]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["sentences"] == 20 and "tok:13a" in found["signature"]
-    assert (tmp_path / "t").read_text().count("\n") == 20
+    assert found["sentences"] == 500 and "tok:13a" in found["signature"]
+    assert found["split"] == "test" and "translations" not in found
     out = tmp_path / "mean"
     words = ["average", "--model", str(trained), "--last", "1"]
     assert main([*words, "--out", str(out)]) == 0
     last = average_checkpoints(checkpoint_files(trained)[-1:])
     for name, mean in last.items():
         assert torch.equal(weights(out)[name], mean)
-    assert load_model(out)[2]["mean_of"] == ["checkpoint-00000008"]
-    capsys.readouterr()
+    assert load_model(out)[2]["corpus"] == "little_spanish"
     assert main(["data"]) == 0
     assert json.loads(capsys.readouterr().out)["train"]["pairs"] == 5000
+
+
+@pytest.mark.parametrize(
+    "words, sizes",
+    [
+        ([], (128, 5000, 4096, 5)),
+        (["--preset", "base"], (512, 100_000, 25_000, 5)),
+        (["--max-steps", "7", "--preset=big"], (1024, 7, 25_000, 20)),
+    ],
+)
+def test_a_preset_says_what_is_not_given(words, sizes, monkeypatch):
+    given = []
+    monkeypatch.setattr(cli, "run_experiment", lambda *run: given.append(run))
+    more = ["--languages", "de", "en", "--half", "--precision", "fp32"]
+    assert main(["train", "--out", "new", *words, *more]) == 0
+    experiment, out, command = given[0]
+    training = experiment.training
+    found = experiment.model.d_model, training.max_steps
+    found += experiment.tokens_per_batch, experiment.average
+    assert found == sizes and out == "new"
+    assert experiment.languages == ("de", "en")
+    assert experiment.half and experiment.precision == "fp32"
+    assert command.startswith("python -m transformer_lib train --out new")
 
 
 def test_a_folder_of_ones_own_needs_no_test_set(tmp_path, capsys):
@@ -205,7 +204,7 @@ def test_a_folder_of_ones_own_needs_no_test_set(tmp_path, capsys):
     out = tmp_path / "own"
     assert main(training(out, "--max-steps", 2, "--corpus", tmp_path)) == 0
     assert main(["evaluate", "--model", str(out)]) == 2
-    assert "--split" in capsys.readouterr().err
+    assert "or another split" in capsys.readouterr().err
     words = ["evaluate", "--model", str(out), "--split", "validation"]
     assert main(words) == 0
 
@@ -216,26 +215,6 @@ def test_the_packaged_corpus_needs_no_home():
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     done = subprocess.run([*MODULE, "data"], capture_output=True, env=bare)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_clone_that_is_not_installed(tmp_path, root):
-    """No package metadata: only the folder, and what it needs."""
-    shutil.copytree(root / "transformer_lib", tmp_path / "transformer_lib")
-    code = """if True:
-        import importlib.metadata, runpy, sys
-        found = importlib.metadata.distribution
-        def distribution(name):
-            if name == "executable-transformer":
-                raise importlib.metadata.PackageNotFoundError(name)
-            return found(name)
-        importlib.metadata.distribution = distribution
-        sys.argv[1:] = ["data"]
-        runpy.run_module("transformer_lib", run_name="__main__")
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, cwd=tmp_path
-    )
     assert done.returncode == 0, done.stderr
 
 
@@ -260,9 +239,9 @@ def test_what_is_there_already_is_one_batch(monkeypatch, tmp_path):
     path = tmp_path / "lines"
     path.write_text("I like trees\n" * 300 + "no newline at the end")
     with open(path) as file:
-        monkeypatch.setattr(os, "read", lambda fd, n: file.buffer.read(n))
-        batches = list(cli._standard_input())
-    assert [len(lines) for lines in batches] == [300, 1]
+        monkeypatch.setattr(sys, "stdin", file)
+        (lines,) = cli._standard_input()
+    assert len(lines) == 301 and lines[-1] == "no newline at the end"
 
 
 def test_lines_as_they_come():
@@ -281,16 +260,3 @@ def test_lines_as_they_come():
     assert len(out) == 7 and out[0] == out[4] == TREES
     assert out[1] == out[2] == "" and out[3] and out[5]
     assert "an empty line, as" in done.stderr.decode()
-
-
-def test_a_reader_that_leaves_is_no_error(tmp_path):
-    with subprocess.Popen(
-        TRANSLATE,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        process.stdout.close()
-        process.stdin.write(b"I like trees\n")
-        process.stdin.close()
-        assert process.wait() == 141 and process.stderr.read() == b""

@@ -11,8 +11,8 @@ import pytest
 
 from transformer_lib.corpora import (
     ParallelCorpus,
+    _fetch,
     data_folder,
-    fetch,
     load_corpus,
     read_parallel,
 )
@@ -66,6 +66,10 @@ def test_little_spanish():
     pairs = [pair for split in splits for pair in split]
     assert len(set(pairs)) == len({en for en, _ in pairs}) == 6000
     assert splits[2][0] == ("I like trees", "Me gustan los árboles")
+    back = load_corpus("little_spanish", "es", "en", "test")
+    assert [(b, a) for a, b in splits[2]] == [*back]
+    named = (back.name, back.source, back.target, back.split)
+    assert named == ("little_spanish", "es", "en", "test")
 
 
 def test_little_spanish_stays_as_it_is():
@@ -88,20 +92,6 @@ def test_in_the_file_of_people_two_meet_in_the_test_alone():
     assert not known & {english for _, english, _ in rows}
 
 
-def test_either_way_round():
-    there = load_corpus("little_spanish", "en", "es", "test")
-    back = load_corpus("little_spanish", "es", "en", "test")
-    assert [(b, a) for a, b in there] == list(back)
-    named = (back.name, back.source, back.target, back.split)
-    assert named == ("little_spanish", "es", "en", "test")
-
-
-def test_what_is_shown_of_a_corpus_is_a_line():
-    corpus = load_corpus("little_spanish")
-    assert len(repr(corpus)) < 200
-    assert "'little_spanish', source='en', target='es'" in repr(corpus)
-
-
 def test_a_slice_is_a_corpus():
     corpus = load_corpus("little_spanish")
     part = corpus[10:13]
@@ -111,15 +101,15 @@ def test_a_slice_is_a_corpus():
     assert part.sources == [pair[0] for pair in part]
     assert part.targets == [pair[1] for pair in part]
     assert corpus[-1] == list(corpus)[-1]
+    assert len(repr(corpus)) < 200 and "'little_spanish'" in repr(corpus)
 
 
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (("little_spanish", "en", "de"), "en-es.*no de-en"),
-        (("little_spanish", "en", "en"), "no en-en"),
-        (("tatoeba", "de", "es"), "'en-es'.*no de-es"),
-        (("multi30k", "es", "en"), "en-fr.*no en-es"),
+        (("little_spanish", "en", "de"), "en-es.*not de-en"),
+        (("tatoeba", "de", "es"), "'en-es'.*not de-es"),
+        (("multi30k", "es", "en"), "en-fr.*not en-es"),
         (("little_spanish", "en", "es", "dev"), "validation"),
     ],
 )
@@ -154,33 +144,17 @@ def test_no_file_and_no_network(folder, name, file):
 def test_a_download_must_have_the_right_sum(folder, monkeypatch):
     serve(monkeypatch, b"<html>not found</html>")
     with pytest.raises(FileNotFoundError, match="hash"):
-        fetch("multi30k/train.en.gz")
+        _fetch("multi30k/train.en.gz")
     assert not list((folder / "multi30k").iterdir())
 
 
 def test_a_download_and_a_file_that_is_there(folder, monkeypatch):
     serve(monkeypatch, b"content")  # Tatoeba has no known sum
-    path = fetch("tatoeba/spa-eng.zip")
+    path = _fetch("tatoeba/spa-eng.zip")
     assert path.read_bytes() == b"content"
     assert [*path.parent.iterdir()] == [path]
     serve(monkeypatch, None)
-    assert fetch("tatoeba/spa-eng.zip") == path
-
-
-def test_a_file_that_was_replaced_is_noticed_when_it_is_read(folder):
-    path = folder / "multi30k" / "val.en.gz"
-    path.parent.mkdir()
-    path.write_bytes(gzip.compress(b"another text\n"))
-    with pytest.raises(FileNotFoundError, match="val.en.gz.*Fetch"):
-        fetch("multi30k/val.en.gz")  # it would be fetched again
-
-
-@needs("multi30k/train.de.gz")
-def test_the_known_sums_are_the_files():
-    for file, (url, known) in DOWNLOADS.items():
-        assert url.endswith(file.split("/")[1])
-        content = (HERE / file).read_bytes()
-        assert known in (None, hashlib.sha256(content).hexdigest())
+    assert _fetch("tatoeba/spa-eng.zip") == path
 
 
 @needs("multi30k/train.de.gz")
@@ -202,34 +176,21 @@ def test_tatoeba_rows(folder):
         "She\u2028swims. \t Ella nada. \n"
     )
     archive(folder / "tatoeba/spa-eng.zip", text)
-    pairs = [
-        pair
-        for split in SPLITS
-        for pair in load_corpus("tatoeba", split=split)
-    ]
-    assert sorted(pairs) == [
+    assert [*load_corpus("tatoeba")] == [
         ("I ran.", "Corrí."),
         ("I ran.", "Yo corrí."),
         ("She\u2028swims.", "Ella nada."),
     ]
 
 
-@pytest.mark.parametrize(
-    "way, said",
-    [("no zip", "not a zip"), ("cut", "not a zip"), ("locked", "encrypted")],
-)
-def test_an_archive_that_cannot_be_read(folder, way, said):
+@pytest.mark.parametrize("end", [0, 200])
+def test_an_archive_that_cannot_be_read(folder, end):
+    """A page that says "not found", and the first part of a file."""
     path = folder / "tatoeba/spa-eng.zip"
     archive(path, "Go.\tVe.\n" * 1000)
-    content = path.read_bytes()
-    locked = bytearray(content)  # as the flags of the largest file say
-    for sign, at in (b"PK\x03\x04", 6), (b"PK\x01\x02", 8):
-        locked[content.rindex(sign) + at] |= 1
-    content = {"no zip": b"<html>", "cut": content[:200], "locked": locked}
-    path.write_bytes(content[way])
-    with pytest.raises(
-        ValueError, match=f"spa-eng.zip cannot be read.*{said}.*get it"
-    ):
+    path.write_bytes(path.read_bytes()[:end] or b"<html>")
+    said = "spa-eng.zip is damaged.*not a zip.*get it"
+    with pytest.raises(ValueError, match=said):
         load_corpus("tatoeba", "es", "en")
 
 
@@ -251,14 +212,6 @@ def test_a_sentence_stays_in_its_split(folder):
             assert part == (place or "train")
 
 
-@needs("tatoeba/deu-eng.zip")
-def test_tatoeba():
-    splits = [load_corpus("tatoeba", "en", "de", s) for s in SPLITS]
-    english = [set(split.sources) for split in splits]
-    assert not english[0] & (english[1] | english[2])
-    assert all(len(split) > 1000 for split in splits)
-
-
 # One's own files
 
 
@@ -278,12 +231,12 @@ def test_own_files(tmp_path):
             (f"A {split}'s  DOG\tno. {n % 70}", f"{'Ein  ' * (n % 90)}Hund")
             for n in range(1500)
         ]
-        english = "\n".join(pair[0] for pair in pairs)
-        german = "\n".join(pair[1] for pair in pairs)
-        files = tmp_path / f"{split}.en", tmp_path / f"{split}.de.gz"
-        files[0].write_text(english)
-        files[1].write_bytes(gzip.compress(german.encode()))
-        assert [*read_parallel(*files)] == pairs
+        english, german = (
+            "\n".join(side) for side in zip(*pairs, strict=True)
+        )
+        (tmp_path / f"{split}.en").write_text(english)
+        packed = gzip.compress(german.encode())
+        (tmp_path / f"{split}.de.gz").write_bytes(packed)
         corpus = load_corpus(str(tmp_path), "en", "de", split)
         assert [*corpus] == pairs
         back = load_corpus(str(tmp_path), "de", "en", split)
@@ -301,6 +254,10 @@ def test_a_folder(tmp_path):
             load_corpus(str(tmp_path), *missing)
         for said in (tmp_path, "a folder of yours", "multi30k"):
             assert str(said) in str(told.value)
+    (tmp_path / "train.de").write_text("\n")
+    (tmp_path / "train.en").write_text("\n")
+    with pytest.raises(ValueError, match="no pairs for train"):
+        load_corpus(str(tmp_path), "de", "en")
 
 
 @pytest.mark.parametrize(
@@ -339,49 +296,23 @@ def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
         [*read_parallel(left, right, skip_bad_lines=True)]
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
-def test_a_file_with_tabs(tmp_path, end):
-    text = b"One.\tEins.\tby him\r\n\nTwo.\tZwei.\n"
-    pack = gzip.compress if end else bytes
-    path = tmp_path / f"train.de-en.tsv{end}"
-    path.write_bytes(pack(text))
-    pairs = [("One.", "Eins."), ("Two.", "Zwei.")]
-    assert [*read_parallel(path)] == pairs
-    # the languages stand in the order of the alphabet
-    assert [*load_corpus(str(tmp_path), "de", "en")] == pairs
-    back = [pair[::-1] for pair in pairs]
-    assert [*load_corpus(str(tmp_path), "en", "de")] == back
-    path.write_bytes(pack(b"One.\tEins.\nTwo. Zwei.\n"))
+def test_a_file_with_tabs(tmp_path):
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(gzip.compress(b"One.\tEins.\tby him\r\n\nTwo.\tZwei."))
+    assert [*read_parallel(path)] == [("One.", "Eins."), ("Two.", "Zwei.")]
+    path.write_bytes(gzip.compress(b"One.\tEins.\nTwo. Zwei.\n"))
     with pytest.raises(ValueError, match="line 2: a side is empty"):
         [*read_parallel(path)]
 
 
 def test_pairs_come_one_by_one(tmp_path):
+    """The first one also from a file that turns out to be cut."""
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"a line\n" * 10**5)[:-40])
     pairs = read_parallel(path, path)
     assert next(pairs) == ("a line", "a line")
-    with pytest.raises(ValueError, match="a.gz cannot .*Compressed file"):
+    with pytest.raises(ValueError, match="a.gz is damaged .Compressed file"):
         list(pairs)
-
-
-@pytest.mark.parametrize("way", ["plain", "cut short", "damaged"])
-def test_no_whole_gzip_file(tmp_path, way):
-    content = gzip.compress(b"a sentence\n" * 100)
-    content = {
-        "plain": b"plain text\n",
-        "cut short": content[:-12],
-        "damaged": content[:12] + b"\xff\xff" + content[14:],
-    }[way]
-    path = tmp_path / "left.gz"
-    path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"left.gz cannot be read .(Not|Comp|Err)"
-    ):
+    path.write_bytes(b"plain text\n")
+    with pytest.raises(ValueError, match="a.gz is damaged .Not a gzipped"):
         [*read_parallel(path, path)]
-
-
-def test_a_row_of_tatoeba_without_a_tab(folder):
-    archive(folder / "tatoeba/spa-eng.zip", "Go.\tVete.\nGo on.\n")
-    with pytest.raises(ValueError, match="zip, line 2: a side is empty"):
-        load_corpus("tatoeba")

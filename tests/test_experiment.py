@@ -1,7 +1,5 @@
 """A recorded run: settings, precision, and going on."""
 
-import json
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -13,13 +11,10 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
-from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.experiment import (
     Experiment,
     describe_machine,
-    finite,
     pick_device,
-    pick_precision,
     run_experiment,
 )
 from transformer_lib.model import Transformer, TransformerConfig
@@ -53,10 +48,12 @@ def test_precision_auto_is_what_the_cpu_can_do(native, monkeypatch, capsys):
     monkeypatch.setattr(
         torch.cpu, "get_capabilities", lambda: able, raising=False
     )
-    assert pick_precision("auto", CPU) == ("bf16" if native else "fp32")
+    pick = experiment._pick_precision
+    assert pick("auto", CPU) == ("bf16" if native else "fp32")
     assert capsys.readouterr().err == ""
-    assert pick_precision("bf16", CPU) == "bf16"
+    assert pick("bf16", CPU) == "bf16"
     assert ("bf16 is slow" in capsys.readouterr().err) != native
+    assert pick("fp32", CPU) == "fp32"
 
 
 def test_the_best_device_is_picked(monkeypatch):
@@ -72,20 +69,6 @@ def test_the_best_device_is_picked(monkeypatch):
     assert pick_device() == pick_device("cuda") == torch.device("cuda:3")
     assert pick_device("cpu") == CPU
     assert pick_device("cuda:1") == torch.device("cuda:1")
-
-
-def test_precision_auto_goes_on_as_the_run_began(finished, monkeypatch):
-    """Whatever the machine could do; the report names what was used."""
-    (finished / "report.json").unlink()
-    monkeypatch.setattr(
-        torch.cpu,
-        "get_capabilities",
-        lambda: {"amx_bf16": True},
-        raising=False,
-    )
-    assert run_experiment(replace(QUICK, precision="auto"), finished)
-    report = json.loads((finished / "report.json").read_text())
-    assert report["training"]["precision"] == "fp32"
 
 
 def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
@@ -137,25 +120,40 @@ def test_a_corpus_that_moved_is_the_same(tmp_path):
     assert run_experiment(replace(own, corpus=f"{tmp_path}/moved/"), out)
 
 
-def test_a_part_without_pairs_is_refused(tmp_path):
+def test_a_split_without_pairs_ends_before_the_training(tmp_path):
     own = replace(a_corpus(tmp_path, test=""), test="test")
     with pytest.raises(ValueError, match="no pairs for test"):
         run_experiment(own, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_no_report_holds_what_json_has_not(tmp_path, monkeypatch):
-    infinite = float("inf")
-    assert finite({"a": [infinite, 1.5], "b": -infinite, "c": "x"}) == {
-        "a": [None, 1.5],
-        "b": None,
-        "c": "x",
-    }
-    monkeypatch.setattr(experiment, "perplexity", lambda loss: infinite)
+@pytest.mark.parametrize("loss, there", [(699.0, True), (800.0, False)])
+def test_no_log_or_report_holds_infinity(loss, there, tmp_path, monkeypatch):
+    """JSON has none: a perplexity beyond all numbers is left out."""
+    monkeypatch.setattr(experiment, "validation_loss", lambda *all: loss)
     report = run_experiment(QUICK, tmp_path / "run")
-    assert report["result"]["validation_perplexity"] is None
+    assert ("validation_perplexity" in report["result"]) == there
     for path in (tmp_path / "run").glob("*.json*"):
         assert "Infinity" not in path.read_text()
+
+
+def test_validation_is_scored_in_its_language(tmp_path, monkeypatch):
+    """Chinese is cut into characters: each translation here is exact."""
+    for part in "train", "validation":
+        for language, text in (("en", "a dog runs"), ("zh", "一只狗在跑。")):
+            path = tmp_path / f"{part}.{language}"
+            path.write_text(f"{text}\n" * 9, "utf-8")
+    monkeypatch.setattr(
+        experiment.Translator,
+        "translate",
+        lambda self, texts, **how: ["一只狗在跑。"] * len(texts),
+    )
+    own = replace(QUICK, corpus=str(tmp_path), languages=("en", "zh"))
+    report = run_experiment(
+        replace(own, validation_bleu=True), tmp_path / "run"
+    )
+    assert report["result"]["validation_bleu"] > 99
+    assert report["result"]["samples"] == ["一只狗在跑。"] * 3
 
 
 def test_what_is_averaged_is_kept(tmp_path):
@@ -167,23 +165,19 @@ def test_what_is_averaged_is_kept(tmp_path):
     assert report["result"]["averaged_checkpoints"] == 1
 
 
-def test_a_commit_is_the_books_own(tmp_path, monkeypatch, capfd):
+def test_a_machine_is_described(tmp_path, monkeypatch):
+    """Its commit is the book's, not that of a reader's project."""
+    found = describe_machine()
+    assert found["threads"] == torch.get_num_threads()
+    assert found["torch"] == torch.__version__
+    assert len(found["commit"].removesuffix("-dirty")) >= 7
     place = tmp_path / "venv" / "transformer_lib"
     monkeypatch.setattr(experiment, "files", lambda name: place)
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".git").mkdir()
     assert describe_machine()["commit"] == "not recorded"
-    # Nor does what git says of a repository end the run, or its report.
     (tmp_path / "venv").mkdir()
     (tmp_path / "venv" / ".git").write_text("gitdir: nowhere\n")
     assert describe_machine()["commit"] == "not recorded"
-    assert capfd.readouterr().err == ""
-
-
-def test_a_corpus_is_described_by_its_text():
-    pairs = ParallelCorpus([("a", "b")], "own", "en", "es", "train", "")
-    other = ParallelCorpus([("a", "c")], "own", "en", "es", "train", "")
-    one, two = (experiment._describe(x)["sha256"] for x in (pairs, other))
-    assert one != two
 
 
 @pytest.mark.parametrize("average", [None, 3, 7])

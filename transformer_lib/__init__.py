@@ -18,8 +18,8 @@ attention MultiHeadAttention record_attention
 masks causal_mask padding_mask
 layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
 model Transformer TransformerConfig evaluating initialize_weights
-corpora CORPORA ParallelCorpus data_folder fetch load_corpus read_parallel
-tokenization BPETokenizer SPECIAL Tokenizer
+corpora ParallelCorpus data_folder load_corpus read_parallel
+tokenization BPETokenizer Tokenizer
 batching Batch TokenBatches collate encode_pairs
 loss perplexity projected_losses smoothed_loss validation_loss
 schedule TrainingConfig adam learning_rate
@@ -30,8 +30,7 @@ decoding DecoderCache Hypotheses greedy_decode next_logs
 beams beam_search decode_all length_divisor
 evaluation bleu chrf evaluate published_bleu
 translator Translator bundled_models
-experiment Experiment describe_machine finite pick_device pick_precision
-experiment run_experiment write_report
+experiment Experiment describe_machine pick_device run_experiment write_report
 export
 cli main
 """

@@ -22,10 +22,8 @@ from transformer_lib.checkpoints import save_config as save_config
 from transformer_lib.checkpoints import save_model as save_model
 from transformer_lib.checkpoints import write_atomically as write_atomically
 from transformer_lib.cli import main as main
-from transformer_lib.corpora import CORPORA as CORPORA
 from transformer_lib.corpora import ParallelCorpus as ParallelCorpus
 from transformer_lib.corpora import data_folder as data_folder
-from transformer_lib.corpora import fetch as fetch
 from transformer_lib.corpora import load_corpus as load_corpus
 from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache
@@ -43,9 +41,7 @@ from transformer_lib.evaluation import evaluate as evaluate
 from transformer_lib.evaluation import published_bleu as published_bleu
 from transformer_lib.experiment import Experiment as Experiment
 from transformer_lib.experiment import describe_machine as describe_machine
-from transformer_lib.experiment import finite as finite
 from transformer_lib.experiment import pick_device as pick_device
-from transformer_lib.experiment import pick_precision as pick_precision
 from transformer_lib.experiment import run_experiment as run_experiment
 from transformer_lib.experiment import write_report as write_report
 from transformer_lib.layers import Decoder as Decoder
@@ -72,7 +68,6 @@ from transformer_lib.positions import sinusoids as sinusoids
 from transformer_lib.schedule import TrainingConfig as TrainingConfig
 from transformer_lib.schedule import adam as adam
 from transformer_lib.schedule import learning_rate as learning_rate
-from transformer_lib.tokenization import SPECIAL as SPECIAL
 from transformer_lib.tokenization import BPETokenizer as BPETokenizer
 from transformer_lib.tokenization import Tokenizer as Tokenizer
 from transformer_lib.training import History as History

@@ -12,7 +12,6 @@ import json
 import os
 import unicodedata
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -90,14 +89,12 @@ def read_parallel(
             raise ValueError(f"{names}: {short} has no line {number}")
         cells = row if translation else [*row[0].split(b"\t"), b""]
         try:
-            source, target = _sentence(cells[0]), _sentence(cells[1])
+            source, target = map(_sentence, cells[:2])
         except ValueError as error:
             skipped += 1
             if not skip_bad_lines:
-                raise ValueError(
-                    f"{names}, line {number}: {error}; correct it, or set "
-                    "skip_bad_lines"
-                ) from error
+                message = f"{names}, line {number}: {error}"
+                raise ValueError(f"{message}; or set skip_bad_lines") from None
         else:
             yield source, target
     if skipped:
@@ -115,28 +112,23 @@ def _sentence(line: bytes) -> str:
     return text
 
 
-_BROKEN = EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error
-
-
 def _lines(path: str | Path) -> Iterator[bytes]:
     """The lines of a file; of a zip archive, of its largest file.
 
     Chapter: corpora-own
     """
-    with open(path, "rb") as file:
-        try:
-            if str(path).endswith(".gz"):
-                yield from gzip.open(file)
-            elif str(path).endswith(".zip"):
-                archive = zipfile.ZipFile(file)
-                largest = max(archive.infolist(), key=lambda x: x.file_size)
-                yield from archive.open(largest)
-            else:
+    try:
+        if str(path).endswith(".zip"):
+            archive = zipfile.ZipFile(path)
+            largest = max(archive.infolist(), key=lambda x: x.file_size)
+            yield from archive.open(largest)
+        else:
+            opened = gzip.open if str(path).endswith(".gz") else open
+            with opened(path, "rb") as file:
                 yield from file
-        except _BROKEN as error:  # RuntimeError: an encrypted archive
-            raise ValueError(
-                f"{path} cannot be read ({error}): delete it and get it again"
-            ) from error
+    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        message = f"{path} is damaged ({error}): delete it and get it again"
+        raise ValueError(message) from error
 
 
 def _split_of(english: str) -> str:
@@ -151,7 +143,7 @@ def _split_of(english: str) -> str:
     return {0: "test", 1: "validation"}.get(lot, "train")
 
 
-CORPORA = {  # pairs of languages, licence
+_CORPORA = {  # pairs of languages, licence
     "little_spanish": (["en-es"], "this book's own"),
     "multi30k": (["de-en", "de-fr", "en-fr"], "research, education"),
     "tatoeba": (["de-en", "en-es"], "CC BY 2.0 FR, tatoeba.org"),
@@ -171,12 +163,8 @@ def data_folder() -> Path:
     return Path(named or "~/.cache/transformer_lib").expanduser()
 
 
-def fetch(file: str) -> Path:
+def _fetch(file: str) -> Path:
     """The path of a corpus's file, downloaded if it is missing.
-
-    Raises:
-        FileNotFoundError: if it cannot be downloaded; the message
-            says which file to put where.
 
     Chapter: corpora-files
     """
@@ -197,31 +185,22 @@ def fetch(file: str) -> Path:
     return Path(path)
 
 
-def _files(name: str, split: str, source: str, target: str) -> list[Any]:
-    """The files of a split, one for each language or one for both.
+def _file(name: str, split: str, language: str) -> Path:
+    """One side of a split: of Multi30k, or of a folder of one's own.
 
     Chapter: corpora-files
     """
-    if name == "tatoeba":
-        other = target if source == "en" else source
-        code = {"de": "deu", "es": "spa"}[other]
-        return [fetch(f"tatoeba/{code}-eng.zip")]
     if name == "multi30k":
         part = {"validation": "val", "test": "test_2016_flickr"}
-        file = f"multi30k/{part.get(split, split)}"
-        return [fetch(f"{file}.{source}.gz"), fetch(f"{file}.{target}.gz")]
-    if name == "little_spanish":
-        return [_DATA / "little_spanish.tsv"]
-    both = "-".join(sorted([source, target]))
-    for endings in ([source, target], [f"{both}.tsv"]):
-        plain = [Path(name, f"{split}.{ending}") for ending in endings]
-        found = [x if x.is_file() else Path(f"{x}.gz") for x in plain]
-        if all(x.is_file() for x in found):
-            return found
-    raise FileNotFoundError(
-        f"no {name}/{split}.{source} and .{target}, nor .{both}.tsv, "
-        f"nor .gz: name {[*CORPORA]} or a folder of yours"
-    )
+        return _fetch(f"multi30k/{part.get(split, split)}.{language}.gz")
+    path = Path(name, f"{split}.{language}")
+    path = path if path.is_file() else Path(f"{path}.gz")
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no {path}, nor without .gz: name one of {[*_CORPORA]}, a "
+            "folder of yours, or another split"
+        )
+    return path
 
 
 def load_corpus(
@@ -233,34 +212,36 @@ def load_corpus(
 ) -> ParallelCorpus:
     """A corpus in two of its languages, either way round.
 
-    `name` is one of `CORPORA`, or a folder with files train.en and
-    train.es, or train.en-es.tsv, and the like, plain or .gz. In the
-    .tsv, and in its name, the languages are in alphabetical order.
-    `split` is "train", "validation" or "test".
+    `name` is little_spanish, multi30k or tatoeba, or a folder with
+    files train.en and train.es and the like, plain or .gz. `split` is
+    "train", "validation" or "test".
 
     Raises:
-        ValueError: if there is no such language or split; or as
-            `read_parallel`.
+        ValueError: if there is no such language or split, or no pair in
+            it; or as `read_parallel`.
         FileNotFoundError: if a file is missing; it says what to do.
 
     Chapter: corpora-load
     """
-    languages, licence = CORPORA.get(name, ([], ""))
+    languages, licence = _CORPORA.get(name, ([], ""))
     both = "-".join(sorted([source, target]))
     if split not in ("train", "validation", "test"):
         raise ValueError(f"{split=}: train, validation or test")
     if languages and both not in languages:
-        raise ValueError(f"{name} has {languages}, no {both}")
-    files = _files(name, split, source, target)
+        raise ValueError(f"{name} has {languages}, not {both}")
     if name == "little_spanish":
-        rows = files[0].read_text("utf-8").rstrip("\n").split("\n")
-        cells = [row.split("\t") for row in rows]
-        pairs = [(en, es) for part, en, es in cells if part == split]
+        text = (_DATA / "little_spanish.tsv").read_text("utf-8")
+        rows = [row.split("\t") for row in text.strip().split("\n")]
+        pairs = [(en, es) for part, en, es in rows if part == split]
+    elif name == "tatoeba":
+        file = {"de-en": "deu-eng.zip", "en-es": "spa-eng.zip"}[both]
+        every = read_parallel(_fetch(f"tatoeba/{file}"))
+        pairs = [pair for pair in every if _split_of(pair[0]) == split]
     else:
+        files = _file(name, split, source), _file(name, split, target)
         pairs = list(read_parallel(*files, skip_bad_lines=skip_bad_lines))
-    if name == "tatoeba":
-        pairs = [pair for pair in pairs if _split_of(pair[0]) == split]
-    first = "en" if languages else min(source, target)
-    if len(files) == 1 and source != first:  # one file serves both ways
+    if name in ("little_spanish", "tatoeba") and source != "en":
         pairs = [pair[::-1] for pair in pairs]
+    if not pairs:
+        raise ValueError(f"{name} has no pairs for {split}")
     return ParallelCorpus(pairs, name, source, target, split, licence)

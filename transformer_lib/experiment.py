@@ -10,12 +10,12 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -28,7 +28,6 @@ from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
-    load_checkpoint,
     load_model,
     save_config,
     save_model,
@@ -50,8 +49,7 @@ class Experiment:
 
     Args:
         corpus: little_spanish, multi30k, tatoeba, or a folder with
-            train.en, train.es, validation.en and so on, or with
-            train.en-es.tsv; plain or .gz
+            train.en, train.es, validation.en and so on, plain or .gz
         languages: source and target
         model: the sizes; its vocab_size is what the tokenizer is asked
             for, and becomes what it has
@@ -63,8 +61,8 @@ class Experiment:
         test: part to evaluate at the end, such as test
         half: save the model in half precision
         skip_bad_lines: leave out and count what is not a sentence
-        precision: instead of the one in `training`; auto is what
-            `pick_precision` says
+        precision: instead of the one in `training`; auto is bf16 where
+            the device has instructions for it
         device: cpu, cuda or mps; the best one if not given
 
     Chapter: experiment-settings
@@ -85,37 +83,31 @@ class Experiment:
     device: str | None = None
 
     @classmethod
-    def tiny(cls, **changes: Any) -> Self:
-        """A small model for a laptop; `changes` are fields of this class."""
+    def tiny(cls) -> Self:
+        """A small model for a laptop."""
         often = dict(log_every=50, validate_every=500, checkpoint_every=100)
         steps = TrainingConfig(warmup_steps=1000, max_steps=5000, **often)
-        tiny = {"model": TransformerConfig.tiny(8000), "training": steps}
-        return cls(**(tiny | {"tokens_per_batch": 4096} | changes))
+        sizes = TransformerConfig.tiny(8000)
+        return cls(model=sizes, training=steps, tokens_per_batch=4096)
 
     @classmethod
-    def base(cls, **changes: Any) -> Self:
+    def base(cls) -> Self:
         """The paper's base model."""
-        return cls(**changes)
+        return cls()
 
     @classmethod
-    def big(cls, **changes: Any) -> Self:
+    def big(cls) -> Self:
         """The paper's big model, sections 5.2 and 6.1."""
         steps = TrainingConfig(max_steps=300_000)
-        big = {"model": TransformerConfig.big(8000), "training": steps}
-        return cls(**(big | {"average": 20} | changes))
+        sizes = TransformerConfig.big(8000)
+        return cls(model=sizes, training=steps, average=20)
 
-    def load(self, part: str) -> ParallelCorpus:
-        """A part of the corpus.
-
-        Raises:
-            ValueError: if it is empty; or as `load_corpus`.
-        """
-        corpus = load_corpus(
-            self.corpus, *self.languages, part, self.skip_bad_lines
-        )[: self.limit]
-        if len(corpus) == 0:
-            raise ValueError(f"{self.corpus} has no pairs for {part}")
-        return corpus
+    def load(self, split: str) -> ParallelCorpus:
+        """A split of the corpus; the errors are those of `load_corpus`."""
+        texts = load_corpus(
+            self.corpus, *self.languages, split, self.skip_bad_lines
+        )
+        return texts[: self.limit]
 
 
 def _say(text: str) -> None:
@@ -148,12 +140,8 @@ def pick_device(name: str | None = None) -> torch.device:
     return torch.device(name)
 
 
-def pick_precision(name: str, device: torch.device) -> str:
-    """What "auto" means on a device; other names stay.
-
-    It is "bf16" where the device has instructions for bfloat16, else
-    "fp32". A line on the standard error warns of a "bf16" that has to
-    be imitated.
+def _pick_precision(name: str, device: torch.device) -> str:
+    """For "auto", "bf16" if the device has instructions for it.
 
     Chapter: experiment-precision
     """
@@ -188,42 +176,34 @@ def run_experiment(
 
     Chapter: experiment-run
     """
-    folder = Path(folder)
-    texts = experiment.load("train")
-    held_out = experiment.load("validation")
+    folder, first = Path(folder), worker()[0] == 0
+    texts, held_out = experiment.load("train"), experiment.load("validation")
     tests = experiment.load(experiment.test) if experiment.test else None
     device = pick_device(experiment.device)
-    first = worker()[0] == 0
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=0) if first else nullcontext():
         if (folder / "report.json").exists():
             _say(f"{folder} is finished: for another run name another folder")
             return None
-        begun = checkpoint_files(folder)
+        begun = bool(checkpoint_files(folder))
         if (folder / "model.safetensors").exists() and not begun:
             raise ValueError(f"{folder} holds a model: name another folder")
-        precision = experiment.precision
-        if precision == "auto" and begun:  # a run goes on as it began
-            precision = load_checkpoint(begun[-1])["settings"]["precision"]
-        settings = experiment.training
+        sizes, training = experiment.model, experiment.training
+        precision = _pick_precision(experiment.precision, device)
+        keep = max(training.keep_checkpoints, experiment.average)
         training = replace(
-            settings,
-            precision=pick_precision(precision, device),
-            keep_checkpoints=max(
-                settings.keep_checkpoints, experiment.average
-            ),
+            training, precision=precision, keep_checkpoints=keep
         )
-        asked = experiment.model.vocab_size
-        tokenizer = BPETokenizer.train(texts.sources + texts.targets, asked)
-        pairs = encode_pairs(texts, tokenizer, experiment.model.max_length)
+        both = texts.sources + texts.targets
+        tokenizer = BPETokenizer.train(both, sizes.vocab_size)
+        pairs = encode_pairs(texts, tokenizer, sizes.max_length)
         _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
-        batches = TokenBatches(
-            pairs, experiment.tokens_per_batch, training.seed
-        )
-        torch.manual_seed(training.seed)
-        config = replace(experiment.model, vocab_size=len(tokenizer))
+        tokens, seed = experiment.tokens_per_batch, training.seed
+        batches = TokenBatches(pairs, tokens, seed)
+        torch.manual_seed(seed)
+        config = replace(sizes, vocab_size=len(tokenizer))
         model = Transformer(config).to(device)
-        info = _describe(texts) | {"pieces_asked": asked}
+        info = {"corpus": texts.name, "languages": [*experiment.languages]}
         if first and not begun:
             save_config(folder, model, tokenizer, **info)
         judge = _judge(held_out, tokenizer, experiment.validation_bleu)
@@ -245,29 +225,6 @@ def run_experiment(
         )
 
 
-def _describe(corpus: ParallelCorpus) -> dict[str, Any]:
-    """What a run's config.json says of its text.
-
-    Chapter: experiment-run
-    """
-    text = "\n".join("\t".join(pair) for pair in corpus)
-    return {
-        "corpus": corpus.name,
-        "languages": [corpus.source, corpus.target],
-        "pairs": len(corpus),
-        "sha256": sha256(text.encode()).hexdigest(),
-        "licence": corpus.licence,
-    }
-
-
-def finite(values: Any) -> Any:
-    """What JSON can hold: None in place of NaN and infinity.
-
-    Chapter: experiment-run
-    """
-    return json.loads(json.dumps(values), parse_constant=lambda name: None)
-
-
 def _judge(
     corpus: ParallelCorpus, tokenizer: BPETokenizer, with_bleu: bool
 ) -> Callable[[Transformer, int], dict[str, Any]]:
@@ -280,16 +237,16 @@ def _judge(
     def judge(model: Transformer, step: int) -> dict[str, Any]:
         loss = validation_loss(model, batches)
         scores: dict[str, Any] = {"validation_loss": loss}
-        scores["validation_perplexity"] = perplexity(loss)
+        if loss < 700:  # JSON has no infinity
+            scores["validation_perplexity"] = perplexity(loss)
         if with_bleu:
             translator = Translator(model, tokenizer)
             texts = translator.translate(corpus.sources, beam_size=1)
-            scores["validation_bleu"] = bleu(texts, corpus.targets).value
+            score = bleu(texts, corpus.targets, corpus.target)
+            scores["validation_bleu"] = score.value
         shown = [f"{name} {score:.2f}" for name, score in scores.items()]
         _say(f"step {step}: {', '.join(shown)}")
-        if with_bleu:
-            scores["samples"] = texts[:3]
-        return finite(scores)
+        return scores | ({"samples": texts[:3]} if with_bleu else {})
 
     return judge
 
@@ -313,8 +270,7 @@ def write_report(
 
     Chapter: experiment-report
     """
-    folder = Path(folder)
-    last = history.lines[-1]
+    folder, last = Path(folder), history.lines[-1]
     device = model.output_weight.device
     report = {
         "name": folder.absolute().name,
@@ -337,7 +293,7 @@ def write_report(
         report["test"] = dict(scores)
         lines = report["test"].pop("translations")
         write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
-    report = finite(report | more)
+    report |= more
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_atomically(folder / "report.json", text)
     return report
@@ -348,28 +304,23 @@ def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
 
     Chapter: experiment-report
     """
-    name = platform.machine()
+    name, info = platform.machine(), Path("/proc/cpuinfo")  # of Linux
     if torch.device(device).type == "cuda":
         name = torch.cuda.get_device_name(device)
-    else:
-        with suppress(OSError, AttributeError):  # Linux has this file
-            text = Path("/proc/cpuinfo").read_text()
-            name = re.search(r"model name\s*: (.+)", text)[1]
+    elif info.exists():
+        found = re.search(r"model name\s*: (.+)", info.read_text())
+        name = found[1] if found else name
+    root, commit = Path(str(files("transformer_lib"))).parent, ""
+    # A folder of the book, not one of a reader's project.
+    if (root / ".git").exists() and shutil.which("git"):
+        git = "git describe --always --dirty --exclude=*".split()
+        done = subprocess.run(git, cwd=root, capture_output=True, text=True)
+        commit = done.stdout.strip()
     return {
         "processor": name,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": _commit(),
+        "commit": commit or "not recorded",
     }
-
-
-def _commit() -> str:
-    root = Path(str(files("transformer_lib"))).parent
-    git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    said = b""
-    if (root / ".git").exists():  # of the book, not of a reader's project
-        with suppress(OSError):
-            said = subprocess.run(git, cwd=root, capture_output=True).stdout
-    return said.decode().strip() or "not recorded"

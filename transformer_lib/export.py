@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from transformer_lib.attention import record_attention
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer
-from transformer_lib.positions import sinusoids
 from transformer_lib.translator import Translator
 
 
@@ -27,11 +26,7 @@ def _frozen(model: Transformer) -> Transformer:
 
     Chapter: export-copy
     """
-    config = model.config
-    model = copy.deepcopy(model).cpu().float().eval()
-    if config.positions == "sinusoid":
-        model.positions.table = sinusoids(config.max_length, config.d_model)
-    return model.requires_grad_(False)
+    return copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
 
 
 def _linear(spec: Any, *parts: nn.Linear) -> None:
@@ -80,19 +75,13 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
 
     model, config = _frozen(model), model.config
     d_k = config.d_k or config.d_model // config.h
-    d_v = config.d_v or config.d_model // config.h
-    if d_k != d_v:
+    if d_k != (config.d_v or config.d_model // config.h):
         raise ValueError(
-            f"{d_k=} and {d_v=}: CTranslate2 has one width for both; "
-            "train with d_v equal to d_k, or export to onnx"
+            "CTranslate2 needs d_k equal to d_v: train so, or take onnx"
         )
-    pre_norm = config.norm == "pre"
-    encoder = specs.TransformerEncoderSpec(
-        config.N, config.h, pre_norm=pre_norm, head_dim=d_k
-    )
-    decoder = specs.TransformerDecoderSpec(
-        config.N, config.h, pre_norm=pre_norm, head_dim=d_k
-    )
+    options = dict(pre_norm=config.norm == "pre", head_dim=d_k)
+    encoder = specs.TransformerEncoderSpec(config.N, config.h, **options)
+    decoder = specs.TransformerDecoderSpec(config.N, config.h, **options)
     encoder.embeddings[0].weight = model.source_embedding.weight
     decoder.embeddings.weight = model.target_embedding.weight
     decoder.projection.weight = model.output_weight
@@ -102,11 +91,10 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     table = torch.zeros(1, config.max_length, config.d_model)
     if model.positions is not None:
         table = model.positions(table)
-    stacks = [(encoder, model.encoder), (decoder, model.decoder)]
-    for theirs, ours in stacks:
+    for theirs, ours in (encoder, model.encoder), (decoder, model.decoder):
         theirs.scale_embeddings = config.scale_embeddings
         theirs.position_encodings.encodings = table[0]
-        if pre_norm:
+        if config.norm == "pre":
             _norm(theirs.layer_norm, ours.norm)
         for their_layer, layer in zip(theirs.layer, ours.layers, strict=True):
             _layer(their_layer, layer)
@@ -185,16 +173,13 @@ def export(
 
     Raises:
         ValueError: for anything else.
-        ImportError: if `pip install ".[export]"` is missing, or torch
-            is older than 2.13, for onnx.
+        ImportError: if `pip install ".[export]"` is missing.
         FileExistsError: if the folder is there.
 
     Chapter: export-function
     """
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
-    if to == "onnx" and torch.__version__ < "2.13":
-        raise ImportError("onnx needs: pip install 'torch>=2.13'")
     folder = Path(folder)
     model, tokenizer = translator.model, translator.tokenizer
     if to == "ctranslate2":

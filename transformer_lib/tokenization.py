@@ -8,7 +8,7 @@ Chapter: book/training/tokenization
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, trainers
@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 
-SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<bos>", EOS: "<eos>"}
+_SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<bos>", EOS: "<eos>"}
 
 
 def _normalizer() -> normalizers.Normalizer:
@@ -59,7 +59,7 @@ class BPETokenizer:
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer):
-        for i, token in SPECIAL.items():
+        for i, token in _SPECIAL.items():
             if tokenizer.token_to_id(token) != i:
                 raise ValueError(
                     f"{token} is not token {i}: use a tokenizer that "
@@ -67,11 +67,6 @@ class BPETokenizer:
                 )
         tokenizer.encode_special_tokens = True
         self.tokenizer = tokenizer
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The package's tokenizer, when pickled or copied, forgets that
-        # special tokens are text: a copy goes through __init__ too.
-        return type(self), (self.tokenizer,)
 
     @classmethod
     def train(
@@ -86,7 +81,7 @@ class BPETokenizer:
         """
         if isinstance(texts, str):
             raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
-        if vocab_size < 256 + len(SPECIAL):
+        if vocab_size < 256 + len(_SPECIAL):
             raise ValueError(f"{vocab_size=}: give at least 260")
         tokenizer = tokenizers.Tokenizer(models.BPE())
         tokenizer.normalizer = _normalizer()
@@ -94,7 +89,7 @@ class BPETokenizer:
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size,
-            special_tokens=[*SPECIAL.values()],
+            special_tokens=[*_SPECIAL.values()],
             initial_alphabet=sorted(ByteLevel.alphabet()),
             show_progress=False,
         )
@@ -114,17 +109,8 @@ class BPETokenizer:
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, without the special tokens.
-
-        Raises:
-            ValueError: for an id that no token has.
-        """
-        kept = [int(i) for i in ids if int(i) not in SPECIAL]
-        if kept and not 0 <= min(kept) <= max(kept) < len(self):
-            raise ValueError(
-                f"ids {min(kept)} to {max(kept)}, of {len(self)} tokens: "
-                "decode with the tokenizer that encoded"
-            )
+        """The text of ids, without the special tokens."""
+        kept = [int(i) for i in ids if int(i) not in _SPECIAL]
         return self.tokenizer.decode(kept)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -133,7 +119,7 @@ class BPETokenizer:
         Spaces are shown as ▁, and bytes that are only part of a
         character by their number, such as <C3>.
         """
-        return [SPECIAL.get(int(i)) or self._readable(int(i)) for i in ids]
+        return [_SPECIAL.get(int(i)) or self._readable(int(i)) for i in ids]
 
     def _readable(self, i: int) -> str:
         content = bytes(_BYTES[x] for x in self.tokenizer.id_to_token(i))
@@ -166,7 +152,7 @@ class BPETokenizer:
 class Tokenizer(Protocol):
     """What a tokenizer of your own must have.
 
-    Ids 0 to 3 are those of `SPECIAL`. All others belong to text.
+    Ids 0 to 3 are pad, unk, bos and eos. All others belong to text.
 
     Chapter: tokenization-own
     """
