@@ -47,7 +47,7 @@ def staircase(states: Sequence[Sequence[str]]) -> Picture:
 
 def lengths_by_size(
     sizes: Sequence[int],
-    pieces: Mapping[str, Sequence[float]],
+    tokens: Mapping[str, Sequence[float]],
     words: float,
 ) -> Picture:
     """Tokens per sentence against the size of the vocabulary."""
@@ -55,7 +55,7 @@ def lengths_by_size(
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
-        for number, (language, lengths) in enumerate(pieces.items()):
+        for number, (language, lengths) in enumerate(tokens.items()):
             colour, marks = looks[number]
             ax.plot(
                 sizes, lengths, marks, color=COLOURS[colour], label=language
