@@ -1,14 +1,12 @@
 """Other engines say what the library says."""
 
 import os
-from pathlib import Path
 
 import ctranslate2
 import numpy as np
 import onnxruntime
 import pytest
 import torch
-from torch.torch_version import TorchVersion
 
 from transformer_lib.beams import decode_all
 from transformer_lib.corpora import load_corpus
@@ -207,22 +205,9 @@ def test_ctranslate2_holds_the_option(options, tokenizer, tmp_path):
 @pytest.mark.parametrize("options", [{"d_k": 4}, {"d_v": 4}], ids=str)
 def test_what_ctranslate2_does_not_hold(options, tokenizer, tmp_path):
     translator, _ = drawn(tokenizer, **options)
-    with pytest.raises(ValueError, match="d_k=.* and d_v=.*: CTr"):
+    with pytest.raises(ValueError, match="d_k equal to d_v"):
         export(translator, tmp_path / "x")
     assert not (tmp_path / "x").exists()
-
-
-def test_pad_and_bos_are_never_said(tokenizer, tmp_path):
-    translator, sources = drawn(tokenizer, tie="none", norm="pre")
-    with torch.no_grad():  # bos is what it wants to say
-        translator.model.decoder.norm.bias.copy_(
-            translator.model.output_weight[BOS] * 100
-        )
-    ours = decode_all(translator.model, sources, 1, max_extra=15)
-    export(translator, tmp_path / "x")
-    found = ctranslate2_greedy(tmp_path / "x", tokenizer, sources)
-    gaps = differences(translator.model, sources, ours, found)
-    assert not gaps and not any(BOS in ids for ids in found)
 
 
 def test_bad_requests_are_named(tokenizer, tmp_path):
@@ -232,11 +217,3 @@ def test_bad_requests_are_named(tokenizer, tmp_path):
             export(translator, tmp_path / "x", **wrong)
     with pytest.raises(FileExistsError):
         export(translator, tmp_path)
-
-
-def test_onnx_needs_a_torch_that_writes_it(tokenizer, tmp_path, monkeypatch):
-    """2.6 and 2.8 break off or write graphs that do not run."""
-    monkeypatch.setattr(torch, "__version__", TorchVersion("2.8.0"))
-    with pytest.raises(ImportError, match="torch>=2.13"):
-        export(drawn(tokenizer)[0], tmp_path / "x", "onnx")
-    assert not Path(tmp_path, "x").exists()

@@ -69,21 +69,6 @@ def test_what_is_too_long_or_no_sentence_is_left_out(text, tmp_path):
     assert [*stored] == pairs and 0 < len(pairs) < 400
 
 
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        (["--vocab-size", "70000"], "65,536 at most"),
-        (["--max-length", "1"], "raise max_length"),
-        (["--tokenizer", "none.json"], "none.json"),
-    ],
-)
-def test_what_cannot_be_prepared(words, said, text, tmp_path):
-    with pytest.raises(SystemExit, match=said):
-        prepare(tmp_path / "ids", text, *words)
-    left = {path.name for path in tmp_path.glob("ids/*")}
-    assert left <= {"tokenizer.json"}
-
-
 def test_a_prepared_folder_is_kept_and_a_cut_one_refused(text, tmp_path):
     stored = prepare(tmp_path / "ids", text)
     with pytest.raises(SystemExit, match="is prepared"):
@@ -108,22 +93,6 @@ def test_only_what_is_asked_for_is_read(tmp_path):
     stored = large.StoredPairs(tmp_path)
     assert stored[1] == ([7, 8], [9, 10])
     assert stored[0] == ([0, 0], [0, 0, 0])
-
-
-def test_a_stop_while_writing_leaves_nothing_half_written(tmp_path):
-    def stopped():
-        yield [5, 3], [6, 3]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        large.store_pairs(tmp_path / "ids", stopped())
-    with pytest.raises(OverflowError):
-        large.store_pairs(tmp_path / "ids", [([2**16, 3], [3])])
-    with pytest.raises(ValueError, match="no pairs came"):
-        large.store_pairs(tmp_path / "ids", [])
-    assert not list((tmp_path / "ids").iterdir())
-    stored = large.store_pairs(tmp_path / "ids", [([2**16 - 1, 3], [3])])
-    assert [*stored] == [([2**16 - 1, 3], [3])]
 
 
 def test_a_run_from_files_stopped_and_gone_on_with(
@@ -155,9 +124,3 @@ def test_a_run_from_files_stopped_and_gone_on_with(
         assert torch.equal(one, other)
     log = (tmp_path / "once/log.jsonl").read_text().splitlines()
     assert "validation_loss" in json.loads(log[-1])
-
-
-def test_what_is_read_is_told_in_plain_lines(capsys):
-    assert sum(1 for _ in large.told(range(200_000), "ids")) == 200_000
-    said = capsys.readouterr().err
-    assert said == "ids: 100,000 pairs\nids: 200,000 pairs\n"

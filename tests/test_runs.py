@@ -17,7 +17,6 @@ from transformer_lib.corpora import load_corpus
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.loss import validation_loss
-from transformer_lib.tokenization import BPETokenizer
 
 RUNS = tangle.ROOT / "runs"
 sys.path.append(str(tangle.ROOT / "experiments"))
@@ -98,20 +97,6 @@ def test_a_row_is_built_and_its_cache_tells_the_same(row):
         torch.testing.assert_close(log_p.item(), told, atol=1e-3, rtol=0)
 
 
-def test_what_the_three_rows_beyond_the_table_leave_out():
-    size = {
-        row: sum(w.numel() for w in variations.build(row, 40)[0].parameters())
-        for row in variations.ROWS
-    }
-    d, d_ff, layers = 128, 512, 6
-    network = 2 * d * d_ff + d + d_ff
-    assert size["base"] - size["no-feed-forward"] == layers * network
-    shared = size["base"] - size["one-feed-forward"]
-    assert shared == (layers - 1) * network
-    gone = size["base"] - size["no-decoder-self-attention"]
-    assert gone == 3 * 4 * d * d
-
-
 def test_additive_scores_are_a_hidden_layers():
     """For each query and key, written out for one head."""
     torch.manual_seed(0)
@@ -139,21 +124,7 @@ def test_additive_scores_are_a_hidden_layers():
         torch.testing.assert_close(answer, wanted)
 
 
-def test_the_additive_rows_weights_are_drawn_as_all_are():
-    """By Xavier's range, not by that of PyTorch's own linear layers."""
-    torch.manual_seed(0)
-    model, _ = variations.build("additive", 40)
-    layers = [*model.encoder.layers, *model.decoder.layers]
-    heads = [layer.self_attention for layer in layers]
-    heads += [layer.cross_attention for layer in model.decoder.layers]
-    assert len(heads) == 9
-    for additive in heads:
-        widest = (6 / (32 + 4)) ** 0.5
-        assert 0.8 * widest < additive.v.weight.abs().max() < widest
-        assert additive.w_o.weight.abs().max() < (6 / 256) ** 0.5 / 4
-
-
-def test_without_decoder_self_attention_no_piece_sees_another():
+def test_without_decoder_self_attention_no_token_sees_another():
     torch.manual_seed(0)
     model, _ = variations.build("no-decoder-self-attention", 40)
     model.eval()
@@ -191,15 +162,6 @@ def test_ways_to_decode_are_compared_pair_by_pair():
     assert wrong["changed_sentences"] == 60
     assert same["changed_sentences"] == 0
     assert "seed:12345" in found["signature"]
-
-
-def test_a_folder_is_one_trainings(tmp_path):
-    with variations.claimed(tmp_path):
-        with pytest.raises(SystemExit, match="another run is at it"):
-            with variations.claimed(tmp_path):
-                pass
-    with variations.claimed(tmp_path):
-        pass  # free again
 
 
 def test_a_race_keeps_the_rate_with_the_lowest_loss(tmp_path):
@@ -259,42 +221,6 @@ def test_a_start_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     assert [*whole["sizes"]] == ["0", "100", "104"]
     key = "validation_loss"
     assert again["result"][key] == whole["result"][key]
-    with pytest.raises(SystemExit, match="is finished"):
-        starts.main([*words, str(broken)])
-    (broken / "report.json").unlink()
-    with pytest.raises(SystemExit, match="'init': 'packed'}: name another"):
-        starts.main(["values", *words[1:], str(broken)])
-
-
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        ("packed --rate 0.5", "--rate has no part in literature"),
-        ("packed --task copying --N 6", "--N has no part in copying"),
-        ("packed --max-steps 100", "more than 100"),
-    ],
-)
-def test_an_option_without_a_part_is_refused(words, said, tmp_path):
-    with pytest.raises(SystemExit, match=said):
-        starts.main([*words.split(), "--out", str(tmp_path / "new")])
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_row_is_not_trained_in_another_rows_folder(tmp_path, monkeypatch):
-    corpus = load_corpus("little_spanish")[:8]
-    tokenizer = BPETokenizer.train(corpus.sources + corpus.targets, 270)
-    given = corpus, corpus, corpus, tokenizer
-    monkeypatch.setattr(variations, "multi30k", lambda: given)
-
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(variations, "train", stopped)
-    words = ["--seed", "0", "--precision", "fp32", "--out", str(tmp_path)]
-    with pytest.raises(KeyboardInterrupt):
-        variations.main(["h-1", *words])
-    with pytest.raises(SystemExit, match="of another row"):
-        variations.main(["d_ff-128", *words])
 
 
 @pytest.mark.parametrize("name", rivals.SWAPS)
@@ -323,7 +249,6 @@ def test_a_swapped_model_takes_the_transformers_steps(name, tmp_path):
 def test_recorded_translations_give_the_recorded_scores():
     """Where the references can be had: those of the headline's runs."""
     from transformer_book.records import load_counts, load_run
-    from transformer_lib.corpora import load_corpus
     from transformer_lib.evaluation import bleu, published_bleu
 
     try:

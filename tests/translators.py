@@ -8,7 +8,7 @@ from transformer_lib.decoding import DecoderCache
 
 
 def hides_what_comes_later(model):
-    """A later target piece never changes earlier logits."""
+    """A later target token never changes earlier logits."""
     size = model.config.vocab_size
     ids, source = torch.randint(4, size, (2, 3, 9))
     for t in range(1, 9):
@@ -58,12 +58,12 @@ def ignores_padding(model, source_ids, target_ids):
         torch.testing.assert_close(other, results[0], atol=1e-12, rtol=1e-9)
 
 
-def copies(count=50, longest=7, pieces=12, seed=0):
+def copies(count=50, longest=7, tokens=12, seed=0):
     """Pairs whose target is the source itself."""
     g = torch.Generator().manual_seed(seed)
     pairs = []
     for _ in range(count):
         length = int(torch.randint(2, longest + 1, (), generator=g))
-        ids = torch.randint(4, pieces, (length,), generator=g)
+        ids = torch.randint(4, tokens, (length,), generator=g)
         pairs.append((ids.tolist() + [3], ids.tolist() + [3]))
     return pairs
