@@ -197,8 +197,8 @@ def _file(name: str, split: str, language: str) -> Path:
     path = path if path.is_file() else Path(f"{path}.gz")
     if not path.is_file():
         raise FileNotFoundError(
-            f"no {path}, nor without .gz: name one of {[*_CORPORA]}, a "
-            "folder of yours, or another split"
+            f"no {path}, nor without .gz: name one of {[*_CORPORA]} or a "
+            "folder of yours, with its languages, or another split"
         )
     return path
 

@@ -183,7 +183,10 @@ def run_experiment(
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=0) if first else nullcontext():
         if (folder / "report.json").exists():
-            _say(f"{folder} is finished: for another run name another folder")
+            _say(
+                f"{folder} is finished: name another folder, or delete its "
+                "report.json to go on with more steps"
+            )
             return None
         begun = bool(checkpoint_files(folder))
         if (folder / "model.safetensors").exists() and not begun:
