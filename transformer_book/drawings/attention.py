@@ -12,71 +12,8 @@ from transformer_book.figures import (
     Picture,
     Sketch,
     altair,
-    heatmaps,
-    panels,
     show,
 )
-
-
-def planes(
-    tokens: Sequence[str],
-    *,
-    query: np.ndarray,
-    keys: np.ndarray,
-    values: np.ndarray,
-    weights: np.ndarray,
-) -> Picture:
-    """A query (2,), keys and values (3, 2) on two planes; weights (3,)."""
-    output = weights @ values
-
-    def draw(narrow: bool):
-        figure, axes = panels(3, narrow, height=2.4)
-        left, middle, right = axes
-        for ax in (left, right):
-            ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal")
-            ax.axhline(0, color="grey", linewidth=0.5)
-            ax.axvline(0, color="grey", linewidth=0.5)
-        left.set_title("query and keys")
-        _arrow(left, query, "query", "query")
-        for token, key in zip(tokens, keys, strict=True):
-            _arrow(left, key, "key", token)
-        middle.set_title("weights")
-        middle.barh(range(3), weights, color=COLOURS["value"])
-        middle.set_yticks(range(3), tokens)
-        middle.set_xlim(0, 1)
-        middle.invert_yaxis()
-        right.set_title("values and output")
-        right.fill(*values.T, color=COLOURS["value"], alpha=0.2)
-        for token, value in zip(tokens, values, strict=True):
-            right.plot(*value, "o", color=COLOURS["value"])
-            _name(right, value, token)
-        right.plot(*output, "s", color=COLOURS["value"])
-        _name(right, output, "output")
-        return figure
-
-    shares = zip(tokens, weights, strict=True)
-    told = ", ".join(f"{token} {share:.2f}" for token, share in shares)
-    return show(
-        draw,
-        "Two planes and bars between them. On the left a query and the "
-        f"keys as arrows. The bars are the weights: {told}. On the right "
-        "the values are the corners of a triangle, and the output is "
-        "inside it.",
-    )
-
-
-def _arrow(ax, tip, part, name):
-    ax.annotate(
-        "",
-        tip,
-        (0, 0),
-        arrowprops={"color": COLOURS[part], "arrowstyle": "->", "lw": 2},
-    )
-    _name(ax, tip, name)
-
-
-def _name(ax, place, words):
-    ax.annotate(words, place, (0, 5), textcoords="offset points", ha="center")
 
 
 def _matrix(
@@ -312,28 +249,4 @@ def figure_2() -> Picture:
         draw,
         "Left: queries times keys, scale, mask, softmax, times values. "
         "Right: h linear maps each, h attentions, concat, a linear map.",
-    )
-
-
-def one_and_two_heads(
-    weights: Mapping[str, Any], places: Sequence[int]
-) -> Picture:
-    """The weights of one trained head, and of two."""
-
-    def draw(narrow: bool) -> Any:
-        return heatmaps(
-            weights,
-            places,
-            places,
-            narrow,
-            height=2.9,
-            limits=(0, 1),
-            axes=("query: place", "key: place"),
-            scale="weight",
-        )
-
-    return show(
-        draw,
-        "Weights of 8 positions. The single head spreads its weight "
-        "over both neighbours; each of two heads attends to one side.",
     )

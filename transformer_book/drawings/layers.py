@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from torch import Tensor
-
 from transformer_book.figures import (
     COLOURS,
     PAGE,
@@ -89,28 +87,6 @@ def normed(before: Sequence[float], after: Sequence[float]) -> Picture:
     )
 
 
-def who_notices(
-    tokens: Sequence[str], changes: Mapping[str, Tensor]
-) -> Picture:
-    """By part, how far each token's output moved (len,), as bars."""
-    looks = {"feed-forward": "feed_forward", "attention": "query"}
-
-    def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.1, sharey=True)
-        for ax, (part, moved) in zip(axes, changes.items(), strict=True):
-            heights = moved.detach() / moved.max().item()
-            ax.bar(list(tokens), heights, color=COLOURS[looks[part]])
-            ax.set_title(part)
-        axes[0].set_ylabel("change, share of the largest")
-        return figure
-
-    return show(
-        draw,
-        "Bars for the change at each token after trees was changed. "
-        "Feed-forward: only at trees. Attention: at every token.",
-    )
-
-
 def what_arrives(
     start: Mapping[str, tuple[list[float], list[float]]],
 ) -> Picture:
@@ -118,7 +94,7 @@ def what_arrives(
     looks = {
         "post-norm": ("norm", "-"),
         "pre-norm": ("good", "-"),
-        "no path": ("bad", "--"),
+        "no residual": ("bad", "--"),
         "no norm": ("muted", ":"),
     }
 
@@ -146,7 +122,7 @@ def what_arrives(
     return show(
         draw,
         "Left, the gradient at each of twelve layers relative to the "
-        "top: about level with path and norm; without norm it grows by "
+        "top: about level with residual and norm; without norm it grows by "
         "powers of ten towards the bottom. Right, how much positions "
-        "differ: without paths nothing is left after a few layers.",
+        "differ: without residuals nothing is left after a few layers.",
     )

@@ -92,43 +92,21 @@ def table(encodings: Tensor) -> Picture:
     )
 
 
-def turn_and_head(turn: Tensor, weights: Tensor) -> Picture:
-    """The matrix of a move, and a head's weights that it makes."""
-
-    def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=3.2)
-        dims, places = range(len(turn)), range(len(weights))
-        heatmap(
-            turn,
-            dims,
-            dims,
-            "the move: a turn for each pair",
-            axes[0],
-            (-1, 1),
-            axes=("dimension, moved", "dimension"),
-        )
-        heatmap(
-            weights,
-            places,
-            places,
-            "the head: where each position looks",
-            axes[1],
-            (0, 1),
-            axes=("query position", "key position"),
-        )
-        for ax, number in zip(axes, (len(turn), len(weights)), strict=True):
-            ticks = range(0, number, 4)
-            ax.set(xticks=ticks, yticks=ticks)
-            ax.set_xticklabels(ticks, rotation=0)
-        return figure
-
+def head(weights: Tensor) -> Picture:
+    """The weights (query_len, key_len) of a head that looks back."""
+    places = range(len(weights))
+    figure = heatmap(
+        weights,
+        places,
+        places,
+        limits=(0, 1),
+        axes=("query position", "key position"),
+        scale="weight",
+    )
     return show(
-        draw,
-        "Left, a matrix that is empty but for blocks of two by two along "
-        "the diagonal; the first blocks turn far, the last are nearly "
-        "the identity. Right, attention weights: apart from the first "
-        "three rows, each row has its full cell three columns to the "
-        "left of the diagonal.",
+        figure,
+        "Attention weights: apart from the first three rows, each row has "
+        "its full cell three columns to the left of the diagonal.",
     )
 
 
