@@ -109,7 +109,8 @@ def test_cache_reordered_repeated_and_shrunk():
 
 
 def test_greedy_goes_on_from_what_it_said():
-    batch = sources(1, 50, 12, 3)
+    # Twelve rows: one that has ended stays in the batch for a while.
+    batch = sources(1, 50, 12, 3, *[9] * 8)
     for change in (
         {"norm": "pre", "N": 3},
         {"positions": "learned", "tie": "three-way"},
@@ -119,7 +120,7 @@ def test_greedy_goes_on_from_what_it_said():
         model = a_model(0, config=replace(SMALL, **change), end=-2.0)
         found = greedy_decode(model.train(), batch, max_extra=6)
         model.eval()  # as the search had it
-        for row, limit in enumerate([7, 56, 18, 9]):
+        for row, limit in enumerate([7, 56, 18, 9, *[15] * 8]):
             ids = naive(model, batch[row], limit)
             assert found.ids[row] == [ids]
             totals = log_probabilities(model, batch[row], [ids])
