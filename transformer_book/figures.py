@@ -83,6 +83,12 @@ def panels(
         return plt.subplots(rows, columns, figsize=size, **options)
 
 
+def legend(ax: Any, columns: int) -> None:
+    """Name the lines of one of a figure's axes below the figure."""
+    told = ax.get_legend_handles_labels()
+    ax.figure.legend(*told, ncols=columns, loc="outside lower center")
+
+
 def log_ticks(axis: Any) -> None:
     """A logarithmic axis whose powers of ten are written full size."""
     from matplotlib.ticker import FuncFormatter, NullFormatter

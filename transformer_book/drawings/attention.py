@@ -235,14 +235,10 @@ def figure_2() -> Picture:
         sketch.words(x + 140, top + 262, "h")
 
     def draw(narrow: bool) -> Sketch:
-        if narrow:
-            sketch = Sketch(PHONE * 96, 760)
-            single(sketch, 130, 0)
-            several(sketch, 160, 395)
-            return sketch
-        sketch = Sketch(PAGE * 96, 362)
+        size = (PHONE * 96, 760) if narrow else (PAGE * 96, 362)
+        sketch = Sketch(*size)
         single(sketch, 130, 0)
-        several(sketch, 520, 0)
+        several(sketch, *((160, 395) if narrow else (520, 0)))
         return sketch
 
     return show(

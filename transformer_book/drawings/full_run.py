@@ -5,7 +5,7 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import COLOURS, Picture, legend, panels, show
 from transformer_book.records import Run, markdown_table
 
 SYSTEMS = {  # floors first, ours last
@@ -53,11 +53,7 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
             marks = {6: "6 s", 60: "1 min", 600: "10 min", 6000: "100 min"}
             ax.set_xticks([*marks], [*marks.values()])
             ax.minorticks_off()
-        figure.legend(
-            *axes[0].get_legend_handles_labels(),
-            ncols=1 if narrow else 2,
-            loc="outside lower center",
-        )
+        legend(axes[0], 1 if narrow else 2)
         return figure
 
     ends = [

@@ -9,13 +9,8 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, panels, show
-from transformer_book.records import (
-    Run,
-    load_run,
-    markdown_table,
-    recorded_runs,
-)
+from transformer_book.figures import COLOURS, Picture, legend, panels, show
+from transformer_book.records import Run, load_run, markdown_table
 
 WHAT = {  # of each initialization, in the order of the table
     "xavier": "each matrix separately",
@@ -30,18 +25,17 @@ WHAT = {  # of each initialization, in the order of the table
     "packed-half-quarter": "packed; `w_o` at a half, `w_2` at a quarter",
     "packed-nothing": "packed; `w_o` and `w_2` at nothing",
 }
-LOOKS = {
-    "xavier": ("bad", "-"),
-    "packed": ("muted", "-"),
-    "packed-linear": ("decoder", "--"),
-    "packed-quarter": ("good", "-"),
+LOOKS = {  # colour, dash and name of those that are drawn
+    "xavier": ("bad", "-", "each matrix separately"),
+    "packed": ("muted", "-", "packed"),
+    "packed-linear": ("decoder", "--", "packed, nn.Linear's feed-forward"),
+    "packed-quarter": ("good", "-", "packed, w_o and w_2 at a quarter"),
 }
-NAMES = {
-    "xavier": "each matrix separately",
-    "packed": "packed",
-    "packed-linear": "packed, nn.Linear's feed-forward",
-    "packed-quarter": "packed, w_o and w_2 at a quarter",
-}
+
+
+def _plot(ax: Any, start: str, x: Sequence, y: Sequence, **look: Any) -> None:
+    colour, dash, name = LOOKS[start]
+    ax.plot(x, y, dash, color=COLOURS[colour], label=name, **look)
 
 
 def learning(runs: Mapping[str, Run]) -> Picture:
@@ -50,11 +44,7 @@ def learning(runs: Mapping[str, Run]) -> Picture:
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.2)
         for start, run in runs.items():
-            colour, dash = LOOKS[start]
-            steps, nats = run.series("nll")
-            ax.plot(
-                steps, nats, dash, color=COLOURS[colour], label=NAMES[start]
-            )
+            _plot(ax, start, *run.series("nll"))
         ax.set(xlabel="step", ylabel="training loss, nats per token")
         ax.set_ylim(bottom=2.5)
         ax.legend()
@@ -62,10 +52,8 @@ def learning(runs: Mapping[str, Run]) -> Picture:
 
     return show(
         draw,
-        "Training loss over the first steps of the same training under "
-        f"{len(runs)} initializations: with each matrix separately "
-        "it lags behind from step 200 on; with small ends of the "
-        "sub-layers it is the lowest.",
+        f"Training loss of {len(runs)} initializations: highest with each "
+        "matrix separately, lowest with small ends of the sub-layers.",
     )
 
 
@@ -89,8 +77,8 @@ def other_tasks(starts: Sequence[str]) -> Markdown:
     for start in starts:
         row = {"initialization": WHAT[start]}
         for seed in (0, 1):
-            score = ""  # not each has a second seed
-            if f"starts/{start}-{seed}" in recorded_runs():
+            score = ""
+            if (start, seed) != ("xavier", 1):  # which was not trained
                 run = load_run(f"starts/{start}-{seed}")
                 score = f"{run.series('validation_bleu')[1][-1]:.1f}"
             row[f"BLEU, seed {seed}"] = score
@@ -119,52 +107,35 @@ def layer_gradients(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return [square**0.5 for square in squares.values()]
 
 
-def branches(runs: Mapping[str, Run], step: str = "0") -> Picture:
-    """What each sub-layer adds beside its skip; each layer's gradient.
+def branches(runs: Mapping[str, Run]) -> Picture:
+    """What each sub-layer adds at first, and each layer's gradient.
 
-    `runs` by initialization, after `step` steps, in the order of the model.
+    `runs` by initialization; both in the order of the model.
     """
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=3.2)
         for start, run in runs.items():
-            colour, dash = LOOKS[start]
-            rows = run.report["sizes"][step]
+            rows = run.report["sizes"]["0"]
             measured = shares(rows), layer_gradients(rows)
             for ax, numbers in zip(axes, measured, strict=True):
-                ax.plot(
-                    range(1, len(numbers) + 1),
-                    numbers,
-                    dash,
-                    marker="o",
-                    markersize=4,
-                    color=COLOURS[colour],
-                    label=NAMES[start],
-                )
-        looks = (
-            ("what a sub-layer adds,\nshare of what passes beside it", 8, 20),
-            ("gradient of a layer's weights", 4, 8),
-        )
-        for ax, (title, encoder, last) in zip(axes, looks, strict=True):
+                places = range(1, len(numbers) + 1)
+                _plot(ax, start, places, numbers, marker="o", markersize=4)
+        added = "what a sub-layer adds,\nshare of what passes beside it"
+        gradient = "gradient of a layer's weights"
+        looks = (added, "sub-layer", 8, 20), (gradient, "layer", 4, 8)
+        for ax, (title, of, encoder, last) in zip(axes, looks, strict=True):
             ax.axvline(encoder + 0.5, color=COLOURS["muted"], linewidth=0.8)
             ax.set(title=title, xticks=[1, encoder, encoder + 1, last])
+            ax.set_xlabel(f"{of}: encoder's, then decoder's")
             ax.set_ylim(bottom=0)
-        axes[0].set_xlabel("sub-layer: encoder's, then decoder's")
-        axes[1].set_xlabel("layer: encoder's, then decoder's")
-        figure.legend(
-            *axes[0].get_legend_handles_labels(),
-            ncols=1 if narrow else 3,
-            loc="outside lower center",
-        )
+        legend(axes[0], 1 if narrow else 3)
         return figure
 
     return show(
         draw,
-        f"After {step} steps. Left, by sub-layer, the size of what it adds "
-        "divided by the size of what passes beside it: on average three "
-        "quarters with each matrix separately, and an eighth with the "
-        "last ones at a quarter. Right, by layer, the gradient of its "
-        "weights: in the decoder it rises with the layers with each matrix "
-        "separately, "
-        "and is level with the last ones at a quarter.",
+        "Left, the share that each sub-layer adds: on average three "
+        "quarters with each matrix separately, an eighth with the last ones "
+        "at a quarter. Right, the gradient of each layer's weights: in the "
+        "decoder it rises with the first, and is level with the second.",
     )

@@ -8,6 +8,7 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
+    legend,
     log_ticks,
     panels,
     show,
@@ -112,11 +113,7 @@ def what_arrives(
             ax.xaxis.get_major_locator().set_params(integer=True)
         axes[0].set_yscale("log")
         log_ticks(axes[0].yaxis)
-        figure.legend(
-            *axes[0].get_legend_handles_labels(),
-            ncols=2 if narrow else 4,
-            loc="outside lower center",
-        )
+        legend(axes[0], 2 if narrow else 4)
         return figure
 
     return show(

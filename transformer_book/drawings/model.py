@@ -1,20 +1,10 @@
 """What the chapter on the whole model shows."""
 
-from collections.abc import Mapping
 from typing import Any
 
-import matplotlib.pyplot as plt
 import torch
 
-from transformer_book.figures import (
-    COLOURS,
-    PAGE,
-    PHONE,
-    Picture,
-    Sketch,
-    show,
-    style,
-)
+from transformer_book.figures import PAGE, PHONE, Picture, Sketch, show
 from transformer_lib.model import Transformer
 
 KINDS = {  # a class of modules: its words, colour and chapter
@@ -122,10 +112,8 @@ def figure_1(model: Transformer) -> Picture:
                 below = level(i - 1) - high / 2 if i else floor + 4
                 end = level(i) + high / 2
                 sketch.line((x, below), (x, end), arrow=True)
-                address = f"{page}.html"
-                sketch.box(
-                    x, level(i), words, colour, wide, high, href=address
-                )
+                look = {"part": colour, "href": f"{page}.html"}
+                sketch.box(x, level(i), words, width=wide, height=high, **look)
             side = x + sign * wide / 2
             for first, last in loops:
                 fork = level(first) + step / 2 + 2
@@ -134,13 +122,9 @@ def figure_1(model: Transformer) -> Picture:
                 sketch.line(*corners, (side, level(last)), arrow=True)
             count = len(getattr(model, part).layers)
             beyond = 16 if narrow else 76  # above or beside the frame
-            sketch.words(
-                side + sign * beyond,
-                outline[0] - 12 if narrow else sum(outline) / 2,
-                f"{count} ×",
-                size=16,
-                font_weight="bold",
-            )
+            y = outline[0] - 12 if narrow else sum(outline) / 2
+            look = {"size": 16, "font_weight": "bold"}
+            sketch.words(side + sign * beyond, y, f"{count} ×", **look)
             ids = "source ids" if part == "encoder" else "target ids"
             sketch.words(x, floor + 15, ids)
         encoder, decoder = places
@@ -148,41 +132,16 @@ def figure_1(model: Transformer) -> Picture:
         over = top - 0.55 * step
         between = (encoder + decoder) / 2
         enter = decoder - wide / 2
-        path = (encoder, top), (encoder, over), (between, over)
-        sketch.line(
-            *path, (between, level(meets)), (enter, level(meets)), arrow=True
-        )
-        sketch.words(
-            between - 8, over - 14, "memory", colour="encoder", anchor="end"
-        )
+        path = [(encoder, top), (encoder, over), (between, over)]
+        path += [(between, level(meets)), (enter, level(meets))]
+        sketch.line(*path, arrow=True)
+        sketch.words(between - 8, over - 14, "memory", "end", "encoder")
         return sketch
 
     return show(
         draw,
         "Figure 1: on the left the encoder, six layers of self-attention "
         "and feed-forward; on the right the decoder, six layers of "
-        "masked self-attention, cross-attention and feed-forward. Add "
-        "and norm follow each. The encoder's top "
-        "feeds the cross-attention.",
-    )
-
-
-def parameters(count: Mapping[str, int], title: str) -> Picture:
-    """How many weights each part of a model has, as bars."""
-    hues = "embedding query feed_forward query feed_forward norm".split()
-    with style():
-        figure, ax = plt.subplots(figsize=(PAGE, 2.9))
-        millions = [number / 1e6 for number in count.values()]
-        colours = [COLOURS[hue] for hue in hues]
-        bars = ax.barh(list(count), millions, color=colours)
-        ax.bar_label(bars, fmt="%.2f", padding=3)
-        ax.invert_yaxis()
-        ax.set_xlabel("million weights")
-        ax.set_xlim(0, 1.25 * max(millions))
-        ax.set_title(f"{title}:\n{sum(count.values()):,} weights")
-    return show(
-        figure,
-        "Bars, in millions: embeddings 18.9, both feed-forward networks "
-        "and the decoder's attention 12.6 each, the encoder's attention "
-        "6.3, norms next to nothing.",
+        "masked self-attention, cross-attention and feed-forward. Add and "
+        "norm follow each. The encoder's top feeds the cross-attention.",
     )

@@ -7,6 +7,7 @@ from transformer_book.figures import (
     COLOURS,
     Picture,
     altair,
+    legend,
     log_ticks,
     panels,
     show,
@@ -110,11 +111,7 @@ def warm_ups(
         last = len(losses) - 1
         ax.text(last, frequencies + 0.7, "frequencies alone", ha="right")
         ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 9))
-        figure.legend(
-            *ax.get_legend_handles_labels(),
-            ncols=1 if narrow else 3,
-            loc="outside lower center",
-        )
+        legend(ax, 1 if narrow else 3)
         return figure
 
     return show(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import COLOURS, Picture, legend, panels, show
 
 Series = tuple[Sequence[int], Sequence[float]]  # steps, values
 
@@ -45,11 +45,7 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
             ax.set(title=case, ylim=(0, 9), xlabel="step")
             if narrow or ax is axes.flat[0]:
                 ax.set_ylabel("nats per token")
-        figure.legend(
-            *axes.flat[0].get_legend_handles_labels(),
-            ncols=2,
-            loc="outside lower center",
-        )
+        legend(axes.flat[0], 2)
         return figure
 
     return show(

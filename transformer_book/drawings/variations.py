@@ -6,7 +6,7 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import COLOURS, Picture, legend, panels, show
 from transformer_book.records import markdown_table
 
 
@@ -69,11 +69,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
                 words, (perplexity, score), place, textcoords="offset points"
             )
         ax.set(xlabel="perplexity", ylabel="BLEU", xlim=(4.2, 6.9))
-        figure.legend(
-            *ax.get_legend_handles_labels(),
-            ncols=4,
-            loc="outside lower center",
-        )
+        legend(ax, 4)
         return figure
 
     return show(
