@@ -15,13 +15,13 @@ from . import close, exercise
 D = 8
 _PRE = "this is pre-norm; the paper norms the sum"
 _INNER = (
-    "the norm is taken of what the sub-layer gives; the paper adds "
+    "the norm is taken of the sub-layer's output; the paper adds "
     "first: norm(x + sublayer(x))"
 )
-_PATH = "the path is missing: add x to what the sub-layer gives"
+_NO_SUM = "the residual connection is missing: add x to the output"
 _OLD = (
-    "each path begins at what the sub-layer before it gave, not at "
-    "the layer's input"
+    "each residual connection begins at the output of the sub-layer "
+    "before it, not at the layer's input"
 )
 
 
@@ -41,14 +41,14 @@ def _layer(kind, attend, network, norms, norm="post"):
     return layer
 
 
-def _wrong_paths(x, sublayers, norms):
+def _wrong_sums(x, sublayers, norms):
     """What comes out if norm and sum are not where they belong."""
     inner = bare = old = x
     for sublayer, norm in zip(sublayers, norms, strict=True):
         inner = inner + norm(sublayer(inner))
         bare = norm(sublayer(bare))
         old = norm(x + sublayer(old))
-    return {_INNER: inner, _PATH: bare, _OLD: old}
+    return {_INNER: inner, _NO_SUM: bare, _OLD: old}
 
 
 @exercise("layers.encoder_layer")
@@ -69,7 +69,7 @@ def _encoder_layer(answer):
         "norm_1 is used twice: each sub-layer has a norm of its own"
     )
     steps = [lambda x: attend(x, x, mask), network]
-    for message, wrong in _wrong_paths(x, steps, norms).items():
+    for message, wrong in _wrong_sums(x, steps, norms).items():
         assert not close(got, wrong), message
     assert close(got, layer()(x, mask)), (
         "wrong: attention first, then the network, each as "
@@ -116,7 +116,7 @@ def _decoder_layer(answer):
         lambda y: attend[1](y, memory, masks[1]),
         network,
     ]
-    for message, wrong in _wrong_paths(y, steps, norms).items():
+    for message, wrong in _wrong_sums(y, steps, norms).items():
         assert not close(got, wrong), message
     x = norms[0](y + steps[0](y))
     itself = norms[1](x + attend[1](x, x, masks[1]))
