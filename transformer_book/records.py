@@ -78,28 +78,10 @@ def load_run(name: str | Path) -> Run:
             f"of a run that ended; recorded are: {names}"
         )
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    return _read(folder, report)
-
-
-def _read(folder: Path, report: dict[str, Any]) -> Run:
     path = folder / "config.json"  # some runs left only their results
     config = json.loads(path.read_text("utf-8")) if path.exists() else {}
     log = (folder / "log.jsonl").read_text("utf-8").splitlines()
     return Run(folder, config, [json.loads(x) for x in log], report)
-
-
-def load_recipes() -> list[Run]:
-    """The headline's neighbours, by name.
-
-    Some were stopped on the way: their reports are empty. An installed
-    package has none of them.
-    """
-    found = []
-    for path in sorted(_runs_folder().glob("recipes/*/config.json")):
-        told = path.with_name("report.json")
-        report = json.loads(told.read_text("utf-8")) if told.exists() else {}
-        found.append(_read(path.parent, report))
-    return found
 
 
 def load_copying() -> list[dict[str, Any]]:
