@@ -71,11 +71,7 @@ def _multi_head(answer):
         f"the output is {tuple(got.shape)}, not (batch, query_len, "
         f"d_model) = {tuple(right.shape)}"
     )
-    q, k, v = (
-        x @ matrices[0],
-        memory @ matrices[1],
-        memory @ matrices[2],
-    )
+    q, k, v = x @ matrices[0], memory @ matrices[1], memory @ matrices[2]
 
     def wrong(cut, factor=1.0, joined=lambda t: t.transpose(1, 2)):
         heads = attention(factor * cut(q), cut(k), cut(v))[0]
@@ -95,8 +91,7 @@ def _multi_head(answer):
     assert not close(got, attention(q, k, v)[0] @ matrices[3]), (
         "this is a single head of full width"
     )
-    own = module(x, x)
-    assert not close(got, own), "keys and values come from memory"
+    assert not close(got, module(x, x)), "keys and values come from memory"
     assert not close(got @ matrices[3], right), (
         "the last product, with w_o, is missing"
     )

@@ -4,11 +4,7 @@ import torch
 from torch import nn
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.layers import (
-    DecoderLayer,
-    EncoderLayer,
-    FeedForward,
-)
+from transformer_lib.layers import DecoderLayer, EncoderLayer, FeedForward
 
 from . import close, exercise
 
