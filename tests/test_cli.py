@@ -63,8 +63,12 @@ def test_training_leaves_all_that_is_promised(trained):
         *("name", "command", "training", "result", "machine", "test")
     ]
     assert report["training"]["max_steps"] == 8
-    assert report["result"]["steps"] == 8
-    assert report["result"]["averaged_checkpoints"] == 2
+    last, result = log(trained)[-1], report["result"]
+    assert result["steps"] == 8 and result["averaged_checkpoints"] == 2
+    per_second = last["tokens"] / last["seconds"]
+    assert result["target_tokens_per_second"] == per_second
+    sizes = [w.numel() for w in load_model(trained)[0].parameters()]
+    assert result["parameters"] == sum(sizes)
     assert "--max-steps 8" in report["command"]
     assert report["machine"]["commit"] != "not recorded"
     config = json.loads((trained / "config.json").read_text())
@@ -111,8 +115,8 @@ def test_exports(trained, tmp_path, monkeypatch):
     translator, *others = made[0]
     assert isinstance(translator, Translator)
     assert others == [str(tmp_path), "onnx", False]
-    assert main(["export", "--model", str(trained), "--out", "x"]) == 0
-    assert made[1][1:] == ("x", "ctranslate2", False)
+    words = ["export", "--model", str(trained), "--out", "x", "--int8"]
+    assert main(words) == 0 and made[1][1:] == ("x", "ctranslate2", True)
 
 
 def test_two_workers(tmp_path):

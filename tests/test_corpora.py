@@ -181,6 +181,7 @@ def test_tatoeba_rows(folder):
         ("I ran.", "Yo corrí."),
         ("She\u2028swims.", "Ella nada."),
     ]
+    assert load_corpus("tatoeba", "es", "en")[0] == ("Corrí.", "I ran.")
 
 
 @pytest.mark.parametrize("end", [0, 200])

@@ -156,13 +156,20 @@ def test_validation_is_scored_in_its_language(tmp_path, monkeypatch):
     assert report["result"]["samples"] == ["一只狗在跑。"] * 3
 
 
-def test_what_is_averaged_is_kept(tmp_path):
-    """However few checkpoints the settings would keep."""
-    steps = trained_with(max_steps=8, keep_checkpoints=2)
-    report = run_experiment(replace(steps, average=6), tmp_path / "six")
-    assert report["result"]["averaged_checkpoints"] == 6
-    report = run_experiment(replace(steps, average=0), tmp_path / "none")
+def test_seed_and_longest_sentence_reach_the_training(tmp_path, monkeypatch):
+    given, train = [], experiment.train
+    monkeypatch.setattr(
+        experiment, "train", lambda *all: given.append(all) or train(*all)
+    )
+    still = trained_with(seed=7, learning_rate_scale=1e-30)
+    own = replace(still, average=0, model=replace(QUICK.model, max_length=20))
+    report = run_experiment(own, tmp_path)
     assert report["result"]["averaged_checkpoints"] == 1
+    [(model, batches, *_)] = given
+    torch.manual_seed(7)
+    fresh = Transformer(model.config)
+    assert torch.allclose(model.output_weight, fresh.output_weight)
+    assert batches.seed == 7 and batches.lengths.max() == 20
 
 
 def test_a_machine_is_described(tmp_path, monkeypatch):

@@ -105,6 +105,7 @@ def test_learnt_positions_end():
         positions(torch.zeros(1, 2, 8), offset=3)
     model = Transformer(TransformerConfig(12, **SIZES, **LEARNED))
     assert model.positions.weight.shape == (400, 16)
+    assert abs(model.positions.weight.std() * 16**0.5 - 1) < 0.05
     with pytest.raises(ValueError, match="401 pos.*=400: raise max_length"):
         model.encode(torch.ones(1, 401, dtype=torch.long))
 

@@ -201,7 +201,8 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
 def test_settings_that_matter_may_not_change(tmp_path):
     train(small(), batches(), QUICK, folder=tmp_path)
     free = replace(QUICK, log_every=1, max_steps=13)
-    train(small(), batches(), free, folder=tmp_path)
+    history = train(small(), batches(), free, folder=tmp_path)
+    assert history.lines[-1]["seconds"] >= history.lines[-2]["seconds"]
     for changes, named in (
         ({"seed": 1}, "seed=0, not 1"),
         ({"betas": (0.9, 0.997)}, "betas"),
