@@ -41,9 +41,9 @@ RUN = WEB / "live" / "train_run.json"
 LEARNT_FROM = ["little_spanish.tsv", "little_people.tsv"]
 SITES = ("html", "dirhtml")  # no paper, no EPUB
 ABSENT = (
-    '<p class="live-missing">This part runs on the book\'s site, in a '
-    "browser. If you are there and it does not appear, JavaScript is "
-    "switched off, or the page was opened as a file: run "
+    '<p class="live-missing">This interactive figure runs on the book\'s '
+    "site, in a browser. If you are there and it does not appear, JavaScript "
+    "is switched off, or the page was opened as a file: run "
     "<code>make serve</code> and open it from there.</p>"
 )
 say = logging.getLogger(__name__).info
