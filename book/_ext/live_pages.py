@@ -212,10 +212,10 @@ def told(path: Path) -> str:
     return (
         '<table class="play-still"><caption>'
         f"“{html.escape(first['text'])}” becomes "
-        f"“{html.escape(first['said'])}”, from top to bottom, piece by "
-        f"piece. The columns say how much of its attention each {target} "
-        f"piece paid to the {source} ones; the last one, how likely the "
-        f'model held it.</caption><thead><tr><th scope="col">{target}</th>'
+        f"“{html.escape(first['said'])}”, from top to bottom, token by "
+        f"token. The columns say how much of its attention each {target} "
+        f"token paid to the {source} ones; the last one, how likely the "
+        f'model thought it.</caption><thead><tr><th scope="col">{target}</th>'
         f'{heads}<th scope="col">likely</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>{inlined(text)}"
     )

@@ -220,6 +220,6 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
     return show(
         draw,
         "By how much the loss rises without each head, in nats per token, for "
-        "encoder, decoder and encoder-decoder attention. The dearest: "
+        "encoder, decoder and encoder-decoder attention. The costliest: "
         f"{dear[0]} {dear[1]}, {top:.2f}.",
     )

@@ -425,7 +425,7 @@ export function start(place) {
     if (!step)
       return (
         `“${sentence.text}” is about to become ` +
-        `${sentence.languages[1]}, piece by piece.`
+        `${sentence.languages[1]}, token by token.`
       );
     const count = line.steps.length;
     const { piece, share: likely } = step.bars[step.taken];
