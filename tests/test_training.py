@@ -138,6 +138,8 @@ def test_log_lines(tmp_path):
     assert history.series("bleu") == ([5, 10, 12], [5.0, 10.0, 12.0])
     first = [b for b, _ in zip(data.epoch(0), range(3), strict=False)]
     assert lines[0]["tokens"] == sum(b.tokens for b in first)
+    spent = lines[0]["tokens"] / lines[0]["tokens_per_second"]
+    assert spent < lines[0]["seconds"] + 1
     assert lines[0]["learning_rate"] == 32**-0.5 * 3 * 10**-1.5
     assert len(checkpoint_files(tmp_path)) == 1  # at the end
     one = train(start, data, replace(QUICK, max_steps=1)).lines[-1]
