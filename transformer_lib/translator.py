@@ -112,10 +112,6 @@ class Translator:
 
         Model, tokenizer and languages are written, the weights in
         float16 if `half`.
-
-        Raises:
-            ValueError: as `save_model`; nothing is written.
-            OSError: naming the file, if the disk does not take it.
         """
         save_model(
             folder, self.model, self.tokenizer, half, languages=self.languages
