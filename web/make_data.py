@@ -8,8 +8,8 @@ For every model in `pretrained` FOLDER/NAME gets
 - `attention/`: every head's weights for some sentences, as bytes,
 - `beams/`: beam searches, step by step.
 
-`play.json` is what the first page plays: a few sentences, decoded piece by
-piece, with the likeliest rivals of each and what they would have led to.
+`play.json` is what the first page plays: a few sentences, decoded token by
+token, with the likeliest rivals of each and what they would have led to.
 `zoom/` is what the page "One sentence" opens, from the model down to one
 number: its vectors, queries, keys, values, scores and weights for one
 sentence, and a file for each head's three matrices and for each
@@ -292,7 +292,7 @@ def write_attention(
 
 
 @torch.inference_mode()
-def next_pieces(
+def next_tokens(
     model: nn.Module,
     memory: Tensor,
     source_ids: Tensor,
@@ -315,8 +315,8 @@ def replay(
 ) -> dict:
     """A beam search with everything it looked at.
 
-    Each step lists candidates [parent, piece, log-probability of the
-    piece, of all, fate]; the parent is a place among the candidates of
+    Each step lists candidates [parent, token, log-probability of the
+    token, of all, fate]; the parent is a place among the candidates of
     the step before, the fate 0 dropped, 1 kept, 2 ended.
     """
     model = translator.model
@@ -328,28 +328,28 @@ def replay(
     steps, ended, why = [], [], ""
     while not why:
         ids = [one[0] for one in beams]
-        gains = next_pieces(model, memory, source_ids, ids)
+        gains = next_tokens(model, memory, source_ids, ids)
         totals = gains + torch.tensor([[one[1]] for one in beams])
         count = min(2 * beam_size, int(totals.isfinite().sum()))
         places = totals.flatten().topk(count).indices.tolist()
         step, following = [], []
         for rank, place in enumerate(places):
-            row, piece = divmod(place, gains.size(1))
+            row, token = divmod(place, gains.size(1))
             begun, _, parent = beams[row]
-            total = totals[row, piece].item()
+            total = totals[row, token].item()
             fate = 0
-            if piece == EOS and rank < beam_size:
+            if token == EOS and rank < beam_size:
                 score = total / length_divisor(len(begun), alpha)
                 ended.append((True, score, total, [*begun[1:], EOS]))
                 fate = 2
-            elif piece != EOS and len(following) < beam_size:
-                following.append(([*begun, piece], total, rank))
+            elif token != EOS and len(following) < beam_size:
+                following.append(([*begun, token], total, rank))
                 fate = 1
-            gain = gains[row, piece].item()
+            gain = gains[row, token].item()
             step.append(
                 [
                     parent,
-                    translator.tokenizer.pieces([piece])[0],
+                    translator.tokenizer.pieces([token])[0],
                     round(gain, 4),
                     round(total, 4),
                     fate,
@@ -391,7 +391,7 @@ def replay(
 def compare(translator, source_ids, beam_size, alpha, found) -> None:
     """The replay has to find what the library's search finds.
 
-    Scores are compared rather than pieces: two hypotheses that are
+    Scores are compared rather than tokens: two hypotheses that are
     equally good up to rounding may stand in either order.
     """
     whole = beam_search(translator.model, source_ids, beam_size, alpha)
@@ -406,22 +406,22 @@ def compare(translator, source_ids, beam_size, alpha, found) -> None:
 
 
 def greedy(translator: Translator, text: str) -> dict:
-    """The greedy search, with the log-probability of each piece."""
+    """The greedy search, with the log-probability of each token."""
     model = translator.model
     source_ids = torch.tensor(translator.encode([text]))
     with torch.inference_mode():
         memory = model.encode(source_ids)
     ids, rows, total = [BOS], [], 0.0
     while ids[-1] != EOS and len(ids) <= source_ids.size(1) + 49:
-        gains = next_pieces(model, memory, source_ids, [ids])[0]
-        piece = int(gains.argmax())
-        gain = gains[piece].item()
+        gains = next_tokens(model, memory, source_ids, [ids])[0]
+        token = int(gains.argmax())
+        gain = gains[token].item()
         total += gain
-        ids.append(piece)
-        rows.append([translator.tokenizer.pieces([piece])[0], round(gain, 4)])
+        ids.append(token)
+        rows.append([translator.tokenizer.pieces([token])[0], round(gain, 4)])
     return {
         "text": translator.tokenizer.decode(ids),
-        "pieces": rows,
+        "tokens": rows,
         "total": round(total, 4),
     }
 
@@ -468,11 +468,11 @@ def continued(
 def looked_at(
     model: nn.Module, source_ids: Tensor, ids: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """Of each piece of an output: what else could have come, and why.
+    """Of each token of an output: what else could have come, and why.
 
     Returns:
-        Probabilities (pieces, vocab_size), and the cross-attention, the
-        mean of all layers and heads (pieces, source_len).
+        Probabilities (tokens, vocab_size), and the cross-attention, the
+        mean of all layers and heads (tokens, source_len).
     """
     inputs = torch.tensor([[BOS, *ids[:-1]]])
     with evaluating(model), record_attention(model) as maps:
@@ -488,7 +488,7 @@ def looked_at(
 def played(translator: Translator, text: str) -> dict:
     """One sentence's decoding, and where each rival would have led.
 
-    A step is [bars, attention]: bars are a place in `pieces` and a
+    A step is [bars, attention]: bars are a place in `tokens` and a
     probability in thousandths, in turn, the one taken first; attention
     is in hundredths. The model's own steps hold a third thing: of each
     rival [translation, the steps that follow it].
@@ -498,7 +498,7 @@ def played(translator: Translator, text: str) -> dict:
     best = greedy_decode(model, source_ids).ids[0][0]
     if continued(model, source_ids, []) != best:
         raise RuntimeError(f"not the library's greedy decoding: {text}")
-    table: dict[int, int] = {}  # a piece's place, by its id
+    table: dict[int, int] = {}  # a token's place, by its id
 
     def steps(ids: list[int], most_rivals: int) -> list[list]:
         found = []
@@ -507,10 +507,10 @@ def played(translator: Translator, text: str) -> dict:
         ):
             bars = []
             most = row.topk(most_rivals + 1)
-            for rank, piece in enumerate(most.indices.tolist()):
-                share = row[piece].item()
+            for rank, token in enumerate(most.indices.tolist()):
+                share = row[token].item()
                 if rank <= RIVALS[0] or share >= SERIOUS:
-                    place = table.setdefault(piece, len(table))
+                    place = table.setdefault(token, len(table))
                     bars += [place, round(1000 * share)]
             found.append([bars, (100 * looked).round().int().tolist()])
         return found
@@ -531,7 +531,7 @@ def played(translator: Translator, text: str) -> dict:
         "languages": names,
         "source": tokenizer.pieces(source_ids[0].tolist()),
         "vocabulary": len(tokenizer),
-        "pieces": tokenizer.pieces(list(table)),
+        "tokens": tokenizer.pieces(list(table)),
         "said": tokenizer.decode(best),
         "steps": own,
     }

@@ -181,22 +181,22 @@ class Live(SphinxDirective):
         return [nodes.raw("", place, format="html")]
 
 
-def row(step: list, pieces: list[str]) -> str:
-    """One piece of a translation: what was looked at, how sure."""
+def row(step: list, tokens: list[str]) -> str:
+    """One token of a translation: what was looked at, how sure."""
     (place, share, *_), looked, *_ = step
     cells = "".join(
         f'<td style="--share: {part}%">{part}&nbsp;%</td>' for part in looked
     )
-    name = html.escape(shown(pieces[place]))
+    name = html.escape(shown(tokens[place]))
     return (
         f'<tr><th scope="row">{name}</th>{cells}'
         f"<td>{share / 10:.0f}&nbsp;%</td></tr>"
     )
 
 
-def shown(piece: str) -> str:
-    """A piece as a reader knows it."""
-    return piece.replace("▁", "").replace("<eos>", "end")
+def shown(token: str) -> str:
+    """A token as a reader knows it."""
+    return token.replace("▁", "").replace("<eos>", "end")
 
 
 def told(path: Path) -> str:
@@ -205,10 +205,10 @@ def told(path: Path) -> str:
     first = json.loads(text)[0]
     source, target = first["languages"]
     heads = "".join(
-        f'<th scope="col">{html.escape(shown(piece))}</th>'
-        for piece in first["source"]
+        f'<th scope="col">{html.escape(shown(token))}</th>'
+        for token in first["source"]
     )
-    rows = "".join(row(step, first["pieces"]) for step in first["steps"])
+    rows = "".join(row(step, first["tokens"]) for step in first["steps"])
     return (
         '<table class="play-still"><caption>'
         f"“{html.escape(first['text'])}” becomes "

@@ -7,13 +7,10 @@ import threading
 import warnings
 from pathlib import Path
 
-import axe_playwright_python
 import pytest
-import tangle
+from parts import AXE, SITE
 
 CHROMIUM = "/usr/bin/chromium"
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-SITE = tangle.ROOT / "_build" / "html"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -87,8 +84,10 @@ def visit(browser, address):
     """
     pages = []
 
-    def open_page(path, prepare=None, wait_until="load", **settings):
-        settings = {"viewport": {"width": 1200, "height": 900}} | settings
+    def open_page(
+        path, prepare=None, wait="load", width=1200, height=900, **settings
+    ):
+        settings["viewport"] = {"width": width, "height": height}
         page = browser.new_context(**settings).new_page()
         page.asked, page.problems = [], []
         pages.append(page)
@@ -108,7 +107,7 @@ def visit(browser, address):
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         if prepare:
             prepare(page)
-        page.goto(f"{address}/{path}", wait_until=wait_until)
+        page.goto(f"{address}/{path}", wait_until=wait)
         return page
 
     yield open_page
@@ -118,13 +117,15 @@ def visit(browser, address):
 
 
 @pytest.fixture
-def violations():
-    """Of axe-core's rules, in one part of a page."""
+def fits():
+    """Whether a page is no wider than its window, and a part accessible."""
 
-    def find(page, part):
+    def check(page, part):
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= page.viewport_size["width"]
         page.evaluate(AXE.read_text("utf-8"))
         page.add_style_tag(content="* { transition: none !important }")
-        return page.evaluate(
+        found = page.evaluate(
             """async part => {
               const found = await axe.run(part, { preload: false });
               return found.violations.map(
@@ -133,5 +134,6 @@ def violations():
             }""",
             part,
         )
+        assert not found
 
-    return find
+    return check

@@ -11,21 +11,11 @@ import gzip
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import axe_playwright_python
 import pytest
-import tangle
+from parts import AXE, PAGES, SITE
 
-SITE = tangle.ROOT / "_build" / "html"
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-PAGES = sorted(
-    path.relative_to(SITE).as_posix()
-    for path in SITE.rglob("*.html")
-    if not {"_static", "reports"} & set(path.relative_to(SITE).parts)
-    and 'http-equiv="refresh"' not in path.read_text("utf-8")
-)
 MODULES = [n for n in PAGES if n.startswith("_modules/transformer_lib")]
 LOOKED_AT = [  # one template, and code alone: two of these speak for all
     name for name in PAGES if name not in MODULES[2:]
@@ -99,23 +89,6 @@ COLOURS = ["color-contrast", "link-in-text-block"]
 NO_COLOURS = {"rules": {rule: {"enabled": False} for rule in COLOURS}}
 
 
-async def open_page(context, url: str):
-    """The page when all is drawn, what went wrong, what it asked for."""
-    page = await context.new_page()
-    errors, asked = [], []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on(
-        "console",
-        lambda message: (
-            errors.append(message.text) if message.type == "error" else None
-        ),
-    )
-    page.on("request", lambda request: asked.append(request.url))
-    await page.goto(url, wait_until="load")
-    await page.wait_for_function(READY)
-    return page, errors, asked
-
-
 async def translate(page) -> None:
     """Use the page that translates, so that its answer is looked at."""
     index = SITE / "_static" / "live" / "data" / "index.json"
@@ -140,22 +113,30 @@ async def look(page) -> dict[str, list[str]]:
 
 async def examine(context, address: str, name: str) -> dict:
     """All that is asked of every page."""
-    page, errors, asked = await open_page(context, f"{address}/{name}")
+    page = await context.new_page()
+    errors, asked = [], []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console",
+        lambda line: line.type == "error" and errors.append(line.text),
+    )
+    page.on("request", lambda request: asked.append(request.url))
+    await page.goto(f"{address}/{name}", wait_until="load")
+    await page.wait_for_function(READY)
     found = await page.evaluate(COUNTS)
-    found["first"] = list(asked)
+    found |= {"first": list(asked), "asked": asked, "errors": errors}
     await page.evaluate(DRAW)
     await page.wait_for_function(DRAWN)
     if name == "index.html":
         await translate(page)
     await page.set_viewport_size({"width": 360, "height": 800})
-    found["width"] = await page.evaluate(
-        "document.documentElement.scrollWidth"
-    )
+    wide = "document.documentElement.scrollWidth"
+    found["width"] = await page.evaluate(wide)
     await page.set_viewport_size({"width": 1200, "height": 900})
     if name in LOOKED_AT:
         found |= await look(page)
     await page.close()
-    return {**found, "errors": errors, "asked": asked}
+    return found
 
 
 async def examine_all(chromium: dict, address: str) -> dict[str, dict]:
@@ -226,11 +207,8 @@ def weight(path: str) -> int:
 
 
 def files(found: dict, address: str) -> set[str]:
-    return {
-        unquote(urlsplit(url).path).lstrip("/")
-        for url in found["first"]
-        if url.startswith(address)
-    }
+    own = [url for url in found["first"] if url.startswith(address)]
+    return {unquote(urlsplit(url).path).lstrip("/") for url in own}
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 import tangle
+from parts import html
 
 sys.path.insert(0, str(tangle.ROOT / "book" / "_ext"))
 counting = importlib.import_module("first_reading")
 sys.path.pop(0)
 
-SITE = tangle.ROOT / "_build" / "html"
 MOST = 1800  # words
 CHAPTERS = [
     path.relative_to(tangle.ROOT).with_suffix("").as_posix()
@@ -36,7 +36,7 @@ and another</pre></div>
 
 
 def read(name: str) -> str:
-    return (SITE / f"{name}.html").read_text("utf-8")
+    return html(f"{name}.html")
 
 
 def test_what_counts_as_a_word():

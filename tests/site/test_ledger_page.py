@@ -6,18 +6,13 @@ from pathlib import Path
 
 import tangle
 import yaml
-from bs4 import BeautifulSoup
+from parts import SITE, soup
 
-SITE = tangle.ROOT / "_build" / "html"
 PAGE = "book/appendix/paper.html"
 ROWS = yaml.safe_load(
     (tangle.ROOT / "book" / "fidelity.yml").read_text("utf-8")
 )
 PARTS = ("section", "status", "chapter")
-
-
-def soup(page: str) -> BeautifulSoup:
-    return BeautifulSoup((SITE / page).read_text("utf-8"), "html.parser")
 
 
 def chapter(row: dict) -> str:

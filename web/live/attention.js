@@ -21,7 +21,7 @@ const KINDS = [
   ["cross", "cross: target looks at source"],
 ];
 const READ = {
-  from: "Pick a piece of the sentence",
+  from: "Pick a token of the sentence",
   to: "Where it looks",
 };
 const MEAN = "all";
@@ -126,8 +126,8 @@ export async function start(place) {
     );
   }
 
-  /** Queries by the piece they chose; the decoder's keys are its inputs. */
-  function pieces() {
+  /** Queries by the token they chose; the decoder's keys are its inputs. */
+  function tokens() {
     const { source, target, predicted } = shown.row;
     return {
       from: kind.value === "encoder" ? source : predicted,
@@ -138,7 +138,7 @@ export async function start(place) {
   function draw() {
     if (!shown) return;
     settle();
-    const { from, to } = pieces();
+    const { from, to } = tokens();
     chosen.word = Math.min(from.length - 1, Math.max(0, chosen.word || 0));
     drawHeads(from.length, to.length);
     drawWords(from, to);

@@ -21,7 +21,7 @@ const WHY = {
   enough: "as many hypotheses have ended as the beam is wide",
   limit: "the longest output allowed is reached",
 };
-const words = (pieces) => pieces.join("").replaceAll("▁", " ").trim();
+const words = (tokens) => tokens.join("").replaceAll("▁", " ").trim();
 
 export async function start(place) {
   const inLink = inAddress(place, "beams");
@@ -108,7 +108,7 @@ export async function start(place) {
       button.setAttribute("aria-disabled", String(i < 2 ? !now : over)),
     );
     const spoken = paths(found.steps);
-    const greedy = greedyPath(found.steps, shown.greedy.pieces);
+    const greedy = greedyPath(found.steps, shown.greedy.tokens);
     said.textContent = sayStep(found, now, over);
     drawTree(tree, found.steps.slice(0, now), spoken, greedy);
     candidates.hidden = !now;
@@ -143,22 +143,22 @@ export async function start(place) {
   }
 }
 
-/** All pieces up to each candidate of each step. */
+/** All tokens up to each candidate of each step. */
 function paths(steps) {
   const found = [];
   for (const [number, step] of steps.entries())
     found.push(
-      step.map(([parent, piece]) => [
+      step.map(([parent, token]) => [
         ...(number ? found[number - 1][parent] : []),
-        piece,
+        token,
       ]),
     );
   return found;
 }
 
 /** The candidate of each step that lies on greedy's path, or -1. */
-function greedyPath(steps, pieces) {
-  const wanted = pieces.map(([piece]) => piece);
+function greedyPath(steps, tokens) {
+  const wanted = tokens.map(([token]) => token);
   return paths(steps).map((step, number) => {
     const start = JSON.stringify(wanted.slice(0, number + 1));
     return number < wanted.length
@@ -184,7 +184,7 @@ function drawTree(place, steps, spoken, greedy) {
     boxes.push(
       svg("text", { x: x(number), y: 12, class: "live-head" }, `${number + 1}`),
     );
-    step.forEach(([parent, piece, , total, fate], rank) => {
+    step.forEach(([parent, token, , total, fate], rank) => {
       if (number)
         lines.push(
           svg("path", {
@@ -214,7 +214,7 @@ function drawTree(place, steps, spoken, greedy) {
           svg(
             "text",
             { x: x(number) + 6, y: y(rank) + 17 },
-            `${MARKS[fate]} ${short(piece)}`,
+            `${MARKS[fate]} ${short(token)}`,
           ),
           svg(
             "text",
@@ -257,9 +257,9 @@ function drawTree(place, steps, spoken, greedy) {
 const link = (x1, y1, x2, y2) =>
   `M${x1},${y1} C${x1 + 14},${y1} ${x2 - 14},${y2} ${x2},${y2}`;
 
-const short = (piece) => {
-  const letters = [...piece];
-  return letters.length > 8 ? `${letters.slice(0, 7).join("")}…` : piece;
+const short = (token) => {
+  const letters = [...token];
+  return letters.length > 8 ? `${letters.slice(0, 7).join("")}…` : token;
 };
 
 function stepTable({ steps, alpha }, now, spoken, greedy) {
@@ -275,7 +275,7 @@ function stepTable({ steps, alpha }, now, spoken, greedy) {
   ]);
   return table(
     `Step ${now}, the likeliest continuations`,
-    ["so far", "next piece", "its log-prob\u00adability", "sum", "score", "fate"],
+    ["so far", "next token", "its log-prob\u00adability", "sum", "score", "fate"],
     0,
     rows,
   );
@@ -294,7 +294,7 @@ function resultTable({ steps, found, alpha }, now, over, spoken, greedy) {
   const listed = over
     ? found.map(([text, length, total, score]) => [text, length, total, score])
     : rows;
-  const length = greedy.pieces.length;
+  const length = greedy.tokens.length;
   const all = [
     ...listed.map((row, i) => [`${i + 1}`, ...row]),
     [
@@ -307,12 +307,12 @@ function resultTable({ steps, found, alpha }, now, over, spoken, greedy) {
   ];
   return table(
     over ? "What the search found, beside greedy" : "Ended so far, beside greedy",
-    ["rank", "translation", "pieces", "sum", "score"],
+    ["rank", "translation", "tokens", "sum", "score"],
     1,
-    all.map(([rank, text, pieces, total, score]) => [
+    all.map(([rank, text, tokens, total, score]) => [
       rank,
       text,
-      String(pieces),
+      String(tokens),
       total.toFixed(3),
       score.toFixed(3),
     ]),

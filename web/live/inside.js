@@ -79,7 +79,7 @@ export function lookInside(learner) {
       languages: ["English", "Spanish"],
       source: named(source.ids.subarray(0, source.length)),
       target: named(target.ids.subarray(0, length)),
-      next: next.map(([piece]) => piece),
+      next: next.map(([token]) => token),
       sure: next.map(([, share]) => share),
       sizes: { N, d_model, d_ff, h, d_k, vocab_size: model.words },
       norm: "post",

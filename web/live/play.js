@@ -19,16 +19,16 @@ const FILLED = 0.38; // or of the screen has to be the part
 const WIDE = 64; // pixels of all ribbons together
 const END = "<eos>";
 
-const name = (piece) => (piece === END ? "end" : piece.replaceAll("▁", ""));
-const begins = (piece) => piece.startsWith("▁") || piece === END;
+const name = (token) => (token === END ? "end" : token.replaceAll("▁", ""));
+const begins = (token) => token.startsWith("▁") || token === END;
 
 /** What was recorded, as steps that say what they mean. */
 export function open(recorded) {
-  const { pieces } = recorded;
+  const { tokens } = recorded;
   const step = ([flat, looked, lines]) => {
     const bars = [];
     for (let i = 0; i < flat.length; i += 2)
-      bars.push({ piece: pieces[flat[i]], share: flat[i + 1] / 1000 });
+      bars.push({ token: tokens[flat[i]], share: flat[i + 1] / 1000 });
     return { bars, looked, taken: 0, lines };
   };
   const own = { said: recorded.said, steps: recorded.steps.map(step) };
@@ -58,12 +58,12 @@ function closest(steps) {
 
 /** The words that a step looked at most, and what all the signs got. */
 function most(source, looked) {
-  const parts = looked.map((part, i) => ({ part, piece: source[i] }));
-  const isWord = ({ piece }) => piece !== END && /[\p{L}\p{N}]/u.test(piece);
+  const parts = looked.map((part, i) => ({ part, token: source[i] }));
+  const isWord = ({ token }) => token !== END && /[\p{L}\p{N}]/u.test(token);
   const words = parts.filter(isWord).sort((a, b) => b.part - a.part);
   const listed = words
     .slice(0, 2)
-    .map(({ piece, part }) => `${name(piece)} ${part} %`)
+    .map(({ token, part }) => `${name(token)} ${part} %`)
     .join(" and ");
   const signs = parts.filter((one) => !isWord(one));
   const rest = signs.reduce((sum, { part }) => sum + part, 0);
@@ -73,14 +73,14 @@ function most(source, looked) {
     (rest > words[0].part ? `; ${which} got ${rest} %.` : ".")
   );
 }
-const named = (piece) => (piece === END ? "the end sign" : name(piece));
+const named = (token) => (token === END ? "the end sign" : name(token));
 const share = (part) => (part < 0.001 ? "< 0.1 %" : percent(part));
 
 export function start(place) {
   const recorded = place.querySelector("script").textContent;
   const sentences = JSON.parse(recorded).map(open);
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  let sentence, line, at; // at: pieces written
+  let sentence, line, at; // at: tokens written
   let playing = false;
   let alone = false; // whether nobody asked for what plays
   let seen = false;
@@ -134,7 +134,7 @@ export function start(place) {
       from,
       source,
       arcs,
-      el("span", { class: "play-language" }, "next piece"),
+      el("span", { class: "play-language" }, "next token"),
       bars,
       to,
       target,
@@ -222,14 +222,14 @@ export function start(place) {
       show(at);
     }
   }
-  /** The piece that won, from its bar to its place in the line. */
+  /** The token that won, from its bar to its place in the line. */
   function fly() {
-    const bar = bars.querySelector(".play-taken .play-piece");
-    const piece = target.lastElementChild;
-    if (calm.matches || !bar || !piece) return;
-    const [a, b] = [bar, piece].map((one) => one.getBoundingClientRect());
+    const bar = bars.querySelector(".play-taken .play-token");
+    const token = target.lastElementChild;
+    if (calm.matches || !bar || !token) return;
+    const [a, b] = [bar, token].map((one) => one.getBoundingClientRect());
     const way = `translate(${a.left - b.left}px, ${a.top - b.top}px)`;
-    piece.animate([{ transform: way }, { transform: "none" }], {
+    token.animate([{ transform: way }, { transform: "none" }], {
       duration: BEAT.win,
       easing: "ease-in-out",
     });
@@ -280,11 +280,11 @@ export function start(place) {
     to.textContent = other;
     target.lang = { Spanish: "es", German: "de" }[other] ?? "";
     source.replaceChildren(
-      ...sentence.source.map((piece) =>
+      ...sentence.source.map((token) =>
         el(
           "li",
-          { class: piece === END ? "play-end" : null },
-          name(piece),
+          { class: token === END ? "play-end" : null },
+          name(token),
           el("small", {}),
         ),
       ),
@@ -323,7 +323,7 @@ export function start(place) {
             el(
               "li",
               { class: "play-rest", style: `--share: ${rest}` },
-              el("span", { class: "play-piece" }, "all others"),
+              el("span", { class: "play-token" }, "all others"),
               track(),
               el("span", { class: "play-share" }, share(rest)),
             ),
@@ -335,7 +335,7 @@ export function start(place) {
   const track = () => el("span", { class: "play-track" }, el("i"));
   function row(step, { taken, lines }, bar, i) {
     const inside = [
-      el("span", { class: "play-piece" }, name(bar.piece)),
+      el("span", { class: "play-token" }, name(bar.token)),
       track(),
       el("span", { class: "play-share" }, share(bar.share)),
     ];
@@ -373,10 +373,10 @@ export function start(place) {
   }
   function chip(i) {
     const { bars: found, taken } = line.steps[i];
-    const { piece } = found[taken];
+    const { token } = found[taken];
     const kinds = [
-      begins(piece) ? "play-word" : "",
-      piece === END ? "play-end" : "",
+      begins(token) ? "play-word" : "",
+      token === END ? "play-end" : "",
       i === line.fork ? "play-picked" : "",
     ].filter(Boolean);
     const press = () => go(i + 1);
@@ -386,7 +386,7 @@ export function start(place) {
       el(
         "button",
         { type: "button", title: `step ${i + 1}`, onclick: press },
-        name(piece),
+        name(token),
       ),
     );
   }
@@ -428,12 +428,12 @@ export function start(place) {
         `${sentence.languages[1]}, token by token.`
       );
     const count = line.steps.length;
-    const { piece, share: likely } = step.bars[step.taken];
+    const { token, share: likely } = step.bars[step.taken];
     const chosen =
       step.taken > 0
-        ? `you picked ${named(piece)}, ${share(likely)}, instead of ` +
-          `${named(step.bars[0].piece)}, ${share(step.bars[0].share)}`
-        : `${named(piece)}, ${share(likely)}, is the likeliest`;
+        ? `you picked ${named(token)}, ${share(likely)}, instead of ` +
+          `${named(step.bars[0].token)}, ${share(step.bars[0].share)}`
+        : `${named(token)}, ${share(likely)}, is the likeliest`;
     const words =
       `Step ${to} of ${count}: ${chosen}. ` +
       most(sentence.source, step.looked);
@@ -452,8 +452,8 @@ export function start(place) {
       return `No step was in doubt: each winner had at least ${share(low)}.`;
     }
     return (
-      `It was closest at step ${number + 1}: ${named(first.piece)} ` +
-      `${share(first.share)}, ${named(second.piece)} ` +
+      `It was closest at step ${number + 1}: ${named(first.token)} ` +
+      `${share(first.share)}, ${named(second.token)} ` +
       `${share(second.share)}.`
     );
   }
@@ -468,7 +468,7 @@ export function start(place) {
     const fork = done && !line.bar && rival.share >= 0.05;
     next.hidden = !fork && !(done && follow);
     if (fork) {
-      next.textContent = `What if it had written ${named(rival.piece)}?`;
+      next.textContent = `What if it had written ${named(rival.token)}?`;
       next.onclick = () => pick(number, 1);
     } else if (follow) {
       next.textContent = `Next: ${follow.text}`;
@@ -525,7 +525,7 @@ export function start(place) {
 /** The line's steps as a table. */
 function table({ source }, { steps }) {
   const cell = (text) => el("td", {}, text);
-  const head = ["step", "piece", "likely", "next likeliest"];
+  const head = ["step", "token", "likely", "next likeliest"];
   return el(
     "table",
     {},
@@ -535,7 +535,7 @@ function table({ source }, { steps }) {
       el(
         "tr",
         {},
-        [...head, ...source.map((piece) => `at ${name(piece)}`)].map(
+        [...head, ...source.map((token) => `at ${name(token)}`)].map(
           (text) => el("th", { scope: "col" }, text),
         ),
       ),
@@ -544,15 +544,15 @@ function table({ source }, { steps }) {
       "tbody",
       {},
       steps.map(({ bars, taken, looked }, i) => {
-        const { piece, share: likely } = bars[taken];
+        const { token, share: likely } = bars[taken];
         const second = bars[taken ? 0 : 1];
         return el(
           "tr",
           {},
           cell(i + 1),
-          el("th", { scope: "row" }, name(piece)),
+          el("th", { scope: "row" }, name(token)),
           cell(share(likely)),
-          cell(`${name(second.piece)} ${share(second.share)}`),
+          cell(`${name(second.token)} ${share(second.share)}`),
           looked.map((part) => cell(`${part} %`)),
         );
       }),

@@ -15,9 +15,9 @@ import {
 import { Translator, weight } from "./translator.js";
 import { CHOSEN, heaviest, wordPicker } from "./words.js";
 
-const LONGEST = 80; // pieces that the page takes
+const LONGEST = 80; // tokens that the page takes
 const LETTERS = 1000; // and letters, so that no text is cut for long
-const MANY = 4; // a word cut into so many pieces is a rare one
+const MANY = 4; // a word cut into so many tokens is a rare one
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
 /** Why this copy of the site cannot translate; "" if it can. */
@@ -199,13 +199,13 @@ export async function start(place) {
     const left = () => mine !== turn;
     const translator = await get(chosen);
     if (left()) return;
-    const pieces =
+    const tokens =
       text.length > LETTERS
         ? Infinity
         : translator.tokenizer.encode(text).length - 1;
-    if (pieces > LONGEST) {
+    if (tokens > LONGEST) {
       said.textContent =
-        `That is too long: this page takes up to ${LONGEST} pieces. The ` +
+        `That is too long: this page takes up to ${LONGEST} tokens. The ` +
         "model has learnt from single sentences: try one at a time.";
       return;
     }
@@ -225,7 +225,7 @@ export async function start(place) {
     said.replaceChildren(
       el("strong", { lang: chosen.languages[1] }, best.text || "(nothing)"),
       best.ended ? "" : " (cut off at the longest output allowed)",
-      ` · ${seconds.toFixed(2)} s for ${best.ids.length} pieces`,
+      ` · ${seconds.toFixed(2)} s for ${best.ids.length} tokens`,
     );
     beams.replaceChildren(beamTable(found, chosen));
     beams.hidden = false;
@@ -272,9 +272,9 @@ function strange(text, { words }, tokenizer) {
   const listed = odd.slice(0, 8).join(", ");
   return known
     ? `Never seen in training: ${listed}. Every word can be spelt in ` +
-        "pieces, so the model guesses all the same, and sounds as sure as " +
+        "tokens, so the model guesses all the same, and sounds as sure as " +
         "ever."
-    : `Cut into ${MANY} pieces or more: ${listed}. Words like these are ` +
+    : `Cut into ${MANY} tokens or more: ${listed}. Words like these are ` +
         "rare in the training sentences or not there at all, and the model " +
         "guesses.";
 }
@@ -282,7 +282,7 @@ function strange(text, { words }, tokenizer) {
 function beamTable(found, { languages }) {
   return table(
     "The beam: what the search found, best first",
-    ["rank", "translation", "pieces", "log-prob\u00adability", "score"],
+    ["rank", "translation", "tokens", "log-prob\u00adability", "score"],
     1,
     found.map(({ text, ids, total, score, ended }, rank) => [
       String(rank + 1),
@@ -295,7 +295,7 @@ function beamTable(found, { languages }) {
   );
 }
 
-/** Cross-attention of a translation: pick a piece of it. */
+/** Cross-attention of a translation: pick a token of it. */
 function lookAround() {
   let maps = null;
   let word = 0;

@@ -128,7 +128,7 @@ export class Translator {
       found: found.map((one) => ({
         ...one,
         text: this.tokenizer.decode(one.ids),
-        pieces: this.tokenizer.pieces(one.ids),
+        tokens: this.tokenizer.pieces(one.ids),
       })),
     };
   }

@@ -2,14 +2,14 @@
 
 import { el, percent, wash } from "./common.js";
 
-/** What a click on a piece means: of a translation, everywhere the same.
+/** What a click on a token means: of a translation, everywhere the same.
  *
- * Its piece is the one that was being chosen, so its row of weights is
+ * Its token is the one that was being chosen, so its row of weights is
  * that of the step that wrote it, not of the step that was fed with it.
  */
 export const CHOSEN = {
-  from: "Pick a piece of the translation",
-  to: "Where the decoder looked when it chose that piece",
+  from: "Pick a token of the translation",
+  to: "Where the decoder looked when it chose that token",
 };
 
 /** A row of words to pick from, and a row that shows the weights. */

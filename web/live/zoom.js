@@ -267,8 +267,8 @@ export function show(place, model) {
     );
   }
   /** Vectors as rows of colours; `thin` without words. */
-  function strip(name, caption, pieces, key, thin = false) {
-    const vectors = pieces.map((_, i) => model.get(name, i));
+  function strip(name, caption, tokens, key, thin = false) {
+    const vectors = tokens.map((_, i) => model.get(name, i));
     const most = farthest(model.get(name));
     return el(
       "figure",
@@ -282,7 +282,7 @@ export function show(place, model) {
         : el(
             "ul",
             { "aria-hidden": "true" },
-            pieces.map((piece) => el("li", {}, plain(piece))),
+            tokens.map((token) => el("li", {}, plain(token))),
           ),
       colours(vectors, most, thin ? 4 : 14),
     );

@@ -46,7 +46,7 @@ export const NETWORK = {
       numbers: firsts(
         model,
         [[name, "what comes in"]],
-        model.pieces(path[0]),
+        model.tokens(path[0]),
       ),
     };
   },

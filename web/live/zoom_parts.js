@@ -31,16 +31,16 @@ export const scaled = (title, most) =>
   title ? `${title}, up to ±${number(most)}` : `±${number(most)}`;
 
 /** The first numbers of every vector, for a table. */
-export function firsts(model, names, pieces) {
+export function firsts(model, names, tokens) {
   const { d_model } = model.sizes;
   const few = Math.min(FEW, d_model);
   return {
     caption: `the first ${few} of the ${d_model} numbers of each vector`,
-    head: ["where", "piece", ...upTo(few).map((i) => i + 1)],
+    head: ["where", "token", ...upTo(few).map((i) => i + 1)],
     rows: names.flatMap(([name, where]) =>
-      pieces.map((piece, i) => [
+      tokens.map((token, i) => [
         where,
-        plain(piece),
+        plain(token),
         ...model.get(name, i).slice(0, few).map((one) => number(one, 3)),
       ]),
     ),

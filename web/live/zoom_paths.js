@@ -15,7 +15,7 @@ export const TITLES = {
 };
 
 const WORDS = { "<bos>": "start", "<eos>": "end" };
-export const plain = (piece) => WORDS[piece] ?? piece.replaceAll("▁", "");
+export const plain = (token) => WORDS[token] ?? token.replaceAll("▁", "");
 export const low = (number) =>
   String(number).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
 export const number = (value, digits = 2) => {
@@ -76,7 +76,7 @@ export function open(about, fetched) {
       const [bias] = part(start + rows * length + row, 1);
       return { weights: part(start + row * length, length), bias };
     },
-    pieces: (stack) => about[stack === "encoder" ? "source" : "target"],
+    tokens: (stack) => about[stack === "encoder" ? "source" : "target"],
   };
 }
 
@@ -99,8 +99,8 @@ export function at(path, depth) {
 export function axes(model, [stack, , sub]) {
   const source = sub === "cross_attention" ? "encoder" : stack;
   return {
-    rows: model.pieces(stack).map(plain),
-    columns: model.pieces(source).map(plain),
+    rows: model.tokens(stack).map(plain),
+    columns: model.tokens(source).map(plain),
   };
 }
 

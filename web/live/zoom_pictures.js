@@ -47,11 +47,11 @@ export const PICTURES = {
     const { N, d_model, vocab_size } = model.sizes;
     const { source, target, next, languages } = model;
     const [from, to] = languages;
-    const chips = (pieces, key) =>
+    const chips = (tokens, key) =>
       el(
         "ul",
         { class: "zoom-chips", "data-key": key },
-        pieces.map((piece) => el("li", {}, plain(piece))),
+        tokens.map((token) => el("li", {}, plain(token))),
       );
     const flat = (text, key, feeds) =>
       el("div", { class: "zoom-flat", "data-key": key, "data-feeds": feeds }, text);
@@ -106,15 +106,15 @@ export const PICTURES = {
       ),
       said: `“${model.text}” becomes “${model.said}”.`,
       sizes:
-        `memory: ${source.length} pieces × ${d_model} = d_model · hidden: ` +
+        `memory: ${source.length} tokens × ${d_model} = d_model · hidden: ` +
         `${target.length} positions × ${d_model} · logits: ${target.length} ` +
-        `positions × ${vocab_size} pieces of the vocabulary`,
+        `positions × ${vocab_size} tokens of the vocabulary`,
       numbers: {
         caption: "what each position of the decoder reads and says",
         head: ["position", "reads", "says next", "with probability"],
-        rows: target.map((piece, i) => [
+        rows: target.map((token, i) => [
           i + 1,
-          plain(piece),
+          plain(token),
           plain(next[i]),
           number(model.sure[i], 4),
         ]),
@@ -122,19 +122,19 @@ export const PICTURES = {
     };
   },
 
-  encoder: (show) => stack(show, "a vector for each English piece"),
+  encoder: (show) => stack(show, "a vector for each English token"),
   decoder: (show) => stack(show, "a vector for each position"),
 
   layer({ model, path, box, strip }) {
     const [name, number] = path;
     const whole = at(path, 2);
-    const pieces = model.pieces(name);
+    const tokens = model.tokens(name);
     const subs = SUBS[name];
     const parts = subs.flatMap((sub, i) => [
       strip(
         i ? `${whole}.${sub}` : whole,
         i ? "" : "what comes in",
-        pieces,
+        tokens,
         sub,
         i > 0,
       ),
@@ -155,7 +155,7 @@ export const PICTURES = {
         ),
       ),
     ]);
-    const top = strip(`${whole}.out`, "what goes out", pieces, "out");
+    const top = strip(`${whole}.out`, "what goes out", tokens, "out");
     const listed = subs.map((sub) => [
       `${whole}.${sub}`,
       `into ${TITLES[sub]}`,
@@ -170,12 +170,12 @@ export const PICTURES = {
         `Layer ${number} of ${model.sizes.N} in the ${name}: ` +
         `${subs.map((sub) => TITLES[sub]).join(", then ")}.`,
       sizes:
-        `x: ${pieces.length} positions × ${model.sizes.d_model} = d_model, ` +
+        `x: ${tokens.length} positions × ${model.sizes.d_model} = d_model, ` +
         "before and after every sub-layer",
       numbers: firsts(
         model,
         [...listed, [`${whole}.out`, "out of the layer"]],
-        pieces,
+        tokens,
       ),
     };
   },
@@ -624,12 +624,12 @@ export const PICTURES = {
 function stack({ model, path, box, strip }, what) {
   const [name] = path;
   const { N, d_model } = model.sizes;
-  const pieces = model.pieces(name);
+  const tokens = model.tokens(name);
   const layers = upTo(N).flatMap((i) => {
     const input = `${name}.layers.${i}`;
     const thin = i > 0;
     return [
-      strip(input, thin ? "" : "words and places", pieces, `x${i}`, thin),
+      strip(input, thin ? "" : "words and places", tokens, `x${i}`, thin),
       box(
         i + 1,
         {
@@ -654,14 +654,14 @@ function stack({ model, path, box, strip }, what) {
       "div",
       { class: "zoom-column" },
       ...layers,
-      strip(`${name}.out`, end, pieces, "out"),
+      strip(`${name}.out`, end, tokens, "out"),
       legend(true),
     ),
     said:
-      `The ${name}: ${N} layers, one after the other. ${pieces.length} ` +
-      `vectors go in and ${pieces.length} come out.`,
+      `The ${name}: ${N} layers, one after the other. ${tokens.length} ` +
+      `vectors go in and ${tokens.length} come out.`,
     sizes:
-      `x: ${pieces.length} positions × ${d_model} = d_model · ` +
+      `x: ${tokens.length} positions × ${d_model} = d_model · ` +
       `layers: ${N} = N`,
     numbers: firsts(
       model,
@@ -672,7 +672,7 @@ function stack({ model, path, box, strip }, what) {
         ]),
         [`${name}.out`, "out of the last"],
       ],
-      pieces,
+      tokens,
     ),
   };
 }
