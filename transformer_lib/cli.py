@@ -83,14 +83,18 @@ def _translate(
     """
     torch.set_num_threads(1)  # its products are too small to be shared out
     translator = Translator.from_pretrained(model, pick_device(device))
+
+    def translated(lines: list[str]) -> list[str]:
+        try:
+            return translator.translate(lines, beam_size)
+        except ValueError as error:  # a line is too long
+            if len(lines) > 1:
+                return [text for one in lines for text in translated([one])]
+            print(f"an empty line, as {error}", file=sys.stderr)
+            return [""]
+
     for lines in [[*sentences]] if sentences else _standard_input():
-        for place, line in enumerate(lines):
-            try:
-                translator.encode([line])
-            except ValueError as error:
-                print(f"an empty line, as {error}", file=sys.stderr)
-                lines[place] = ""
-        print(*translator.translate(lines, beam_size), sep="\n", flush=True)
+        print(*translated(lines), sep="\n", flush=True)
 
 
 def _standard_input() -> Iterator[list[str]]:
