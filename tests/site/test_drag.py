@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from parts import html, in_all_looks, numbers, press
+from parts import in_all_looks, numbers, press
 from playwright.sync_api import expect
 
 from transformer_lib.attention import attention
@@ -296,11 +296,3 @@ def test_it_fits_and_is_accessible(visit, fits, look):
         "all => all.forEach(details => { details.open = true })"
     )
     fits(page, PART)
-
-
-def test_its_picture_on_paper_has_the_same_weights(visit):
-    pattern = r"The bars are the weights: (.*?)\. On the"
-    told = re.search(pattern, html(CHAPTER))[1]
-    weights, _ = shown(opened(visit))
-    wanted = zip(WORDS, weights.tolist(), strict=True)
-    assert told == ", ".join(f"{word} {one:.2f}" for word, one in wanted)
