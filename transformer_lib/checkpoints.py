@@ -93,10 +93,10 @@ def _step_of(path: Path) -> int:
     return int(path.stem.removeprefix("checkpoint-"))
 
 
-def _read(path: str | Path) -> dict[str, Any]:
+def _read(path: str | Path, mmap: bool = True) -> dict[str, Any]:
     """What `save_checkpoint` wrote; runs no code that is in the file.
 
-    The file is mapped: what is not used takes no memory.
+    With `mmap`, what is not used takes no memory.
 
     Chapter: checkpoints-resume
     """
@@ -104,7 +104,7 @@ def _read(path: str | Path) -> dict[str, Any]:
         with ZipFile(path) as archive:  # torch.load compares no sums
             if damaged := archive.testzip():
                 raise BadZipFile(f"{damaged} is not what was written")
-        return torch.load(path, "cpu", weights_only=True, mmap=True)
+        return torch.load(path, "cpu", weights_only=True, mmap=mmap)
     except (OSError, MemoryError):
         raise  # the file may be good
     except Exception as error:  # each damage has its own
@@ -131,7 +131,8 @@ def load_checkpoint(
 
     Chapter: checkpoints-resume
     """
-    content = _read(path)
+    # An optimizer would keep the file mapped, and Windows not delete it.
+    content = _read(path, mmap=optimizer is None)
     if model is not None:
         model.load_state_dict(content["model"])
     if optimizer is not None:
