@@ -122,11 +122,13 @@ def published_bleu(
 
     normalize = MosesPunctNormalizer(language).normalize
     cut = MosesTokenizer(language).tokenize
-    both = (
-        [cut(normalize(text.lower()), return_str=True) for text in texts]
-        for texts in (hypotheses, references)
+
+    def published_form(texts: _Texts) -> list[str]:
+        return [cut(normalize(x.lower()), return_str=True) for x in texts]
+
+    score = bleu(
+        published_form(hypotheses), published_form(references), tokenize="none"
     )
-    score = bleu(*both, tokenize="none")
     return _Score(score.value, f"{score.signature}|form:lc.norm.tok")
 
 

@@ -370,11 +370,16 @@ class _Losses(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         weight = self.model.output_weight
         batch = batch.to(weight.device)
-        smoothing = self.config.label_smoothing, self.config.smoothing
         bf16 = self.config.precision == "bf16"
         with torch.autocast(weight.device.type, torch.bfloat16, enabled=bf16):
             hidden = self.model.hidden(batch.source_ids, batch.target_ids)
-            return projected_losses(hidden, weight, batch.labels, *smoothing)
+            return projected_losses(
+                hidden,
+                weight,
+                batch.labels,
+                label_smoothing=self.config.label_smoothing,
+                smoothing=self.config.smoothing,
+            )
 
 
 def _shared(losses: nn.Module) -> nn.Module:

@@ -159,7 +159,6 @@ class Translator:
         Without a `target` the greedy translation is taken; with one,
         the maps are what the model attends to when it is given that
         translation, as in training.
-
         """
         model, pieces = self.model, self.tokenizer.pieces
         (source_ids,) = self.encode([source])
