@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -74,10 +75,13 @@ class Batch:
     labels: Tensor
     tokens: int
 
-    def to(self, device: torch.device | str, **copying: bool) -> "Batch":
-        """The same batch on a device; `copying` as for a tensor's `to`."""
-        tensors = self.source_ids, self.target_ids, self.labels
-        moved = (ids.to(device, **copying) for ids in tensors)
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on a device."""
+        tensors = [self.source_ids, self.target_ids, self.labels]
+        gpu = self.labels.is_cpu and torch.device(device).type == "cuda"
+        if gpu:  # which fetches from pinned memory; nobody waits for it
+            tensors = [ids.pin_memory() for ids in tensors]
+        moved = (ids.to(device, non_blocking=gpu) for ids in tensors)
         return Batch(*moved, tokens=self.tokens)
 
 
@@ -89,16 +93,13 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
 
     Chapter: batching-batch
     """
-    if any(PAD in side for pair in pairs for side in pair):
-        raise ValueError(f"an id is {PAD}, that of padding: leave it out")
-    sources, labels = zip(*pairs, strict=True)
-    targets = [[BOS, *target[:-1]] for target in labels]
-    return Batch(
-        source_ids=_padded(sources),
-        target_ids=_padded(targets),
-        labels=_padded(labels),
-        tokens=sum(len(target) for target in labels),
-    )
+    sources, targets = zip(*pairs, strict=True)
+    source_ids, labels = _padded(sources), _padded(targets)
+    target_ids = labels.roll(1, dims=1)  # what comes before each label
+    target_ids[:, 0] = BOS
+    target_ids = target_ids.where(labels != PAD, PAD)
+    tokens = sum(len(target) for target in targets)
+    return Batch(source_ids, target_ids, labels, tokens)
 
 
 def _padded(rows: Sequence[list[int]]) -> Tensor:
@@ -106,8 +107,13 @@ def _padded(rows: Sequence[list[int]]) -> Tensor:
 
     Chapter: batching-batch
     """
-    width = max(len(row) for row in rows)
-    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+    lengths = np.array([len(row) for row in rows])
+    ids = np.fromiter(chain.from_iterable(rows), np.int64)
+    if (ids == PAD).any():
+        raise ValueError(f"an id is {PAD}, that of padding: leave it out")
+    table = np.full((len(rows), lengths.max()), PAD, np.int64)
+    table[np.arange(lengths.max()) < lengths[:, None]] = ids
+    return torch.from_numpy(table)
 
 
 class TokenBatches:

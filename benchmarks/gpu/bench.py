@@ -11,8 +11,10 @@ those that the budget does not reach are named.
 
 import argparse
 import contextlib
+import copy
 import io
 import json
+import re
 import statistics
 import sys
 import time
@@ -45,13 +47,15 @@ made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 made.add_argument("--device", default="cuda")
 made.add_argument("--quick", action="store_true", help="does it all run?")
 made.add_argument("--budget", type=float, default=220, help="seconds")
-made.add_argument("--only", default="", help="rows with these words")
+made.add_argument("--only", default="", help="rows that match")
+made.add_argument("--seconds", type=float, default=5, help="of a row")
 made.add_argument("--out", type=Path, default=Path("bench.json"))
 options = made.parse_args()
 
 DEVICE = torch.device(options.device)
 BEGAN, FOUND = time.time(), {}
-SHRINK, EVERY, SECONDS = (40, 1, 0.1) if options.quick else (1, 10, 5)
+SHRINK, EVERY = (40, 1) if options.quick else (1, 10)
+SECONDS = 0.1 if options.quick else options.seconds
 WITHOUT_CUDNN = [
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
@@ -136,21 +140,15 @@ def ours(size, tokens, precision, vocab_size=None):
     return rate(marks)
 
 
-def pinned(batches):
+def ahead(batches):
     """Each batch is copied while the one before it is worked on."""
-    ahead = None
+    before = None
     for batch in batches:
-        names = "source_ids", "target_ids", "labels"
-        moved = {}
-        for name in names:
-            tensor = getattr(batch, name)
-            if DEVICE.type == "cuda":
-                tensor = tensor.pin_memory()
-            moved[name] = tensor.to(DEVICE, non_blocking=True)
-        if ahead is not None:
-            yield ahead
-        ahead = replace(batch, **moved)
-    yield ahead
+        batch = batch.to(DEVICE)
+        if before is not None:
+            yield before
+        before = batch
+    yield before
 
 
 def padded(multiple):
@@ -173,7 +171,8 @@ def padded(multiple):
 def loop(make, size, tokens, bf16=True, changed=lambda batches: batches):
     """A plain loop: make() gives the weights, and a loss of a batch."""
     torch.manual_seed(0)
-    weights, loss_of = make()
+    weights, loss_of, *around = make()
+    before, after = around or (lambda: None, lambda: None)
     adam = torch.optim.Adam(
         weights, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True
     )
@@ -184,8 +183,10 @@ def loop(make, size, tokens, bf16=True, changed=lambda batches: batches):
             with torch.autocast(DEVICE.type, torch.bfloat16, enabled=bf16):
                 loss = loss_of(batch)
             loss.backward()
+            before()
             adam.step()
             adam.zero_grad()
+            after()
             step += 1
             if step % EVERY == 0:
                 wait()
@@ -235,6 +236,38 @@ def one_product(model):
     for layer in [*model.encoder.layers, *model.decoder.layers]:
         if isinstance(layer.self_attention, MultiHeadAttention):
             exchange(layer.self_attention)
+
+
+def half_weights(size):
+    """The network in bf16, without casts; Adam works in float32."""
+
+    def make():
+        model = Transformer(config(size)).to(DEVICE).train()
+        master = list(model.parameters())
+        half = copy.deepcopy(model).bfloat16()
+        weights = list(half.parameters())
+
+        def loss_of(batch):
+            hidden = half.hidden(batch.source_ids, batch.target_ids)
+            weight = half.output_weight
+            loss, _ = projected_losses(hidden, weight, batch.labels)
+            return loss / batch.tokens
+
+        def before():
+            grads = [torch.empty_like(weight) for weight in master]
+            torch._foreach_copy_(grads, [w.grad for w in weights])
+            for weight, grad in zip(master, grads, strict=True):
+                weight.grad = grad
+
+        @torch.no_grad()
+        def after():
+            torch._foreach_copy_(weights, master)
+            for weight in weights:
+                weight.grad = None
+
+        return master, loss_of, before, after
+
+    return make
 
 
 def torch_peer(size):
@@ -363,6 +396,10 @@ def profile(size, tokens, steps=8):
     for row in sorted(rows, key=lambda e: -e.self_device_time_total)[:12]:
         each = row.self_device_time_total / steps / 1000
         print(f"    {each:8.3f} ms {row.count // steps:5} {row.key[:80]}")
+    rows_of_host = [e for e in found.key_averages() if e.device_type == cpu]
+    for row in sorted(rows_of_host, key=lambda e: -e.self_cpu_time_total)[:10]:
+        each = row.self_cpu_time_total / steps / 1000
+        print(f"    host {each:8.3f} ms {row.count // steps:5} {row.key[:80]}")
     work = sum(e.self_device_time_total for e in rows) / steps / 1000
     return {
         "ms": round(1000 * took / steps, 1),
@@ -389,13 +426,19 @@ def plan():
     for size, sentences in ("tiny", 64), ("tiny", 512), ("base", 64):
         search = partial(decode, size, sentences, 4)
         yield f"{size} beam 4, {sentences} sentences", True, search
-    for size, tokens in base, tiny:
+    for size, tokens in tiny, base:
         name = f"{size} {tokens}"
+        yield f"profile {name}", True, partial(profile, size, tokens)
         run = partial(loop, plain(size), size, tokens)
         joined = partial(loop, plain(size, one_product), size, tokens)
         yield f"{name} plain loop", True, run
-        yield f"{name} pinned, one ahead", True, partial(run, changed=pinned)
         yield f"{name} one product for q, k, v", True, joined
+        both = partial(joined, changed=padded(8))
+        yield f"{name} one product, lengths in 8s", True, both
+        half = partial(loop, half_weights(size), size, tokens, False)
+        yield f"{name} bf16 weights", True, half
+        yield f"{name} fp32, one product", True, partial(joined, bf16=False)
+        yield f"{name} one ahead", True, partial(run, changed=ahead)
         eights = partial(run, changed=padded(8))
         yield f"{name} lengths in 8s", True, eights
         yield f"{name} lengths in 8s, cuDNN", False, eights
@@ -410,13 +453,11 @@ def plan():
         yield f"base 8192 train, {precision}", False, run
     run = partial(loop, plain("base"), "base", 8192)
     yield "base 8192 with cuDNN's attention", False, run
-    yield "profile base 25000", True, partial(profile, *base)
-    yield "profile tiny 8192", True, partial(profile, *tiny)
 
 
 torch.set_float32_matmul_precision("high")
 for name, without_cudnn, measure in plan():
-    if options.only not in name:
+    if not re.search(options.only, name):
         continue
     if time.time() - BEGAN > options.budget:
         note(name, "left out")
