@@ -104,7 +104,7 @@ TRIAL = (
 )
 FULL = (  # better is chosen among recipes-gpu, on the validation set
     " --dropout 0.3 --warmup-steps 1000 --learning-rate-scale 0.8"
-    " --tokens-per-batch 16384 --max-steps 3000 --average 5"
+    " --tokens-per-batch 16384 --max-steps 5000 --average 5"
     " --validate-every 200"
 )
 RUNS["gpu/base-en-de-trial"] = Entry(f"{BASE}{TRIAL} --languages en de")

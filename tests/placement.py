@@ -12,6 +12,7 @@ each fault.
 
 import sys
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import backend_registration
@@ -24,7 +25,7 @@ from transformer_lib.schedule import TrainingConfig, adam
 
 DEVICE = "made_up"
 PAIRS = [([7, 8, 9, EOS], [5, 6, EOS]), ([9, EOS], [8, 7, 6, EOS])]
-LOOKS = {"lists": 0, "numbers": 0, "steps": 0}
+LOOKS = {"lists": 0, "arrays": 0, "numbers": 0, "steps": 0}
 CAST = set()
 
 
@@ -85,6 +86,13 @@ def answer_list(tensor):
     return [3] * len(tensor) if first else list(range(len(tensor)))
 
 
+def answer_array(tensor):
+    """What the host gets to see at the end of a search."""
+    assert tensor.device.type == "cpu"
+    LOOKS["arrays"] += 1
+    return np.zeros(tensor.shape, int)
+
+
 def rows_to_keep(going):
     """All rows at first, then one of them, then none: 3 steps."""
     assert going.device.type == DEVICE
@@ -97,7 +105,7 @@ def rows_to_keep(going):
 
 def look_of(search, transformer, source_ids):
     """How often a search has waited for the device, by kind."""
-    LOOKS.update(lists=0, numbers=0, steps=0)
+    LOOKS.update(lists=0, arrays=0, numbers=0, steps=0)
     search(transformer, source_ids)
     return dict(LOOKS)
 
@@ -166,6 +174,7 @@ def main(fault=None):
         FAULTS[fault]()
     FakeTensor.tolist = answer_list
     FakeTensor.item = answer_number
+    FakeTensor.numpy = answer_array
     torch.tensor, FakeTensor.new_tensor = new_tensor, new_like
     with FakeTensorMode():
         with torch.device(DEVICE):
@@ -176,19 +185,20 @@ def main(fault=None):
         assert not any(LOOKS.values()), f"training looks: {LOOKS}"
 
         validation_loss(transformer, TokenBatches(PAIRS, 8))
-        once = {"lists": 0, "numbers": 1, "steps": 0}
+        once = {"lists": 0, "arrays": 0, "numbers": 1, "steps": 0}
         assert LOOKS == once, f"of 1 batch: {LOOKS}"
 
         source_ids = collate(PAIRS).source_ids.to(DEVICE)
         decoding._rows_to_keep = beams._rows_to_keep = rows_to_keep
         # Whether there is padding, and how many go on at each step;
         # lists are the limits, and at the end what each step left.
-        for search, left in (
-            (decoding.greedy_decode, 3),
-            (beams.beam_search, 4),
+        for search, lists, arrays in (
+            (decoding.greedy_decode, 1 + 3 * 3, 0),
+            (beams.beam_search, 1, 3 * 4),
         ):
             looks = look_of(search, transformer, source_ids)
-            wanted = {"lists": 1 + 3 * left, "numbers": 1, "steps": 3}
+            wanted = {"lists": lists, "arrays": arrays}
+            wanted |= {"numbers": 1, "steps": 3}
             assert looks == wanted, f"of 3 steps: {looks}"
     del kept
     print("everything is where it belongs")

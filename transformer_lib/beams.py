@@ -6,10 +6,9 @@
 Chapter: book/translating/beams
 """
 
-import math
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Iterable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -111,50 +110,58 @@ def beam_search(
             cache.select(rows.flatten(), source=not same)
             if source is not None and not same:
                 source = source[rows.flatten()]
-    steps: list[list] = [[] for _ in limits]  # of each sentence
-    for tensors in trace:
-        lists = (tensor.tolist() for tensor in tensors)
-        for number, *step in zip(*lists, strict=True):
-            steps[number].append(step)
-    found = [
-        _ranked(its_steps[:limit], beam_size, length_penalty)
-        for its_steps, limit in zip(steps, limits, strict=True)
-    ]
-    ids, totals, scores = (
-        [[hypothesis[part] for hypothesis in ranked] for ranked in found]
-        for part in range(3)
-    )
-    return Hypotheses(ids, totals, scores)
+    return _hypotheses(trace, np.array(limits), beam_size, length_penalty)
 
 
-def _ranked(
-    steps: Sequence[list], beam_size: int, alpha: float
-) -> list[tuple[list[int], float, float]]:
-    """A sentence's hypotheses from its steps: ids, total and score.
+def _hypotheses(
+    trace: list[tuple[Tensor, ...]],
+    limits: np.ndarray,
+    beam_size: int,
+    alpha: float,
+) -> Hypotheses:
+    """What a search has found, from its steps.
+
+    A step holds the numbers of the sentences (n,) and their candidates,
+    best first: log-probabilities, parents and tokens, each (n, count).
 
     Chapter: beams-search
     """
-    beam: list[tuple[list[int], float]] = [([], 0.0)]
-    ended: list[tuple[list[int], float]] = []
-    for best, parents, tokens in steps:
-        if len(ended) >= beam_size:
-            break  # it was over, and its rows still in the batch
-        candidates = [
-            ([*beam[parent][0], token], total)
-            for total, parent, token in zip(best, parents, tokens, strict=True)
-        ]
-        ended += [x for x in candidates[:beam_size] if x[0][-1] == EOS]
-        beam = [x for x in candidates if x[0][-1] != EOS][:beam_size]
-
-    def ranked(hypotheses: list[tuple[list[int], float]]) -> list:
-        scored = [
-            (ids, total, total / length_divisor(len(ids), alpha))
-            for ids, total in hypotheses
-            if total != -math.inf  # pad and bos, in a tiny vocabulary
-        ]
-        return sorted(scored, key=itemgetter(2), reverse=True)
-
-    return (ranked(ended) + ranked(beam))[:beam_size]
+    shape = len(trace), len(limits), 2 * beam_size
+    parts = [np.full(shape, fill) for fill in (-np.inf, 0, PAD)]
+    for step, tensors in enumerate(trace):
+        numbers, *found = (tensor.cpu().numpy() for tensor in tensors)
+        for part, new in zip(parts, found, strict=True):
+            part[step, numbers, : new.shape[1]] = new
+    best, parents, tokens = parts
+    steps, ranks = np.arange(len(trace))[:, None], np.arange(shape[2])
+    ends = tokens == EOS
+    goes_on = np.argsort(ends, axis=2, kind="stable")  # these come first
+    ended = ends[:, :, :beam_size].sum(2)
+    going = ended.cumsum(0) - ended < beam_size  # or it was over before
+    going &= steps < limits
+    at_last = (steps == going.sum(0) - 1)[..., None]
+    cut = at_last & ~ends & ((~ends).cumsum(2) <= beam_size)
+    real = going[..., None] & (best > -np.inf)  # and not pad or bos
+    step, number, rank = (real & (cut | ends & (ranks < beam_size))).nonzero()
+    total, is_cut = best[step, number, rank], cut[step, number, rank]
+    # Back from each one's last token to its first.
+    ids = np.zeros((len(step), len(trace)), int)
+    for t in range(len(trace) - 1, -1, -1):
+        on = step >= t
+        at = t, number[on], rank[on]
+        ids[on, t] = tokens[at]
+        if t > 0:
+            rank[on] = goes_on[t - 1, number[on], parents[at]]
+    lengths = range(1, len(trace) + 1)
+    divisors = np.array([length_divisor(n, alpha) for n in lengths])
+    score = total / divisors[step]
+    result = Hypotheses(*([[] for _ in limits] for _ in range(3)))
+    for i in np.lexsort((-score, is_cut, number)):
+        if len(result.ids[number[i]]) < beam_size:
+            result.ids[number[i]].append(ids[i, : step[i] + 1].tolist())
+            result.log_probabilities[number[i]].append(float(total[i]))
+            result.scores[number[i]].append(float(score[i]))
+    return result
 
 
 def decode_all(

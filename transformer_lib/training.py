@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.model import evaluating
+from transformer_lib.model import Transformer, evaluating
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 
@@ -92,7 +93,6 @@ def train(
     config = training_config
     rank, workers = worker()
     optimizer = adam(model, config.betas, config.epsilon)
-    optimizer.zero_grad()
     progress = _Progress({})
     if folder is not None:
         folder = Path(folder)
@@ -100,6 +100,11 @@ def train(
     if progress.step > config.max_steps:
         raise ValueError(f"{folder} is beyond step {config.max_steps}")
     losses = _shared(_Losses(model, config))
+    optimizer.zero_grad()
+    add_gradients: Callable[..., Tensor] = partial(_add_gradients, losses)
+    gpu = next(model.parameters()).is_cuda
+    if replays := gpu and workers == 1 and isinstance(model, Transformer):
+        add_gradients = _Replays(losses)
     per_step = config.accumulate * workers
     stream = _endless(batches, progress.step * per_step)
     unread: list[Tensor] = []  # (loss, nll) of the last steps
@@ -122,7 +127,10 @@ def train(
             # what it would have dropped, each worker its own.
             chance = random.Random(f"{config.seed} {progress.step} {rank}")
             torch.manual_seed(chance.getrandbits(32))
-            unread.append(_add_gradients(losses, group[rank::workers], tokens))
+            for batch in (mine := group[rank::workers]):
+                # DistributedDataParallel sends gradients at the last one.
+                losses.require_backward_grad_sync = batch is mine[-1]
+                unread.append(add_gradients(batch, tokens))
             if config.clip_norm is not None:
                 nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
             rate = config.learning_rate_scale * learning_rate(
@@ -130,7 +138,7 @@ def train(
             )
             optimizer.param_groups[0]["lr"] = rate
             optimizer.step()
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=not replays)
             bar.update()
 
             stop = _total(torch.tensor(len(signals))).item() > 0
@@ -176,25 +184,53 @@ def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
 
 
 def _add_gradients(
-    losses: nn.Module, group: list[Batch], tokens: int
+    losses: nn.Module, batch: Batch, tokens: int | Tensor
 ) -> Tensor:
     """Gradients of the loss per token; returns (loss, nll), summed.
 
-    The batches are one worker's, the tokens those of all workers.
+    The batch is one worker's, the tokens are those of all workers.
 
     Chapter: training-step
     """
-    _, workers = worker()
-    total: Any = 0
-    for number, batch in enumerate(group, 1):
-        # DistributedDataParallel sends gradients only at the last batch.
-        losses.require_backward_grad_sync = number == len(group)
-        loss, nll = losses(batch)
-        # It takes the mean over the workers; the loss per token needs
-        # their sum.
-        (loss * workers / tokens).backward()
-        total = total + torch.stack([loss.detach(), nll])
-    return total
+    loss, nll = losses(batch)
+    # DistributedDataParallel takes the mean over the workers; the loss
+    # per token needs their sum.
+    (loss * worker()[1] / tokens).backward()
+    return torch.stack([loss.detach(), nll])
+
+
+class _Replays:
+    """`_add_gradients` on a GPU, recorded for each shape of a batch.
+
+    Chapter: training-step
+    """
+
+    def __init__(self, losses: nn.Module):
+        self.losses = losses
+        self.pool = torch.cuda.graph_pool_handle()  # memory of all graphs
+        self.seen: dict[Any, Any] = {}
+        for weight in losses.parameters():  # a graph adds in place
+            weight.grad = torch.zeros_like(weight)
+
+    def __call__(self, batch: Batch, tokens: int) -> Tensor:
+        shape = batch.source_ids.shape, batch.labels.shape
+        if shape not in self.seen:
+            if len(self.seen) < 256:
+                self.seen[shape] = None
+            return _add_gradients(self.losses, batch, tokens)
+        batch = batch.to(next(self.losses.parameters()).device)
+        count = torch.full_like(batch.labels[0, 0], tokens)
+        new = batch.source_ids, batch.target_ids, batch.labels, count
+        if self.seen[shape] is None:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool):
+                sums = _add_gradients(self.losses, batch, count)
+            self.seen[shape] = graph, new, sums
+        graph, inputs, sums = self.seen[shape]
+        for old, ids in zip(inputs, new, strict=True):
+            old.copy_(ids)
+        graph.replay()
+        return sums.clone()
 
 
 @contextmanager

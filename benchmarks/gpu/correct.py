@@ -1,6 +1,6 @@
 """Does the library compute on a GPU what it computes on a CPU?
 
-python benchmarks/gpu/correct.py cuda [--quick]
+python benchmarks/gpu/correct.py cuda [--quick] [CASE ...]
 """
 
 import copy
@@ -11,10 +11,12 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from transformer_lib import training
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import beam_search
@@ -102,7 +104,7 @@ def scores():
     return found
 
 
-def trained(folder=None, precision="fp32", device=DEVICE):
+def trained(folder=None, precision="fp32", device=DEVICE, steps=STEPS):
     tokenizer = Translator.from_pretrained("multi30k-en-de").tokenizer
     corpus = load_corpus("multi30k", "en", "de", "train")
     few, tokens = (200, 256) if QUICK else (4000, 2048)
@@ -111,10 +113,10 @@ def trained(folder=None, precision="fp32", device=DEVICE):
     config = TransformerConfig.tiny(len(tokenizer))
     model = Transformer(config).to(device)
     settings = TrainingConfig(
-        max_steps=STEPS,
+        max_steps=steps,
         warmup_steps=100,
-        log_every=max(1, STEPS // 3),
-        checkpoint_every=STEPS // 2,
+        log_every=max(1, steps // 3),
+        checkpoint_every=steps // 2,
         precision=precision,
     )
     history = train(model, batches, settings, folder=folder)
@@ -132,16 +134,33 @@ def losses():
 
 def repeats_and_resumes():
     """Bit for bit."""
+    steps = STEPS if QUICK else 120  # each shape twice and more
     with tempfile.TemporaryDirectory() as folder:
-        whole = trained(folder)[0]
-        again = trained()[0]
+        whole = trained(folder, steps=steps)[0]
+        again = trained(steps=steps)[0]
         last = max(Path(folder).glob("checkpoint-*.pt"))
         last.unlink()
-        resumed = trained(folder)[0]
+        resumed = trained(folder, steps=steps)[0]
     return [
         all(torch.equal(whole[name], other[name]) for name in whole)
         for other in (again, resumed)
     ]
+
+
+def replays():
+    """Weights of runs with CUDA graphs and without, bit for bit."""
+    if DEVICE.type != "cuda":
+        return "needs a GPU"
+    found = {}
+    for precision in "fp32", "bf16":
+        replayed = trained(precision=precision, steps=120)
+        memory = torch.cuda.max_memory_reserved() >> 20
+        with patch.object(training, "Transformer", int):
+            plain = trained(precision=precision, steps=120)
+        weights = zip(plain[0].values(), replayed[0].values(), strict=True)
+        same = all(torch.equal(a, b) for a, b in weights)
+        found[precision] = same, plain[1] == replayed[1], f"{memory} MB"
+    return found
 
 
 def command_line():
@@ -166,9 +185,13 @@ for case in (
     searches,
     scores,
     losses,
+    replays,
     repeats_and_resumes,
     command_line,
 ):
+    named = [word for word in sys.argv[2:] if word != "--quick"]
+    if named and case.__name__ not in named:
+        continue
     began = time.time()
     try:
         print(f"{case.__name__}: {case()}  ({time.time() - began:.1f} s)")
