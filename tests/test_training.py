@@ -106,6 +106,18 @@ def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, accumulate):
     assert [json.loads(x)["step"] for x in lines] == [3, 6, 9, 12]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_replayed_steps_are_the_steps(monkeypatch, precision):
+    config = replace(QUICK, max_steps=60, clip_norm=1.0, precision=precision)
+    assert config.max_steps > 3 * len(batches())
+    replayed, plain = small().cuda(), small().cuda()
+    history = train(replayed, batches(), config)
+    monkeypatch.setattr(training, "Transformer", int)  # so none is recorded
+    assert untimed(train(plain, batches(), config)) == untimed(history)
+    assert equal(replayed, plain)
+
+
 def test_dropout_of_a_step_is_its_own_and_the_callers_dice_stay():
     dice = torch.get_rng_state()
     losses = []

@@ -1,11 +1,13 @@
 """The library's front door, and what it does with odd visitors."""
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_model
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
@@ -33,6 +35,13 @@ def test_a_string_or_a_list(translator):
     assert ids == [[*translator.tokenizer.encode(TEXTS[0]), EOS]]
     with pytest.raises(TypeError, match="one text: give a list"):
         translator.encode(TEXTS[0])
+
+
+@pytest.mark.parametrize("search", [Translator.translate, decode_all])
+def test_defaults_are_those_of_section_6_1(search):
+    takes = inspect.signature(search).parameters
+    found = [takes[x].default for x in ("beam_size", "length_penalty")]
+    assert found == [4, 0.6]
 
 
 def test_a_translation_is_one_line(translator, monkeypatch):
