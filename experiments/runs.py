@@ -91,7 +91,6 @@ for pieces, d_ff, often in (
         )
 
 # On a GPU: the paper's base model on everyday sentences, and the headline.
-# The first one is the trial that the last chapter is written on.
 BASE = (
     f"{TRAIN} --corpus tatoeba --preset base --log-every 100"
     " --checkpoint-every 200 --keep-checkpoints 5 --validation-bleu"
@@ -102,7 +101,7 @@ TRIAL = (
     " --tokens-per-batch 8192 --max-steps 1900 --average 3"
     " --validate-every 950"
 )
-FULL = (  # better is chosen among recipes-gpu, on the validation set
+FULL = (
     " --dropout 0.3 --warmup-steps 1000 --learning-rate-scale 0.8"
     " --tokens-per-batch 16384 --max-steps 5000 --average 5"
     " --validate-every 200"

@@ -11,6 +11,7 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
+from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import (
     Experiment,
     describe_machine,
@@ -170,6 +171,32 @@ def test_seed_and_longest_sentence_reach_the_training(tmp_path, monkeypatch):
     fresh = Transformer(model.config)
     assert torch.allclose(model.output_weight, fresh.output_weight)
     assert batches.seed == 7 and batches.lengths.max() == 20
+
+
+def test_what_is_tested_is_what_was_saved(tmp_path):
+    """In half precision the weights are others than those in memory."""
+    own = replace(QUICK, half=True, test="test", limit=20)
+    report = run_experiment(own, tmp_path)
+    saved, tokenizer, _ = load_model(tmp_path)
+    scores = evaluate(saved, tokenizer, own.load("test"))
+    lines = (tmp_path / "translations.txt").read_text("utf-8")
+    assert lines == "\n".join(scores["translations"]) + "\n"
+    assert report["test"]["nats_per_token"] == scores["nats_per_token"]
+
+
+@pytest.mark.parametrize(
+    "preset, wanted",
+    [
+        (Experiment.tiny(), (128, 4096, 5, 1000, 5000, 50)),
+        (Experiment.base(), (512, 25_000, 5, 4000, 100_000, 100)),
+        (Experiment.big(), (1024, 25_000, 20, 4000, 300_000, 100)),
+    ],
+)
+def test_presets(preset, wanted):
+    training = preset.training
+    found = preset.model.d_model, preset.tokens_per_batch, preset.average
+    found += training.warmup_steps, training.max_steps, training.log_every
+    assert found == wanted
 
 
 def test_a_machine_is_described(tmp_path, monkeypatch):

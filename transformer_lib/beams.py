@@ -142,7 +142,8 @@ def _hypotheses(
     at_last = (steps == going.sum(0) - 1)[..., None]
     cut = at_last & ~ends & ((~ends).cumsum(2) <= beam_size)
     real = going[..., None] & (best > -np.inf)  # and not pad or bos
-    step, number, rank = (real & (cut | ends & (ranks < beam_size))).nonzero()
+    chosen = real & (cut | ends & (ranks < beam_size))
+    step, number, rank = chosen.nonzero()
     total, is_cut = best[step, number, rank], cut[step, number, rank]
     # Back from each one's last token to its first.
     ids = np.zeros((len(step), len(trace)), int)

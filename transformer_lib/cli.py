@@ -11,7 +11,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -171,26 +170,6 @@ def _export(
     export(Translator.from_pretrained(model), out, to, int8)
 
 
-def _data(
-    corpus: str = "little_spanish", languages: tuple[str, str] = ("en", "es")
-) -> None:
-    """Fetch a corpus if need be, and print what is in it.
-
-    Args:
-        corpus: little_spanish, multi30k, tatoeba, or a folder
-        languages: source and target
-
-    Chapter: cli-translate
-    """
-    train = load_corpus(corpus, *languages, "train")
-    values: dict[str, Any] = {"licence": train.licence}
-    for split in ("train", "validation", "test"):
-        with suppress(FileNotFoundError):  # a folder may lack a split
-            texts = load_corpus(corpus, *languages, split)
-            values[split] = {"pairs": len(texts), "first": list(texts[:1])}
-    _print(values)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; bad input is explained in one line.
 
@@ -207,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     experiment = replace(preset, training=settings)
     command = shlex.join(["python", "-m", "transformer_lib", *words])
     train = partial(_train, experiment=experiment, command=command)
-    others = _translate, _evaluate, _average, _export, _data
+    others = _translate, _evaluate, _average, _export
     commands = {"train": train} | {f.__name__[1:]: f for f in others}
     try:
         tyro.extras.subcommand_cli_from_dict(

@@ -67,7 +67,8 @@ def train(
     """Train a model to `max_steps`, or go on where it was stopped.
 
     Args:
-        model: trained on the device that it is on. Afterwards, also
+        model: trained on the device that it is on; on a GPU, hooks
+            run only while a shape of batch is new. Afterwards, also
             after an error, it is in evaluation mode.
         batches: the training data. All workers of `torchrun` give the
             same batches, and each takes its share of every step.

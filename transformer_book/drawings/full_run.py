@@ -11,8 +11,8 @@ from transformer_book.records import Run, markdown_table
 SYSTEMS = {  # floors first, ours last
     "copied": "the source, copied",
     "memory": "translation memory",
-    "tatoeba-en-de": "the small model, one CPU core",
-    "gpu/base-en-de-trial": "the base model, one H100",
+    "tatoeba-de-en": "the small model, one CPU core",
+    "gpu/base-de-en-0": "the base model, one H100",
     "rivals/recurrent-0": "recurrent rival, 15 minutes, seed 0",
     "rivals/recurrent-1": "recurrent rival, 15 minutes, seed 1",
     "multi30k-en-de": "ours, seed 0 (it ships)",
@@ -94,7 +94,7 @@ def everyday(systems: Mapping[str, Mapping[str, Any]]) -> Markdown:
     """Every system on Tatoeba's test set, with its interval."""
     rows = [
         {
-            "English to German": SYSTEMS[name],
+            "German to English": SYSTEMS[name],
             "BLEU": f"{found['bleu']:.1f}",
             "95% of resampled test sets": "{:.1f} to {:.1f}".format(
                 *found["interval"]
@@ -117,15 +117,44 @@ def outputs(
     return Markdown(markdown_table(table))
 
 
-def tried(meanings: Mapping[str, str], outputs: Sequence[str]) -> Markdown:
-    """What a translator made of sentences whose meaning is known."""
+def tried(
+    meanings: Mapping[str, str], small: Sequence[str], base: Sequence[str]
+) -> Markdown:
+    """What two translators made of sentences whose meaning is known."""
     rows = [
-        {"source": source, "it means": meaning, "output": _shortened(output)}
-        for (source, meaning), output in zip(
-            meanings.items(), outputs, strict=True
+        {
+            "source": source,
+            "it means": meaning,
+            "small": _shortened(one),
+            "base": _shortened(other),
+        }
+        for (source, meaning), one, other in zip(
+            meanings.items(), small, base, strict=True
         )
     ]
     return Markdown(markdown_table(rows))
+
+
+def speeds(rows: Mapping[str, Mapping[str, Any]]) -> Markdown:
+    """Steps a second of ours and its peers."""
+    ways = {
+        "train, bf16": "our `train`",
+        "Hugging Face": "Hugging Face's Marian",
+        "nn.Transformer": "`nn.Transformer`",
+    }
+    columns = {
+        "tiny 8192": "tiny, 8,192 tokens",
+        "base 25000": "base, 25,000 tokens",
+    }
+    table = [
+        {"steps a second": shown}
+        | {
+            title: f"{rows[f'{name} {way}']['late']:.1f}"
+            for name, title in columns.items()
+        }
+        for way, shown in ways.items()
+    ]
+    return Markdown(markdown_table(table))
 
 
 def scores(
