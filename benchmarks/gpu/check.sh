@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: is it right, how fast is it, do the chapters run? See README.md here.
 #     bash benchmarks/gpu/check.sh                                the three parts
-#     bash benchmarks/gpu/check.sh gpu/base-de-en-0               a recorded run instead
+#     bash benchmarks/gpu/check.sh NAME ...                       recorded runs instead, side by side
 #     DEVICE=cpu QUICK=--quick bash benchmarks/gpu/check.sh       do the scripts run?
 #     DEVICE=cpu STEPS=3 bash benchmarks/gpu/check.sh NAME        does the run?
 cd "$(dirname "$0")/../.." || exit 1
@@ -13,13 +13,14 @@ fi
 export PYTHONPATH=$root:$root/benchmarks:$site PYTHONUNBUFFERED=1
 export TRANSFORMER_LIB_DATA=${TRANSFORMER_LIB_DATA:-$root/.gpu/data}
 python=${PYTHON:-python3}
-if [ $# -gt 0 ]; then
+if [ $# -gt 0 ]; then  # all at once
     for name in "$@"; do
-        "$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}"
-        [ -f "runs/$name/report.json" ] || continue  # with STEPS nothing is kept
-        cp "runs/$name/report.json" "$out/${name//\//-}.json"
-        cp "runs/$name/log.jsonl" "$out/${name//\//-}.jsonl"
-        "$python" -m transformer_lib evaluate --model "runs/$name" --to "$out/${name//\//-}.txt"
+        "$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}" &
+    done
+    wait
+    for name in "$@"; do  # with STEPS nothing is kept
+        [ ! -f "runs/$name/report.json" ] || (cd "runs/$name" && tar czf "$out/${name//\//-}.tgz" \
+            report.json log.jsonl translations.txt)
     done
     exit
 fi
@@ -27,7 +28,5 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 patience=$([ "$device" = cpu ] && echo 10 || echo 1)  # a slow machine may take longer
 limited() { timeout $((patience * $1)) "$python" "${@:2}" 2>&1; }
 limited 90 benchmarks/gpu/correct.py "$device" $QUICK | tee "$out/correct.txt"
-limited 180 benchmarks/gpu/bench.py --device "$device" $QUICK --budget 160 --out "$out/bench.json" | tee "$out/bench.txt"
-PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True limited 40 benchmarks/gpu/bench.py \
-    --device "$device" $QUICK --only "base 25000 train" --out "$out/segments.json" | tee "$out/segments.txt"
+limited 190 benchmarks/gpu/bench.py --device "$device" $QUICK --seconds 4 --budget 170 --out "$out/bench.json" | tee "$out/bench.txt"
 limited 90 benchmarks/gpu/chapters.py $((80 * patience)) 12 ${QUICK:+masks} | tee "$out/chapters.txt"
