@@ -78,14 +78,13 @@ def on_the_way(
     pairs: Sequence[Sequence[str]], run: Run, steps: Sequence[int]
 ) -> Markdown:
     """The first validation sentences, as translated after some steps."""
-    samples = {
-        line["step"]: line["samples"] for line in run.log if "samples" in line
-    }
+    lines = {line["step"]: line for line in run.log}
     rows = []
     for number, (source, reference) in enumerate(pairs):
         row = {"source": source, "reference": reference}
         for step in steps:
-            row[f"step {step:,}"] = _shortened(samples[step][number])
+            name = f"step {step:,} ({lines[step]['seconds']:.0f} s)"
+            row[name] = _shortened(lines[step]["samples"][number])
         rows.append(row)
     return Markdown(markdown_table(rows))
 
