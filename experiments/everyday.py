@@ -10,6 +10,7 @@ references. The sentences are tatoeba.org's, CC BY 2.0 FR.
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -71,6 +72,13 @@ def main(words):
         source, reference = test.sources[i], test.targets[i]
         return {"number": i, "source": source, "reference": reference} | found
 
+    seen = set(train.sources)
+    new = [i for i in range(len(test)) if test.sources[i] not in seen]
+
+    def of_new(name):
+        mine = [outputs[name][i] for i in new]
+        return bleu(mine, [test.targets[i] for i in new]).value
+
     report = {
         "command": shlex.join(["python", "experiments/everyday.py", *words]),
         "licence": test.licence,
@@ -78,6 +86,20 @@ def main(words):
         "p_value": chance(outputs[BASE], outputs[SMALL], test.targets),
         "by_length": {
             name: by_length(outputs[name], test) for name in (BASE, SMALL)
+        },
+        "new_sources": {
+            "sentences": len(new),
+            "bleu": {name: of_new(name) for name in outputs},
+        },
+        "in_training": {
+            text: sum(bool(re.search(rf"\b{text}", x)) for x in train.sources)
+            for text in (
+                r"Tom\b",
+                "Boston",
+                "Merkel",
+                "nur Bahnhof",
+                "[Nn]euronal",
+            )
         },
         "validation": [list(pair) for pair in list(held_out)[:3]],
         "test": [row(i) for i in range(EVERY - 1, len(test), EVERY)],

@@ -324,6 +324,8 @@ def test_no_recurrence_no_convolution(norm, training):
         return (run(other) - run(ids)).abs().amax(-1) > 1e-9
 
     assert torch.equal(moved(each_to_itself), here)
+    whole = model.decode(ids, memory, ids)
+    assert torch.allclose(whole, model.hidden(ids, ids))
     # With attention silenced no position hears of another.
     silence_attention(model)
     for run in (
@@ -384,12 +386,19 @@ def test_named_sizes():
                 assert module.w_2.weight.shape == (d_model, d_ff)
         # 18 attentions, and dropout after each of them, after each
         # feed-forward network and on both sums.
+        called = []
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.register_forward_hook(
+                    lambda one, *_, to=called: to.append(one.p)
+                )
         with record_attention(model) as maps:
             model(ids, ids)
         assert len(maps) == 18
         assert {x.shape for x in maps.values()} == {(2, h, 7, 7)}
         rates = [m.p for m in model.modules() if isinstance(m, nn.Dropout)]
         assert sorted(rates) == 12 * [0.0] + (18 + 12 + 1) * [p]
+        assert sorted(called) == sorted([*rates, p])  # two of the one sum
     assert TransformerConfig.base(50) == TransformerConfig(50)
     assert TransformerConfig.base(50, h=4).h == 4
     assert TransformerConfig.big(50, h=8).h == 8

@@ -98,8 +98,7 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
     target_ids = labels.roll(1, dims=1)  # what comes before each label
     target_ids[:, 0] = BOS
     target_ids = target_ids.where(labels != PAD, PAD)
-    tokens = sum(len(target) for target in targets)
-    return Batch(source_ids, target_ids, labels, tokens)
+    return Batch(source_ids, target_ids, labels, sum(map(len, targets)))
 
 
 def _padded(rows: Sequence[list[int]]) -> Tensor:

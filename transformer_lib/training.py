@@ -37,7 +37,7 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.model import Transformer, evaluating
+from transformer_lib.model import evaluating
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 
@@ -68,8 +68,9 @@ def train(
 
     Args:
         model: trained on the device that it is on; on a GPU, hooks
-            run only while a shape of batch is new. Afterwards, also
-            after an error, it is in evaluation mode.
+            of the library's own model run only while a shape of batch
+            is new. Afterwards, also after an error, it is in evaluation
+            mode.
         batches: the training data. All workers of `torchrun` give the
             same batches, and each takes its share of every step.
         training_config: the settings.
@@ -103,8 +104,7 @@ def train(
     losses = _shared(_Losses(model, config))
     optimizer.zero_grad()
     add_gradients: Callable[..., Tensor] = partial(_add_gradients, losses)
-    gpu = next(model.parameters()).is_cuda
-    if replays := gpu and workers == 1 and isinstance(model, Transformer):
+    if replays := workers == 1 and _can_be_recorded(model):
         add_gradients = _Replays(losses)
     per_step = config.accumulate * workers
     stream = _endless(batches, progress.step * per_step)
@@ -166,6 +166,7 @@ def train(
                 state = asdict(progress)
                 save_checkpoint(folder, model, optimizer, state, keep, every)
             mark, counted = time.perf_counter(), progress.tokens
+    optimizer.zero_grad()
     if workers > 1:
         distributed.barrier()  # until the first one has saved
     if stop or signals:  # these came after the last step
@@ -200,6 +201,18 @@ def _add_gradients(
     return torch.stack([loss.detach(), nll])
 
 
+def _can_be_recorded(model: nn.Module) -> bool:
+    """Whether it is on the GPU in use, and of known parts: none waits.
+
+    Chapter: training-step
+    """
+    device = next(model.parameters()).device
+    if device.type != "cuda" or device.index != torch.cuda.current_device():
+        return False
+    parts = {type(x).__module__.partition(".")[0] for x in model.modules()}
+    return parts <= {"torch", "transformer_lib"}
+
+
 class _Replays:
     """`_add_gradients` on a GPU, recorded for each shape of a batch.
 
@@ -211,7 +224,8 @@ class _Replays:
         self.pool = torch.cuda.graph_pool_handle()  # memory of all graphs
         self.seen: dict[Any, Any] = {}
         for weight in losses.parameters():  # a graph adds in place
-            weight.grad = torch.zeros_like(weight)
+            if weight.requires_grad:
+                weight.grad = torch.zeros_like(weight)
 
     def __call__(self, batch: Batch, tokens: int) -> Tensor:
         shape = batch.source_ids.shape, batch.labels.shape
@@ -224,12 +238,14 @@ class _Replays:
         new = batch.source_ids, batch.target_ids, batch.labels, count
         if self.seen[shape] is None:
             graph = torch.cuda.CUDAGraph()
+            inputs = [tensor.clone() for tensor in new]
+            own = Batch(*inputs[:3], tokens=0)
             with torch.cuda.graph(graph, pool=self.pool):
-                sums = _add_gradients(self.losses, batch, count)
-            self.seen[shape] = graph, new, sums
+                sums = _add_gradients(self.losses, own, inputs[3])
+            self.seen[shape] = graph, inputs, sums
         graph, inputs, sums = self.seen[shape]
-        for old, ids in zip(inputs, new, strict=True):
-            old.copy_(ids)
+        for own, ids in zip(inputs, new, strict=True):
+            own.copy_(ids)
         graph.replay()
         return sums.clone()
 
@@ -271,8 +287,7 @@ class History:
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
         lines = [line for line in self.lines if name in line]
-        steps = [line["step"] for line in lines]
-        return steps, [line[name] for line in lines]
+        return [line["step"] for line in lines], [x[name] for x in lines]
 
 
 def _log(

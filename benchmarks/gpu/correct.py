@@ -155,7 +155,7 @@ def replays():
     for precision in "fp32", "bf16":
         replayed = trained(precision=precision, steps=120)
         memory = torch.cuda.max_memory_reserved() >> 20
-        with patch.object(training, "Transformer", int):
+        with patch.object(training, "_can_be_recorded", lambda model: False):
             plain = trained(precision=precision, steps=120)
         weights = zip(plain[0].values(), replayed[0].values(), strict=True)
         same = all(torch.equal(a, b) for a, b in weights)
