@@ -244,8 +244,8 @@ class _Replays:
                 sums = _add_gradients(self.losses, own, inputs[3])
             self.seen[shape] = graph, inputs, sums
         graph, inputs, sums = self.seen[shape]
-        for own, ids in zip(inputs, new, strict=True):
-            own.copy_(ids)
+        for old, ids in zip(inputs, new, strict=True):
+            old.copy_(ids)
         graph.replay()
         return sums.clone()
 
