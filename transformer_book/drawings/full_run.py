@@ -19,7 +19,7 @@ SYSTEMS = {  # floors first, ours last
     "headline/en-de-1": "ours, seed 1",
     "headline/en-de-2": "ours, seed 2",
 }
-LONGEST = 60  # characters of an output shown
+LONGEST = 80  # characters of an output shown
 
 
 def by_clock(runs: Mapping[str, Run]) -> Picture:
@@ -120,39 +120,23 @@ def tried(
     meanings: Mapping[str, str], small: Sequence[str], base: Sequence[str]
 ) -> Markdown:
     """What two translators made of sentences whose meaning is known."""
+    columns = [*meanings], [*meanings.values()], small, base
+    names = "source", "it means", "small", "base"
     rows = [
-        {
-            "source": source,
-            "it means": meaning,
-            "small": _shortened(one),
-            "base": _shortened(other),
-        }
-        for (source, meaning), one, other in zip(
-            meanings.items(), small, base, strict=True
-        )
+        dict(zip(names, map(_shortened, row), strict=True))
+        for row in zip(*columns, strict=True)
     ]
     return Markdown(markdown_table(rows))
 
 
 def speeds(rows: Mapping[str, Mapping[str, Any]]) -> Markdown:
     """Steps a second of ours and its peers."""
-    ways = {
-        "train, bf16": "our `train`",
-        "Hugging Face": "Hugging Face's Marian",
-        "nn.Transformer": "`nn.Transformer`",
-    }
-    columns = {
-        "tiny 8192": "tiny, 8,192 tokens",
-        "base 25000": "base, 25,000 tokens",
-    }
-    table = [
-        {"steps a second": shown}
-        | {
-            title: f"{rows[f'{name} {way}']['late']:.1f}"
-            for name, title in columns.items()
-        }
-        for way, shown in ways.items()
-    ]
+    table = []
+    for way in "train, bf16", "Hugging Face", "nn.Transformer":
+        row = {"steps a second": f"`{way.removesuffix(', bf16')}`"}
+        for name in "tiny 8192", "base 25000":
+            row[f"{name} tokens"] = f"{rows[f'{name} {way}']['late']:.1f}"
+        table.append(row)
     return Markdown(markdown_table(table))
 
 
