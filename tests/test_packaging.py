@@ -85,7 +85,8 @@ def test_an_installed_wheel_does_what_the_readme_says(built, tmp_path, root):
     assert f"-{version}-" in built[1].name
     assert said == "Me gustan los árboles"
     script = target / "bin" / "transformer-lib"
-    assert json.loads(said_by(script, "data"))["train"]["pairs"] == 5000
+    words = "translate", "--model", "little-spanish", "I like trees"
+    assert said_by(script, *words).strip() == said
 
 
 def test_it_works_from_a_zip(built, tmp_path):
