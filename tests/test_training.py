@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count
 from types import SimpleNamespace
 
@@ -116,6 +117,45 @@ def test_on_a_gpu_replayed_steps_are_the_steps(monkeypatch, precision):
     monkeypatch.setattr(training, "_can_be_recorded", lambda model: False)
     assert untimed(train(plain, batches(), config)) == untimed(history)
     assert equal(replayed, plain)
+
+
+class RunAgain:
+    """Stands in for a CUDA graph: what was recorded is run again."""
+
+    recording = None
+
+    def replay(self):
+        self.sums.copy_(self.run())
+
+    @classmethod
+    @contextmanager
+    def record(cls, graph, pool):
+        cls.recording = graph
+        yield
+        cls.recording = None
+
+
+@pytest.mark.parametrize("changes", [{}, {"accumulate": 3}, {"clip_norm": 1}])
+def test_a_replay_has_the_new_batch_and_its_tokens(changes, monkeypatch):
+    real, config = training._add_gradients, replace(QUICK, **changes)
+    config = replace(config, max_steps=4 * len(batches()))
+    plain, replayed = small(), small()
+    history = train(plain, batches(), config)
+
+    def add_gradients(*given):
+        if (graph := RunAgain.recording) is None:
+            return real(*given)
+        graph.run, graph.sums = partial(real, *given), torch.zeros(2)
+        return graph.sums
+
+    monkeypatch.setattr(training, "_add_gradients", add_gradients)
+    monkeypatch.setattr(training, "_can_be_recorded", lambda model: True)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", RunAgain)
+    monkeypatch.setattr(torch.cuda, "graph", RunAgain.record)
+    again = train(replayed, batches(), config)
+    assert untimed(again) == untimed(history) and equal(plain, replayed)
+    assert all(weight.grad is None for weight in replayed.parameters())
 
 
 def test_dropout_of_a_step_is_its_own_and_the_callers_dice_stay():

@@ -141,9 +141,9 @@ def _hypotheses(
     going &= steps < limits
     at_last = (steps == going.sum(0) - 1)[..., None]
     cut = at_last & ~ends & ((~ends).cumsum(2) <= beam_size)
-    real = going[..., None] & (best > -np.inf)  # and not pad or bos
-    chosen = real & (cut | ends & (ranks < beam_size))
-    step, number, rank = chosen.nonzero()
+    complete = (cut | ends & (ranks < beam_size)) & going[..., None]
+    # pad and bos, in a tiny vocabulary, have -inf
+    step, number, rank = (complete & (best > -np.inf)).nonzero()
     total, is_cut = best[step, number, rank], cut[step, number, rank]
     # Back from each one's last token to its first.
     ids = np.zeros((len(step), len(trace)), int)
@@ -155,12 +155,13 @@ def _hypotheses(
             rank[on] = goes_on[t - 1, number[on], parents[at]]
     divisors = [length_divisor(t + 1, alpha) for t in range(len(trace))]
     score = total / np.array(divisors)[step]
-    result = Hypotheses(*([[] for _ in limits] for _ in range(3)))
-    for i in np.lexsort((-score, is_cut, number)):
-        if len(result.ids[number[i]]) < beam_size:
-            result.ids[number[i]].append(ids[i, : step[i] + 1].tolist())
-            result.log_probabilities[number[i]].append(float(total[i]))
-            result.scores[number[i]].append(float(score[i]))
+    order = np.lexsort((-score, is_cut, number))
+    result = Hypotheses(ids=[], log_probabilities=[], scores=[])
+    for sentence in range(len(limits)):
+        kept = order[number[order] == sentence][:beam_size]
+        result.ids.append([ids[i, : step[i] + 1].tolist() for i in kept])
+        result.log_probabilities.append(total[kept].tolist())
+        result.scores.append(score[kept].tolist())
     return result
 
 

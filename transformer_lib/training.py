@@ -7,6 +7,7 @@ Chapter: book/training/training
 """
 
 import atexit
+import copy
 import json
 import math
 import os
@@ -234,18 +235,17 @@ class _Replays:
                 self.seen[shape] = None
             return _add_gradients(self.losses, batch, tokens)
         batch = batch.to(next(self.losses.parameters()).device)
-        count = torch.full_like(batch.labels[0, 0], tokens)
-        new = batch.source_ids, batch.target_ids, batch.labels, count
         if self.seen[shape] is None:
-            graph = torch.cuda.CUDAGraph()
-            inputs = [tensor.clone() for tensor in new]
-            own = Batch(*inputs[:3], tokens=0)
+            graph, own = torch.cuda.CUDAGraph(), copy.deepcopy(batch)
+            count = torch.full_like(own.labels[0, 0], tokens)
             with torch.cuda.graph(graph, pool=self.pool):
-                sums = _add_gradients(self.losses, own, inputs[3])
-            self.seen[shape] = graph, inputs, sums
-        graph, inputs, sums = self.seen[shape]
-        for old, ids in zip(inputs, new, strict=True):
-            old.copy_(ids)
+                sums = _add_gradients(self.losses, own, count)
+            self.seen[shape] = graph, own, count, sums
+        graph, own, count, sums = self.seen[shape]
+        own.source_ids.copy_(batch.source_ids)
+        own.target_ids.copy_(batch.target_ids)
+        own.labels.copy_(batch.labels)
+        count.fill_(tokens)
         graph.replay()
         return sums.clone()
 
