@@ -66,6 +66,10 @@ def test_no_pair_left(bpe):
         encode_pairs([], bpe)
     with pytest.raises(ValueError, match="max_length=2"):
         encode_pairs([("I like trees", "Me gustan")], bpe, 2)
+    with pytest.raises(ValueError, match="there are no pairs"):
+        TokenBatches([])
+    with pytest.raises(ValueError, match="there are no pairs"):
+        TokenBatches.in_order([])
 
 
 # One batch

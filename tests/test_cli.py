@@ -19,6 +19,7 @@ from transformer_lib.checkpoints import (
     load_model,
 )
 from transformer_lib.cli import main
+from transformer_lib.experiment import describe_machine
 from transformer_lib.translator import Translator
 
 SMALL = (
@@ -70,7 +71,7 @@ def test_training_leaves_all_that_is_promised(trained):
     sizes = [w.numel() for w in load_model(trained)[0].parameters()]
     assert result["parameters"] == sum(sizes)
     assert "--max-steps 8" in report["command"]
-    assert report["machine"]["commit"] != "not recorded"
+    assert report["machine"]["commit"] == describe_machine()["commit"]
     config = json.loads((trained / "config.json").read_text())
     assert config["info"]["languages"] == ["en", "es"]
     texts = (trained / "translations.txt").read_text()

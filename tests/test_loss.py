@@ -118,6 +118,7 @@ def test_bf16_autocast_is_close_and_keeps_types():
 
 def test_perplexity():
     assert math.isclose(perplexity(math.log(4.92)), 4.92)
+    assert perplexity(699.9) < perplexity(700) == math.inf
     assert perplexity(1e4) == math.inf  # a training that went astray
 
 

@@ -78,6 +78,9 @@ def test_defaults_are_the_papers(trained):
     assert config.betas == (0.9, 0.98) and config.epsilon == 1e-9
     assert config.accumulate == 1 and config.learning_rate_scale == 1
     assert config.clip_norm is None
+    assert (config.seed, config.precision) == (0, "fp32")
+    assert (config.log_every, config.validate_every) == (100, 1000)
+    assert (config.checkpoint_every, config.keep_checkpoints) == (1000, 5)
     # The same where these settings are not used, and in both presets.
     for function, *names in (
         (learning_rate, "warmup_steps"),
@@ -101,7 +104,7 @@ def test_defaults_are_the_papers(trained):
     assert group["betas"] == config.betas and group["eps"] == config.epsilon
 
 
-WRONG = dict(accumulate=0, warmup_steps=0, label_smoothing=2.0)
+WRONG = dict(accumulate=0, warmup_steps=0, label_smoothing=1.0)
 WRONG |= dict(smoothing="odd", precision="auto", learning_rate_scale=0.0)
 
 
@@ -109,3 +112,11 @@ WRONG |= dict(smoothing="odd", precision="auto", learning_rate_scale=0.0)
 def test_a_setting_that_cannot_be_right_is_named(name):
     with pytest.raises(ValueError, match=f"^{name} cannot be .*{WRONG[name]}"):
         TrainingConfig(**{name: WRONG[name]})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("label_smoothing", 0.0), ("smoothing", "others"), ("precision", "bf16")],
+)
+def test_a_setting_that_can_just_be_right(name, value):
+    assert getattr(TrainingConfig(**{name: value}), name) == value

@@ -47,11 +47,12 @@ def encode_pairs(
     return pairs
 
 
-def _encode(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
-    """The ids of texts, each with its eos; ours on all cores.
+def _encode(texts: Iterable[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """Ids of each text, stripped, with its eos; ours on all cores.
 
     Chapter: batching-pairs
     """
+    texts = [text.strip() for text in texts]
     if isinstance(tokenizer, BPETokenizer):
         ids = tokenizer.encode_all(texts)
     else:
@@ -82,7 +83,8 @@ class Batch:
         if gpu:  # which fetches from pinned memory; nobody waits for it
             tensors = [ids.pin_memory() for ids in tensors]
         moved = (ids.to(device, non_blocking=gpu) for ids in tensors)
-        return Batch(*moved, tokens=self.tokens)
+        source, target, labels = moved
+        return Batch(source, target, labels, self.tokens)
 
 
 def collate(pairs: Sequence[_Pair]) -> Batch:
@@ -140,6 +142,8 @@ class TokenBatches:
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
         self.shuffle = shuffle
+        if len(pairs) == 0:
+            raise ValueError("there are no pairs: give at least one")
         sides = ((len(source), len(target)) for source, target in pairs)
         # (pairs, 2), without a list of a million tuples on the way
         self.lengths = np.fromiter(sides, np.dtype((np.int32, 2)))

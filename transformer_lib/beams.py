@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
+from transformer_lib.batching import _encode, _padded
 from transformer_lib.decoding import (
     DecoderCache,
     Hypotheses,
@@ -204,9 +204,7 @@ def decode_all(
         fitting = 64 if device.type == "cpu" else min(1024, 16_384 // longest)
         size = batch_size or fitting
         batch, order = order[:size], order[size:]
-        rows = [torch.tensor(sources[i]) for i in batch]
-        ids = pad_sequence(rows, batch_first=True, padding_value=PAD)
-        ids = ids.to(device)
+        ids = _padded([sources[i] for i in batch]).to(device)
         if beam_size == 1:
             found = greedy_decode(model, ids, max_extra)
         else:
@@ -229,7 +227,7 @@ def _translate(
 
     Chapter: beams-texts
     """
-    sources = [[*tokenizer.encode(text.strip()), EOS] for text in texts]
+    sources = _encode(texts, tokenizer)
     found = decode_all(model, sources, beam_size, length_penalty)
     said = (tokenizer.decode([x for x in ids if x != EOS]) for ids in found)
     return [" ".join(text.splitlines()) for text in said]

@@ -152,8 +152,7 @@ def evaluate(
 
     Chapter: evaluation-report
     """
-    pairs = encode_pairs(corpus, tokenizer)
-    batches = TokenBatches.in_order(pairs)
+    batches = TokenBatches.in_order(encode_pairs(corpus, tokenizer))
     nats = validation_loss(model, batches)
     began = time.perf_counter()
     translations = _translate(

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from transformer_lib.attention import record_attention
+from transformer_lib.batching import _encode
 from transformer_lib.beams import _translate, decode_all
 from transformer_lib.checkpoints import load_model, save_model
-from transformer_lib.embeddings import BOS, EOS
+from transformer_lib.embeddings import BOS
 from transformer_lib.model import Transformer, evaluating
 from transformer_lib.tokenization import Tokenizer
 
@@ -125,9 +126,7 @@ class Translator:
         """
         if isinstance(sentences, str):
             raise TypeError("sentences is one text: give a list, [text]")
-        return [
-            [*self.tokenizer.encode(text.strip()), EOS] for text in sentences
-        ]
+        return _encode(sentences, self.tokenizer)
 
     def translate(
         self,
