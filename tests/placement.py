@@ -4,7 +4,7 @@
 
 Fake tensors know their shape and device and have no values: a tensor
 left on another device is an error, and so is every look at a value,
-for which the host would wait on a card. The looks that a search and a
+for which the host would wait on a GPU. The looks that a search and a
 validation cannot do without are answered here, and counted.
 `test_placement` runs this in a process of its own, as it is and with
 each fault.

@@ -100,6 +100,26 @@ def test_collate():
     assert batch.labels.dtype == torch.int64
 
 
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_gpu_fetches_from_pinned_memory(monkeypatch, device):
+    """And nobody waits for it."""
+    moves, gpu = [], device == "cuda"
+    batch = collate([([5, EOS], [6, 7, EOS])])
+
+    def pin(ids):
+        moves.append("pinned")
+        return ids
+
+    def to(ids, device, non_blocking):
+        moves.append((device, non_blocking))
+        return ids
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    assert batch.to(device) == batch
+    assert moves == ["pinned"] * 3 * gpu + [(device, gpu)] * 3
+
+
 def test_labels_are_one_place_ahead():
     chance = random.Random(0)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -201,6 +202,16 @@ def test_a_preset_says_what_is_not_given(words, sizes, monkeypatch):
     assert experiment.languages == ("de", "en")
     assert experiment.half and experiment.precision == "fp32"
     assert command.startswith("python -m transformer_lib train --out new")
+
+
+def test_pages_name_commands_that_there_are(root, capsys):
+    pages = [root / "README.md", *root.glob("book/*/*.md")]
+    text = "\n".join(page.read_text("utf-8") for page in pages)
+    named = set(re.findall(r"-m transformer_lib ([a-z]+)", text))
+    assert named >= {"train", "translate"}
+    for command in named:
+        with pytest.raises(SystemExit, match="^0$"):
+            main([command, "--help"])
 
 
 def test_a_folder_of_ones_own_needs_no_test_set(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import re
 import zipfile
 from importlib.resources import files
 from unittest.mock import MagicMock
@@ -190,8 +191,19 @@ def test_an_archive_that_cannot_be_read(folder, end):
     path = folder / "tatoeba/spa-eng.zip"
     archive(path, "Go.\tVe.\n" * 1000)
     path.write_bytes(path.read_bytes()[:end] or b"<html>")
-    said = "spa-eng.zip is damaged.*not a zip.*get it"
+    said = "spa-eng.zip cannot be read.*not a zip.*get it"
     with pytest.raises(ValueError, match=said):
+        load_corpus("tatoeba", "es", "en")
+
+
+def test_an_archive_with_a_password(folder):
+    path = folder / "tatoeba/spa-eng.zip"
+    archive(path, "Go.\tVe.\n")
+    content = path.read_bytes()
+    for flags in rb"(PK\x03\x04..)\0", rb"(PK\x01\x02....)\0":
+        content = re.sub(flags, b"\\1\1", content, flags=re.DOTALL)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="encrypted.*get it again"):
         load_corpus("tatoeba", "es", "en")
 
 
@@ -312,8 +324,8 @@ def test_pairs_come_one_by_one(tmp_path):
     path.write_bytes(gzip.compress(b"a line\n" * 10**5)[:-40])
     pairs = read_parallel(path, path)
     assert next(pairs) == ("a line", "a line")
-    with pytest.raises(ValueError, match="a.gz is damaged .Compressed file"):
+    with pytest.raises(ValueError, match="gz cannot be read .Compressed file"):
         list(pairs)
     path.write_bytes(b"plain text\n")
-    with pytest.raises(ValueError, match="a.gz is damaged .Not a gzipped"):
+    with pytest.raises(ValueError, match="a.gz cannot be read .Not a gzipped"):
         [*read_parallel(path, path)]

@@ -85,10 +85,7 @@ def load_run(name: str | Path) -> Run:
 
 
 def load_copying() -> list[dict[str, Any]]:
-    """What each run of the copying experiment found.
-
-    An installed package has none of them.
-    """
+    """What each run of the copying experiment found."""
     paths = sorted(_runs_folder().glob("copying/*/copying.json"))
     return [json.loads(path.read_text("utf-8")) for path in paths]
 

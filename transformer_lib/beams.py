@@ -229,5 +229,5 @@ def _translate(
     """
     sources = _encode(texts, tokenizer)
     found = decode_all(model, sources, beam_size, length_penalty)
-    said = (tokenizer.decode([x for x in ids if x != EOS]) for ids in found)
-    return [" ".join(text.splitlines()) for text in said]
+    outputs = (tokenizer.decode([x for x in ids if x != EOS]) for ids in found)
+    return [" ".join(text.splitlines()) for text in outputs]

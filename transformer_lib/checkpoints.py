@@ -255,8 +255,8 @@ def load_model(
     try:
         read_safetensors(model, path)
     except (SafetensorError, RuntimeError) as error:
-        told = f"{path} is damaged or another model's"
-        raise ValueError(f"{told} ({error!s:.200})") from None
+        message = f"{path} is damaged or another model's"
+        raise ValueError(f"{message} ({error!s:.200})") from None
     if not all(weight.isfinite().all() for weight in model.parameters()):
         raise ValueError(f"{path} holds NaN or infinity")
     return model.eval(), tokenizer, info

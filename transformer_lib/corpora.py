@@ -126,9 +126,9 @@ def _lines(path: str | Path) -> Iterator[bytes]:
             opened = gzip.open if str(path).endswith(".gz") else open
             with opened(path, "rb") as file:
                 yield from file
-    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-        message = f"{path} is damaged ({error}): delete it and get it again"
-        raise ValueError(message) from error
+    except (EOFError, RuntimeError, gzip.BadGzipFile, zipfile.BadZipFile) as e:
+        message = f"{path} cannot be read ({e}): delete it and get it again"
+        raise ValueError(message) from e
 
 
 def _split_of(english: str) -> str:

@@ -217,7 +217,7 @@ class Transformer(nn.Module):
         `offset` is the position of the first of `ids`.
 
         Raises:
-            ValueError: if `ids` is no batch.
+            ValueError: if `ids` is not (batch, len).
         """
         if ids.dim() != 2:
             raise ValueError(
@@ -256,7 +256,7 @@ class Transformer(nn.Module):
         return self.decoder(x, memory, mask, layers)
 
     def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
-        """Hidden states (batch, target_len, d_model): both halves.
+        """Hidden states (batch, target_len, d_model): encoder, then decoder.
 
         `target_ids` is what the decoder reads, bos first; position i
         of the result predicts what follows it.

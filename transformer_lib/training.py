@@ -325,8 +325,10 @@ def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
         progress.nll += nll
     if not math.isfinite(progress.loss):
         cure = "lower learning_rate_scale, or give a clip_norm"
-        told = f"the loss is {progress.loss} by step {progress.step}: {cure}"
-        raise FloatingPointError(told)
+        message = (
+            f"the loss is {progress.loss} by step {progress.step}: {cure}"
+        )
+        raise FloatingPointError(message)
 
 
 def _validate(
@@ -370,8 +372,8 @@ def _resume(
         begun = load_checkpoint(files[-1])["settings"]
         for name, value in progress.settings.items():
             if begun.get(name) != value:
-                told = f"{name}={begun.get(name)}, not {value}"
-                raise ValueError(f"{files[-1]} was trained with {told}")
+                message = f"{name}={begun.get(name)}, not {value}"
+                raise ValueError(f"{files[-1]} was trained with {message}")
         progress = _Progress(**load_checkpoint(files[-1], model, optimizer))
     return progress
 
