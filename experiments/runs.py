@@ -204,11 +204,9 @@ for name in (
     "distance",  # how far apart a stack learns that two symbols agree
     "errors",  # where the translations of Multi30k's test set fail
     "everyday",  # the same of everyday sentences
-    "frozen",  # what embeddings of another run are worth
     "heads",  # what heads look at
     "lengths",  # how long the sentences are
     "longer",  # sequences longer than any in training
-    "pronouns",  # what "it" refers to
     "smoothing",  # what label smoothing does to accuracy
 ):
     RUNS[name] = Entry(f"experiments/{name}.py", result=f"{name}.json")

@@ -188,6 +188,8 @@ def test_average_is_the_mean(tmp_path):
     model = small(seed=9)
     model.load_state_dict(mean)
     assert model.source_embedding.weight is model.output_weight
+    for name, tensor in average_checkpoints(paths[:1]).items():
+        assert tensor.equal(states[0][name])
     with pytest.raises(ValueError, match="at least one"):
         average_checkpoints([])
 

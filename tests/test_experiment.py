@@ -1,5 +1,6 @@
 """A recorded run: settings, precision, and going on."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,12 @@ def test_no_log_or_report_holds_infinity(loss, there, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "validation_loss", lambda *all: loss)
     report = run_experiment(QUICK, tmp_path / "run")
     assert ("validation_perplexity" in report["result"]) == there
+    assert report["result"]["validation_loss"] == loss
+    log = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+    last = json.loads(log[-1])
+    assert last["validation_loss"] == loss
+    assert report["result"]["steps"] == last["step"] == 3
+    assert report["result"]["seconds"] == last["seconds"]
     for path in (tmp_path / "run").glob("*.json*"):
         assert "Infinity" not in path.read_text()
 

@@ -400,11 +400,24 @@ def test_named_sizes():
         assert sorted(rates) == 12 * [0.0] + (18 + 12 + 1) * [p]
         assert sorted(called) == sorted([*rates, p])  # two of the one sum
     assert TransformerConfig.base(50) == TransformerConfig(50)
+    assert TransformerConfig(50).max_length == 512
     assert TransformerConfig.base(50, h=4).h == 4
     assert TransformerConfig.big(50, h=8).h == 8
     tiny = TransformerConfig.tiny(50, norm="pre")
     sizes = tiny.N, tiny.d_model, tiny.d_ff, tiny.h, tiny.norm
     assert sizes == (4, 128, 256, 4, "pre")
+
+
+@pytest.mark.parametrize(
+    ("tie", "matrices"), [("three-way", 1), ("decoder", 2), ("none", 3)]
+)
+def test_tying_shares_the_matrices_that_it_names(tie, matrices):
+    model = Transformer(TransformerConfig.tiny(50, tie=tie))
+    source, target = model.source_embedding, model.target_embedding
+    tables = source.weight, target.weight, model.output_weight
+    assert len({id(table) for table in tables}) == matrices
+    if tie == "decoder":
+        assert tables[1] is tables[2]
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])

@@ -71,7 +71,8 @@ class Finder(ast.NodeVisitor):
         return first, self.starts[node.end_lineno - 1] + node.end_col_offset
 
     def replace(self, node: ast.AST, new: str) -> None:
-        self.found.add(Mutant(*self.place(node), new.encode()))
+        if new != self.text(node):
+            self.found.add(Mutant(*self.place(node), new.encode()))
 
     def text(self, node: ast.AST) -> str:
         start, end = self.place(node)

@@ -80,7 +80,7 @@ class Batch:
         """The same batch on a device."""
         tensors = [self.source_ids, self.target_ids, self.labels]
         gpu = self.labels.is_cpu and torch.device(device).type == "cuda"
-        if gpu:  # which fetches from pinned memory; nobody waits for it
+        if gpu:  # it copies from pinned memory while the CPU goes on
             tensors = [ids.pin_memory() for ids in tensors]
         moved = (ids.to(device, non_blocking=gpu) for ids in tensors)
         source, target, labels = moved
@@ -91,7 +91,7 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
     Raises:
-        ValueError: if there is padding in a side.
+        ValueError: if a sentence contains the id of padding.
 
     Chapter: batching-batch
     """
@@ -99,6 +99,7 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
     source_ids, labels = _padded(sources), _padded(targets)
     target_ids = labels.roll(1, dims=1)  # what comes before each label
     target_ids[:, 0] = BOS
+    # in a short row this removes the eos, which has moved to the right
     target_ids = target_ids.where(labels != PAD, PAD)
     return Batch(source_ids, target_ids, labels, sum(map(len, targets)))
 

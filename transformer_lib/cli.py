@@ -36,7 +36,8 @@ from transformer_lib.translator import Translator, bundled_models
 
 @dataclass(frozen=True)
 class _Settings(TrainingConfig):
-    precision: tyro.conf.Suppress[str] = "fp32"  # the experiment's counts
+    # hidden: the precision that matters is the experiment's
+    precision: tyro.conf.Suppress[str] = "fp32"
 
 
 def _train(

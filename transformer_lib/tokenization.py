@@ -119,7 +119,7 @@ class BPETokenizer:
         Spaces are shown as ▁, and bytes that are only part of a
         character by their number, such as <C3>.
         """
-        return [_SPECIAL.get(int(i)) or self._readable(int(i)) for i in ids]
+        return [self._readable(int(i)) for i in ids]
 
     def _readable(self, i: int) -> str:
         content = bytes(_BYTES[x] for x in self.tokenizer.id_to_token(i))

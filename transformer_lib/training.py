@@ -325,10 +325,8 @@ def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
         progress.nll += nll
     if not math.isfinite(progress.loss):
         cure = "lower learning_rate_scale, or give a clip_norm"
-        message = (
-            f"the loss is {progress.loss} by step {progress.step}: {cure}"
-        )
-        raise FloatingPointError(message)
+        loss, step = progress.loss, progress.step
+        raise FloatingPointError(f"the loss is {loss} by step {step}: {cure}")
 
 
 def _validate(

@@ -164,35 +164,6 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def above_es(
-    sentences: Sequence[Mapping[str, Any]], pronoun: str
-) -> dict[str, float]:
-    """Mean nats that a pronoun costs above "es", by which one is right."""
-    costs: dict[str, list[float]] = {}
-    for row in sentences:
-        above = row["nats"][pronoun] - row["nats"]["es"]
-        costs.setdefault(row["right"], []).append(above)
-    return {right: sum(each) / len(each) for right, each in costs.items()}
-
-
-def it_by_gender(sentences: Sequence[Mapping[str, Any]]) -> Markdown:
-    """What the model makes of "it", by the pronoun that is right."""
-    er, sie = (above_es(sentences, pronoun) for pronoun in ("er", "sie"))
-    rows = []
-    for right in er:
-        here = [row for row in sentences if row["right"] == right]
-        rows.append(
-            {
-                "right would be": f"*{right}*",
-                "sentences": len(here),
-                "written": ", ".join({f"*{row['written']}*" for row in here}),
-                "nats that *er* costs above *es*": er[right],
-                "nats that *sie* costs above *es*": sie[right],
-            }
-        )
-    return Markdown(markdown_table(rows))
-
-
 def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
     """What the loss rises by without each head, by kind."""
     top = max(row["nats"] for kind in SHADES for row in told[kind].values())

@@ -23,7 +23,7 @@ WHAT = {  # of each initialization, in the order of the table
     "packed-half": "packed; `w_o` and `w_2` at a half",
     "packed-quarter": "packed; `w_o` and `w_2` at a quarter",
     "packed-half-quarter": "packed; `w_o` at a half, `w_2` at a quarter",
-    "packed-nothing": "packed; `w_o` and `w_2` at nothing",
+    "packed-nothing": "packed; `w_o` and `w_2` at zero",
 }
 LOOKS = {  # colour, dash and name of those that are drawn
     "xavier": ("bad", "-", "each matrix separately"),
@@ -65,7 +65,7 @@ def results(runs: Mapping[str, Run]) -> Markdown:
         losses = run.series("validation_loss")[1]
         row: dict[str, Any] = {"initialization": WHAT[start]}
         for step, score in zip(steps, bleus, strict=True):
-            row[f"BLEU after {step}"] = f"{score:.1f}"
+            row[f"BLEU, step {step}"] = f"{score:.1f}"
         row["nats per token"] = f"{losses[-1]:.2f}"
         rows.append(row)
     return Markdown(markdown_table(rows))

@@ -12,7 +12,7 @@ from transformer_book.records import Run, markdown_table
 STACKS = {
     "recurrent": ("bad", "o--"),
     "convolutional": ("feed_forward", "s-."),
-    "dilated": ("feed_forward", "^:"),
+    "dilated": ("value", "^:"),
     "self-attention": ("query", "o-"),
 }
 LOOKS = {

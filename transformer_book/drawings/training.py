@@ -42,7 +42,7 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
             ax.plot(
                 *unseen, "--", color=COLOURS["decoder"], label="validation"
             )
-            ax.set(title=case, ylim=(0, 9), xlabel="step")
+            ax.set(title=case, ylim=(0, 10), xlabel="step")
             if narrow or ax is axes.flat[0]:
                 ax.set_ylabel("nats per token")
         legend(axes.flat[0], 2)

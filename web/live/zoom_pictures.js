@@ -66,8 +66,8 @@ export const PICTURES = {
     return {
       words:
         "This is figure 1 of the paper, with our sentence in it. Open the " +
-        "encoder or the decoder, and go on until you hold a single number. " +
-        "A blue frame marks what goes into the box in hand.",
+        "encoder or the decoder, and go on until you reach a single number. " +
+        "A blue frame marks what goes into the open box.",
       picture: el(
         "div",
         { class: "zoom-model" },
