@@ -423,30 +423,6 @@ def heatmap(
     return ax.figure
 
 
-def heatmaps(
-    matrices: Mapping[str, Any],
-    rows: Sequence,
-    columns: Sequence,
-    narrow: bool,
-    height: float = 2.5,
-    **options: Any,
-) -> Any:
-    """Matrices with the same names side by side, on a phone in a column.
-
-    `options` are `heatmap`'s; only the last has a bar.
-    """
-    figure, places = panels(
-        len(matrices), narrow, height, squeeze=False, sharey=not narrow
-    )
-    for ax, (title, matrix) in zip(places.flat, matrices.items(), strict=True):
-        heatmap(matrix, rows, columns, title, ax=ax, **options)
-        if ax is not places.flat[-1]:
-            ax.images[0].colorbar.remove()
-        if ax is not places.flat[0] and not narrow:
-            ax.set_ylabel("")
-    return figure
-
-
 def altair() -> Any:
     """The package altair, whose charts then need no network in a notebook.
 
