@@ -116,7 +116,12 @@ def test_a_setting_that_cannot_be_right_is_named(name):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("label_smoothing", 0.0), ("smoothing", "others"), ("precision", "bf16")],
+    [
+        ("label_smoothing", 0.0),
+        ("smoothing", "others"),
+        ("warmup_steps", 1),
+        ("precision", "bf16"),
+    ],
 )
 def test_a_setting_that_can_just_be_right(name, value):
     assert getattr(TrainingConfig(**{name: value}), name) == value
