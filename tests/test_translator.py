@@ -85,6 +85,12 @@ def test_a_folder_that_names_no_languages(translator, tmp_path):
     assert loaded.languages == unnamed.languages == ("", "")
 
 
+def test_a_bundled_model_goes_by_its_name():
+    spanish = Translator.from_pretrained("little-spanish")
+    assert spanish.languages == ("en", "es")
+    assert spanish.translate("I like trees") == "Me gustan los árboles"
+
+
 def test_what_is_missing_is_named(translator):
     with pytest.raises(FileNotFoundError, match="little-spanish"):
         Translator.from_pretrained("litle-spanish")
