@@ -1,14 +1,12 @@
 """What all tests share."""
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
 
 
 @pytest.fixture(autouse=True)

@@ -2,21 +2,17 @@
 
 import gzip
 import json
-import sys
 from dataclasses import replace
 
+import large
 import numpy as np
 import pytest
-import tangle
 import torch
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import load_model
 from transformer_lib.corpora import load_corpus
 from transformer_lib.tokenization import BPETokenizer
-
-sys.path.append(str(tangle.ROOT / "experiments"))
-import large  # noqa: E402
 
 CORPUS = load_corpus("little_spanish")[:400]
 

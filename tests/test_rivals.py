@@ -1,12 +1,11 @@
 """The rivals of table 2: the Transformer's rules, with other layers."""
 
 import re
-import sys
 from functools import partial
 
 import pytest
-import tangle
 import torch
+from swaps import ConvolutionInPlace, RecurrenceInPlace, swapped
 from test_decoding import log_probabilities, naive
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -24,13 +23,6 @@ from transformer_lib.beams import beam_search
 from transformer_lib.decoding import DecoderCache, greedy_decode
 from transformer_lib.embeddings import EOS
 from transformer_lib.model import Transformer, TransformerConfig
-
-sys.path.append(str(tangle.ROOT / "experiments"))
-from swaps import (  # noqa: E402
-    ConvolutionInPlace,
-    RecurrenceInPlace,
-    swapped,
-)
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 3], [9, 4, 3, 0, 0, 0]])
 TARGET = torch.tensor([[2, 10, 11, 12, 5], [2, 9, 0, 0, 0]])

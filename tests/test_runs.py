@@ -3,15 +3,19 @@
 import json
 import shlex
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import decoding
 import pytest
+import rivals
+import starts
 import tangle
 import torch
+import variations
 
+import runs
 from transformer_lib.batching import TokenBatches
 from transformer_lib.corpora import load_corpus
 from transformer_lib.decoding import greedy_decode
@@ -19,13 +23,6 @@ from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.loss import validation_loss
 
 RUNS = tangle.ROOT / "runs"
-sys.path.append(str(tangle.ROOT / "experiments"))
-import decoding  # noqa: E402
-import rivals  # noqa: E402
-import starts  # noqa: E402
-import variations  # noqa: E402
-
-import runs  # noqa: E402
 
 REPORTS = "*/*/report.json", "*/*/copying.json", "*/*.json"
 RECORDS = sorted(path for name in REPORTS for path in RUNS.glob(name))

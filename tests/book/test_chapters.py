@@ -2,16 +2,13 @@
 
 import json
 import os
-import sys
 
 import jupytext
 import pytest
 import tangle
+from run_chapters import code_key, is_notebook, run
 
 ROOT = tangle.ROOT
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-from run_chapters import code_key, is_notebook, run  # noqa: E402
 
 PAGES = [ROOT / "index.md", *tangle.contents()]
 CHAPTERS = {

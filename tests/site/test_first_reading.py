@@ -1,16 +1,11 @@
 """How long the chapters' first readings are, in the built pages."""
 
-import importlib
 import re
-import sys
 
+import first_reading as counting
 import pytest
 import tangle
 from parts import html
-
-sys.path.insert(0, str(tangle.ROOT / "book" / "_ext"))
-counting = importlib.import_module("first_reading")
-sys.path.pop(0)
 
 MOST = 1800  # words
 CHAPTERS = [

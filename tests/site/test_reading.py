@@ -1,15 +1,8 @@
 """Some pages of the built site, as a reader uses them."""
 
-import importlib
-import sys
-
+import first_reading as counting
 import pytest
-import tangle
 from parts import SITE, html
-
-sys.path.insert(0, str(tangle.ROOT / "book" / "_ext"))
-counting = importlib.import_module("first_reading")
-sys.path.pop(0)
 
 CHAPTER = "book/architecture/attention.html"
 LAYERS = "book/architecture/layers.html"

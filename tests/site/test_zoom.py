@@ -7,15 +7,13 @@ asked of both.
 
 import copy
 import functools
-import importlib
 import json
 import math
 import random
 import re
-import sys
 
+import make_data
 import pytest
-import tangle
 import torch
 from parts import (
     SITE,
@@ -51,9 +49,6 @@ TRAIN_IT = """async steps => {
     ([name, { data }]) => [name, Array.from(data)]);
   return { vocabulary, asked, weights: Object.fromEntries(weights) };
 }"""
-sys.path.insert(0, str(tangle.ROOT / "web"))
-make_data = importlib.import_module("make_data")
-sys.path.pop(0)
 PART = ".live[data-live=zoom]"
 LOOK_INSIDE = "Look inside your model"
 OF_EACH_KIND = [
