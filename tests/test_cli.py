@@ -220,6 +220,8 @@ def test_a_folder_of_ones_own_needs_no_test_set(tmp_path, capsys):
             (tmp_path / f"{part}.{language}").write_text(text * 9)
     out = tmp_path / "own"
     assert main(training(out, "--max-steps", 2, "--corpus", tmp_path)) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["steps"] == 2 and printed["test"] == {}
     assert main(["evaluate", "--model", str(out)]) == 2
     assert "or another split" in capsys.readouterr().err
     words = ["evaluate", "--model", str(out), "--split", "validation"]

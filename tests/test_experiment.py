@@ -11,6 +11,7 @@ import torch
 from transformer_lib import experiment
 from transformer_lib.checkpoints import (
     checkpoint_files,
+    load_config,
     load_model,
     save_model,
 )
@@ -180,6 +181,19 @@ def test_seed_and_longest_sentence_reach_the_training(tmp_path, monkeypatch):
     fresh = Transformer(model.config)
     assert torch.allclose(model.output_weight, fresh.output_weight)
     assert batches.seed == 7 and batches.lengths.max() == 20
+
+
+def test_a_run_is_described_before_it_is_trained(tmp_path, monkeypatch):
+    def stopped(*_):
+        config, tokenizer, info = load_config(tmp_path)
+        assert config.vocab_size == len(tokenizer)
+        assert info["languages"] == ["en", "es"]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "train", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(QUICK, tmp_path)
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_what_is_tested_is_what_was_saved(tmp_path):
