@@ -154,12 +154,12 @@ def freeze(page, name: str, names: dict, xml: bool):
         "document.querySelectorAll('[id^=altair-viz]').length =="
         " document.querySelectorAll('[id^=altair-viz] svg').length"
     )
+    # Its rules, not its text: MathJax adds one for each sign that it meets.
     style = page.evaluate(
-        "(document.getElementById('MJX-CHTML-styles') || {}).textContent"
+        "[...(document.getElementById('MJX-CHTML-styles')?.sheet.cssRules ||"
+        " [])].map(rule => rule.cssText)"
     )
-    return page.evaluate(
-        FREEZE, [name, names, SITE.as_posix(), xml]
-    ), style or ""
+    return page.evaluate(FREEZE, [name, names, SITE.as_posix(), xml]), style
 
 
 def frozen(xml: bool):
@@ -171,10 +171,10 @@ def frozen(xml: bool):
         for name in names:
             page = browser.new_page()
             pages[name], style = freeze(page, name, names, xml)
-            styles |= dict.fromkeys(style.split("\n\n"))
+            styles |= dict.fromkeys(style)
             page.close()
         browser.close()
-    return pages, "\n\n".join(styles)
+    return pages, "\n".join(styles)
 
 
 def start(playwright):

@@ -213,12 +213,17 @@ def marian_peer(size):
     return make
 
 
+def sentences_for(size, number):
+    """An untrained model, and so many random sentences of 14 tokens."""
+    number = max(1, number // SHRINK) if number > 1 else 1
+    ids = torch.randint(4, 8000, (number, 14))
+    ids[:, -1] = EOS
+    return random_model(config(size, 8000, bias=True)).eval(), ids
+
+
 def decode(size, sentences, beam_size):
     """How many times as fast as Hugging Face's `generate` ours is."""
-    sentences = max(1, sentences // SHRINK) if sentences > 1 else 1
-    ids = torch.randint(4, 8000, (sentences, 14))
-    ids[:, -1] = EOS
-    mine = random_model(config(size, 8000, bias=True)).eval()
+    mine, ids = sentences_for(size, sentences)
     theirs = as_marian(mine, "sdpa").eval().to(DEVICE)
     mine, ids = mine.to(DEVICE), ids.to(DEVICE)
     runs = (
@@ -239,10 +244,8 @@ def decode(size, sentences, beam_size):
     return found | {"ms": spent, "same": f"{same} of {len(ids)}"}
 
 
-def profile(size, tokens, steps=8):
-    """Milliseconds of a step, of the GPU's work in it, and launches."""
-    from torch.profiler import ProfilerActivity, profile
-
+def step_of(size, tokens):
+    """Forward and backward on the next batch, at each call."""
     _, loss_of = plain(size)()
     stream = batches_of(size, tokens).epoch(0)
 
@@ -251,6 +254,20 @@ def profile(size, tokens, steps=8):
             loss = loss_of(next(stream).to(DEVICE))
         loss.backward()
 
+    return step
+
+
+def search_of(size, sentences):
+    """A search with a beam of four, the same at each call."""
+    mine, ids = sentences_for(size, sentences)
+    return our_search(mine.to(DEVICE), ids.to(DEVICE), 4)
+
+
+def profile(make, steps):
+    """Milliseconds of a step, of the GPU's work in it, and launches."""
+    from torch.profiler import ProfilerActivity, profile
+
+    step = make()
     step()
     kinds = [ProfilerActivity.CPU]
     kinds += [ProfilerActivity.CUDA] if DEVICE.type == "cuda" else []
@@ -304,7 +321,10 @@ def plan():
         yield f"{size} {tokens} plain loop", True, run
         name = f"{size} {tokens} plain loop with cuDNN's attention"
         yield name, False, run
-        yield f"profile {size} {tokens}", True, partial(profile, size, tokens)
+        make = partial(step_of, size, tokens)
+        yield f"profile {size} {tokens}", True, partial(profile, make, 8)
+    make = partial(search_of, "tiny", 512)
+    yield "profile tiny beam 4, 512 sentences", True, partial(profile, make, 2)
     for sentences in 64, 1:
         search = partial(decode, "tiny", sentences, 1)
         yield f"tiny greedy, {sentences} sentences", True, search

@@ -33,6 +33,9 @@ def test_pdf(printer, tmp_path):
     assert len(inner) > 10 and inner <= ids
     assert not re.search("<(details|script|noscript)", whole)
     assert "mjx-container" in whole and "altair" in whole
+    signs = set(re.findall(r'<mjx-c class="(mjx-c[0-9A-F]+)', whole))
+    drawn = set(re.findall(r"mjx-c\.(mjx-c[0-9A-F]+)[^{]*::before", whole))
+    assert len(signs) > 20 and signs <= drawn, signs - drawn
     assert "In depth" in whole
     target = tmp_path / "book.pdf"
     printer.make_pdf(target)
