@@ -1,11 +1,12 @@
 """Batches: pairs of ids, padding, budgets."""
 
 import random
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
-from transformer_lib.batching import TokenBatches, collate, encode_pairs
+from transformer_lib.batching import Batch, TokenBatches, collate, encode_pairs
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer
@@ -100,24 +101,16 @@ def test_collate():
     assert batch.labels.dtype == torch.int64
 
 
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_a_gpu_fetches_from_pinned_memory(monkeypatch, device):
+def test_a_gpu_fetches_from_pinned_memory():
     """And nobody waits for it."""
-    moves, gpu = [], device == "cuda"
-    batch = collate([([5, EOS], [6, 7, EOS])])
-
-    def pin(ids):
-        moves.append("pinned")
-        return ids
-
-    def to(ids, device, non_blocking):
-        moves.append((device, non_blocking))
-        return ids
-
-    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
-    monkeypatch.setattr(torch.Tensor, "to", to)
-    assert batch.to(device) == batch
-    assert moves == ["pinned"] * 3 * gpu + [(device, gpu)] * 3
+    names = ("source_ids", "target_ids", "labels")
+    batch = Batch(**{name: MagicMock(is_cpu=True) for name in names}, tokens=3)
+    there = batch.to("cuda")
+    for name in names:
+        ids = getattr(batch, name)
+        pinned = ids.pin_memory.return_value
+        pinned.to.assert_called_once_with("cuda", non_blocking=True)
+        assert getattr(there, name) is pinned.to.return_value
 
 
 def test_labels_are_one_place_ahead():

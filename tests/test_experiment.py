@@ -1,6 +1,7 @@
 """A recorded run: settings, precision, and going on."""
 
 import json
+import platform
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_precision_auto_is_what_the_cpu_can_do(native, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     assert pick("bf16", CPU) == "bf16"
     assert ("bf16 is slow" in capsys.readouterr().err) != native
-    assert pick("fp32", CPU) == "fp32"
+    assert pick("fp32", CPU) == pick("auto", torch.device("mps")) == "fp32"
 
 
 def test_the_best_device_is_picked(monkeypatch):
@@ -187,7 +188,7 @@ def test_a_run_is_described_before_it_is_trained(tmp_path, monkeypatch):
     def stopped(*_):
         config, tokenizer, info = load_config(tmp_path)
         assert config.vocab_size == len(tokenizer)
-        assert info["languages"] == ["en", "es"]
+        assert info == {"corpus": "little_spanish", "languages": ["en", "es"]}
         raise KeyboardInterrupt
 
     monkeypatch.setattr(experiment, "train", stopped)
@@ -229,6 +230,10 @@ def test_a_machine_is_described(tmp_path, monkeypatch):
     found = describe_machine()
     assert found["threads"] == torch.get_num_threads()
     assert found["torch"] == torch.__version__
+    info, names = Path("/proc/cpuinfo"), []
+    if info.exists():
+        names = re.findall(r"model name\s*: (.+)", info.read_text())
+    assert found["processor"] in (names or [platform.machine()])
     assert re.fullmatch("[0-9a-f]{7,}(-dirty)?", found["commit"])
     place = tmp_path / "venv" / "transformer_lib"
     monkeypatch.setattr(experiment, "files", lambda name: place)

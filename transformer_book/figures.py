@@ -306,7 +306,8 @@ def show(figure: Any, alt: str) -> Picture:
     the same SVG.
 
     Raises:
-        ValueError: if `alt` does not say what the picture shows.
+        ValueError: if `alt` does not say what the picture shows, or a
+            legend is wider than the picture.
     """
     if not alt.strip():
         raise ValueError("alt is empty: say what the picture shows")
@@ -334,6 +335,11 @@ def _svg(figure: Any, salt: str, close: bool = True) -> str:
     salts = {"svg.fonttype": "none", "svg.hashsalt": salt}
     try:
         with style(), plt.rc_context(salts):
+            figure.draw_without_rendering()
+            for named in figure.legends:
+                box = named.get_window_extent()
+                if box.x0 < -1 or box.x1 > figure.bbox.x1 + 1:
+                    raise ValueError("a legend is cut: give it fewer columns")
             figure.savefig(file, format="svg", metadata={"Date": None})
     finally:
         if close:

@@ -16,6 +16,7 @@ from transformer_book.figures import (
     Sketch,
     attention_chart,
     heatmap,
+    legend,
     mask_chart,
     panels,
     shape_table,
@@ -51,6 +52,15 @@ def line(title="a title"):
         ax.plot([0, 1], [1, 0])
         ax.set_title(title)
     return figure
+
+
+def test_a_legend_must_fit():
+    figure = line()
+    for i in range(8):
+        figure.axes[0].plot([0, i], label=f"a long name {i}")
+    legend(figure.axes[0], 8)
+    with pytest.raises(ValueError, match="a legend is cut"):
+        show(figure, "lines")
 
 
 def test_show_is_the_same_every_time_and_closes():

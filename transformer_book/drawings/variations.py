@@ -69,7 +69,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
                 words, (perplexity, score), place, textcoords="offset points"
             )
         ax.set(xlabel="perplexity", ylabel="BLEU", xlim=(4.2, 6.9))
-        legend(ax, 4)
+        legend(ax, 2 if narrow else 4)
         return figure
 
     return show(
