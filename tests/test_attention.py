@@ -306,7 +306,7 @@ def test_causal_is_the_mask_of_that_name():
     module, x = MultiHeadAttention(8, 2), torch.randn(3, 12, 8)
     keys = torch.rand(3, 1, 1, 12) > 0.3
     keys[..., 0] = True
-    for new, mask in product((12, 5, 1), (None, keys)):
+    for new, mask in product((12, 5, 2, 1), (None, keys)):
         both = causal_mask(12)[..., -new:, :]
         both = both if mask is None else both & keys
         last = x[:, -new:]
