@@ -188,13 +188,13 @@ class Transformer(nn.Module):
         elif c.positions == "learned":
             self.positions = LearnedPositions(c.d_model, c.max_length)
         self.dropout = nn.Dropout(c.dropout)
-        rest = c.d_model, c.dropout, c.norm
+        rest = dict(d_model=c.d_model, dropout=c.dropout, norm=c.norm)
         layers = [
-            EncoderLayer(attention(), network(), *rest) for _ in range(c.N)
+            EncoderLayer(attention(), network(), **rest) for _ in range(c.N)
         ]
         self.encoder = Encoder(layers, c.d_model, c.norm)
         layers = [
-            DecoderLayer(attention(), attention(), network(), *rest)
+            DecoderLayer(attention(), attention(), network(), **rest)
             for _ in range(c.N)
         ]
         self.decoder = Decoder(layers, c.d_model, c.norm)
