@@ -80,7 +80,10 @@ def panels(
     rows, columns = (count, 1) if narrow else (1, count)
     size = (PHONE if narrow else PAGE, height * rows)
     with style():
-        return plt.subplots(rows, columns, figsize=size, **options)
+        figure, axes = plt.subplots(rows, columns, figsize=size, **options)
+    if narrow:  # a label is not the next panel's title
+        figure.get_layout_engine().set(h_pad=0.1)
+    return figure, axes
 
 
 def legend(ax: Any, columns: int) -> None:
@@ -424,7 +427,7 @@ def heatmap(
         ax.tick_params(axis="x", rotation=60)
     ax.set(title=title, ylabel=axes[0], xlabel=axes[1])
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.8, label=scale)
-    bar.solids.set(rasterized=True, edgecolor="face")
+    bar.solids.set(rasterized=True, edgecolor="none", linewidth=0)
     bar.ax.patch.set_visible(False)
     return ax.figure
 

@@ -171,7 +171,7 @@ def _fetch(file: str) -> Path:
     folder = data_folder()
     downloads = json.loads((_DATA / "downloads.json").read_text("utf-8"))
     url, checksum = downloads[file]
-    with catch_warnings(action="ignore"):  # of widgets that lack
+    with catch_warnings(action="ignore"):  # no widgets here
         import pooch
 
     pooch.get_logger().setLevel("WARNING")

@@ -162,7 +162,7 @@ def link_chapter(app, what, name, item, options, lines):
     """Make a link of the label that ends a docstring."""
     for pattern, link in [
         (r"(book/\S+)", r":doc:`/\1`"),
-        (r"([\w-]+)", r":ref:`\1 <\1>`"),  # some have no title
+        (r"(\w+)([\w-]*)", r":ref:`\1 <\1\2>`"),  # some have no title
     ]:
         pattern, link = f"^Chapter: {pattern}$", f"Chapter: {link}"
         lines[:] = [re.sub(pattern, link, line) for line in lines]

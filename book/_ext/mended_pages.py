@@ -85,6 +85,11 @@ def mend(page: str) -> str:
         '<div role="list" class="citation-list">',
         '<div class="citation-list">',
     )
+    page = re.sub(  # no line begins with the full stop behind a formula
+        r'(<span class="math[^"]*">[^<]*</span>[.,;:?!)]+)',
+        r'<span class="unbroken">\1</span>',
+        page,
+    )
     page = re.sub(  # a box and the words on it are one link
         r'(<a href="[^"]*"><rect[^<>]*/>)</a>(<text[^<>]*>[^<>]*</text>)',
         r"\1\2</a>",

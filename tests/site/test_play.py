@@ -189,9 +189,9 @@ def bars(page) -> list[tuple[str, str]]:
 
 def written(share: float) -> str:
     if share < 0.001:
-        return "< 0.1 %"
+        return "<\u00a00.1\u00a0%"
     percent = 100 * share
-    return f"{percent + 1e-9:.{int(percent < 9.95)}f} %"
+    return f"{percent + 1e-9:.{int(percent < 9.95)}f}\u00a0%"
 
 
 def shows(page, sentence, each: Step) -> None:
@@ -201,7 +201,7 @@ def shows(page, sentence, each: Step) -> None:
         assert (name, share) == (plain(token), written(part))
     words = page.locator(f"{PART} .play-source li")
     wanted = [
-        f"{plain(token)}{100 * part:.0f} %"
+        f"{plain(token)}{100 * part:.0f}\u00a0%"
         for token, part in zip(sentence["source"], each.looked, strict=True)
     ]
     assert words.all_text_contents() == wanted
@@ -252,7 +252,7 @@ def says_where_it_looked(said, sentence, each: Step) -> None:
     shares = {plain(token): round(100 * part) for token, part in parts}
     words = [word for word in shares if word not in {".", "?", "end"}]
     most = sorted(map(shares.get, words), reverse=True)[:2]
-    listed = re.findall(r"(\w+) (\d+) %", said.partition("at ")[2])[:2]
+    listed = re.findall(r"(\w+) (\d+)\s%", said.partition("at ")[2])[:2]
     assert [int(share) for _, share in listed] == most
     assert [shares[word] for word, _ in listed] == most
 

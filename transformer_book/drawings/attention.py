@@ -62,9 +62,9 @@ def projections(
             turn = end + gap * 0.4
             corners = (turn, middle), (turn, level), (end + gap, level)
             sketch.line((end, middle), *corners, arrow=True)
-            after = _matrix(
-                sketch, end + gap, y, W, part, size, f"W\u2009{name}"
-            )
+            after = _matrix(sketch, end + gap, y, W, part, size, "W")
+            beside = (end + gap + after) / 2 + 12
+            sketch.words(beside, y - 17, name, size=11)
             begin = end + 2 * gap + size[0] * 4
             sketch.line((after, level), (begin, level), arrow=True)
             last = _matrix(sketch, begin, y, product, part, size, name)
@@ -100,16 +100,16 @@ def one_query(
         middle = 74 + step * (len(tokens) - 1) / 2
         corner = middle - size[1] / 2
         end = _matrix(sketch, 4, corner, query[None], "query", size)
-        sketch.words((end + 4) / 2, corner - 12, "query")
-        if not narrow:
-            sketch.words((end + 4) / 2, corner + 40, f"of {asks}")
+        sketch.words((end + 4) / 2, corner - 30, "query")
+        sketch.words((end + 4) / 2, corner - 12, f"of {asks}")
         keys = end + gap
         shares = keys + size[0] * K.shape[1] + 5
-        values = shares + (42 if narrow else 70)
+        values = shares + (62 if narrow else 70)
         leave = values + size[0] * V.shape[1]
         arrive = leave + gap + (12 if narrow else 40)
         places = (keys, shares, "keys"), (shares, values, "weights")
-        for start, stop, name in (*places, (values, leave, "values")):
+        last = values, leave + (14 if narrow else 0), "values"
+        for start, stop, name in (*places, last):
             sketch.words((start + stop) / 2, 14, name, font_weight="bold")
         wide = 28 if narrow else 34
         below = middle - wide / 2

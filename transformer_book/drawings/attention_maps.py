@@ -16,7 +16,7 @@ from transformer_book.figures import (
 )
 from transformer_book.records import markdown_table
 
-SHADES = {"encoder": "encoder", "decoder": "decoder", "cross": "value"}
+SHADES = {"encoder": "encoder", "decoder": "decoder", "cross": "key"}
 
 
 def _fading(colour: str) -> Any:
@@ -141,7 +141,7 @@ def syntax(counted: Mapping[str, Mapping[str, Mapping]]) -> Markdown:
                         f"{told['offset']:+}: {told['offset_agrees']:.0%}"
                     ),
                     "head ahead by": f"{low:+.0%} to {high:+.0%}",
-                    "head, with words between": ""
+                    "head, with words between": "none apart"
                     if between is None
                     else f"{between:.0%} of {told['words_between']}",
                     "better": verdict(told),
@@ -158,8 +158,10 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
         row = {"chosen for": chosen, "head": told["head"]}
         for pronoun, share in told["right_both_ways"].items():
             asked = told["sentences"][pronoun]
-            row[f"right both ways with {pronoun}"] = f"{share:.0%} of {asked}"
-        row["weight on a person"] = f"{told['most_weight']:.1%} at most"
+            row[f"right both ways with {pronoun}"] = (
+                f"{share * asked:.0f} of {asked}"
+            )
+        row["mean weight on a person, at most"] = f"{told['most_weight']:.1%}"
         rows.append(row)
     return Markdown(markdown_table(rows))
 

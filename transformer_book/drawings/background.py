@@ -56,7 +56,7 @@ def squeeze(source: Sequence[str], target: Sequence[str]) -> Picture:
 
 def recalled(words: Sequence[int], recall: Mapping) -> Picture:
     """Share of symbols recalled, by what the answer may look at."""
-    looks = {"last state": ("bad", "o--"), "attention": ("query", "o-")}
+    looks = {"last state": ("bad", "o--"), "all states": ("query", "o-")}
     figure, ax = panels(1, narrow=False, height=3)
     for name, shares in recall.items():
         colour, marks = looks[name]

@@ -27,9 +27,10 @@ def four_ways(
         figure, axes = plt.subplots(*shape, figsize=size)
         for ax, (way, rows) in zip(axes.flat, examples.items(), strict=True):
             wide = [max(width[way], *side) for side in zip(*rows, strict=True)]
+            gap = max(1, sum(wide) // 30)
             cells = [
                 [float(x < source) for x in range(wide[0])]
-                + [float("nan")] * max(2, sum(wide) // 20)  # a gap
+                + [float("nan")] * gap
                 + [float(x < target) for x in range(wide[1])]
                 for source, target in rows
             ]
@@ -44,7 +45,10 @@ def four_ways(
             ax.set_title(way)
             told = f"{padding[way]:.0%} padding\n{batches[way]:,} batches"
             ax.set_xlabel(told)
-            ax.set(xticks=[], yticks=[])
+            middles = wide[0] / 2, wide[0] + gap + wide[1] / 2
+            ax.set_xticks(middles, ["source", "target"])
+            ax.tick_params(length=0)
+            ax.set_yticks([])
         return figure
 
     shares = ", ".join(f"{way} {padding[way]:.0%}" for way in examples)

@@ -39,7 +39,7 @@ def ranks_to_move(rows: Sequence[tuple[str, int, float]], alpha: float) -> Any:
         )
         .mark_bar(color=COLOURS["decoder"])
         .encode(
-            x=alt.X("score:Q", title="log-probability / length penalty"),
+            x=alt.X("score:Q", title="score").axis(tickCount=6),
             y=alt.Y("hypothesis:N", title=None, sort="-x").axis(
                 labelLimit=220
             ),
@@ -83,13 +83,13 @@ def tree(
     for node in nodes:
         names[node] = pieces(node)[-1].strip("▁") or "▁"
         if node in ended:
-            names[node] = f"{ended[node]:.2f}"
+            names[node] = f"{ended[node]:.2f}".replace("-", "−")
     depth = max(map(len, heights))
     widths = [0.0] * (depth + 1)
     for node in heights:
-        length = 0.56 * SIZE * len(names[node]) + 10
+        length = 0.56 * SIZE * len(names[node]) + 16
         widths[len(node)] = max(widths[len(node)], length)
-    gap, down = 16, 29
+    gap, down = 12, 29
     middles = [
         sum(widths[:i]) + gap * i + widths[i] / 2 + 2 for i in range(depth + 1)
     ]

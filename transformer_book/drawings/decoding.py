@@ -38,7 +38,7 @@ def what_is_computed(steps: int) -> Picture:
         "without a cache": np.tril(np.ones((steps, steps))),
         "with a cache": np.tril(np.ones((steps, steps))) / 2 + newest / 2,
     }
-    looks = ["#00000000", COLOURS["muted"] + "55", COLOURS["decoder"]]
+    looks = ["#00000000", COLOURS["muted"] + "aa", COLOURS["decoder"]]
     counts = [int((cells == 1).sum()) for cells in ways.values()]
 
     def draw(narrow: bool):
@@ -58,7 +58,8 @@ def what_is_computed(steps: int) -> Picture:
             middles, names = np.arange(steps) + 0.5, range(1, steps + 1)
             ax.set_xticks(middles, names)
             ax.set_yticks(middles, names)
-            ax.set(title=f"{title}: {count}", xlabel="position", ylabel="step")
+            ax.set(title=f"{title}:\n{count} positions")
+            ax.set(xlabel="position", ylabel="step")
         return figure
 
     return show(

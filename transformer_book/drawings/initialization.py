@@ -45,9 +45,9 @@ def learning(runs: Mapping[str, Run]) -> Picture:
         figure, ax = panels(1, narrow, height=3.2)
         for start, run in runs.items():
             _plot(ax, start, *run.series("nll"))
-        ax.set(xlabel="step", ylabel="training loss, nats per token")
+        ax.set(xlabel="step", ylabel="training loss, nats")
         ax.set_ylim(bottom=2.5)
-        ax.legend()
+        legend(ax, 1 if narrow else 2)
         return figure
 
     return show(

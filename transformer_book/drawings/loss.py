@@ -103,9 +103,10 @@ def seeds_apart(seeds: Mapping[str, Mapping]) -> Picture:
 
     def draw(narrow: bool):
         figure, axes = panels(3, narrow, height=2.4)
+        shares = [float(share) for share in seeds]
         for ax, (what, title) in zip(axes, measures.items(), strict=True):
             means = []
-            for place, measured in enumerate(seeds.values()):
+            for place, measured in zip(shares, seeds.values(), strict=True):
                 values = list(measured[what])
                 means.append(sum(values) / len(values))
                 ax.plot(
@@ -113,12 +114,12 @@ def seeds_apart(seeds: Mapping[str, Mapping]) -> Picture:
                     values,
                     "o",
                     color=COLOURS["muted"],
-                    alpha=0.6,
+                    mfc="none",
                     label="a seed",
                 )
-            ax.plot(means, "D-", color=COLOURS["loss"], label="mean")
-            ax.set_xticks(range(len(seeds)), list(seeds))
-            ax.set(title=title, xlabel="share", xlim=(-0.4, 2.4))
+            ax.plot(shares, means, "D-", color=COLOURS["loss"], label="mean")
+            ax.set_xticks(shares, list(seeds))
+            ax.set(title=title, xlabel="share", xlim=(-0.05, 0.35))
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(
             handles[-2:], labels[-2:], ncols=2, loc="outside lower center"

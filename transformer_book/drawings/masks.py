@@ -27,7 +27,7 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
     }
 
     def draw(narrow: bool):
-        figure, axes = panels(3, narrow, height=2.7)
+        figure, axes = panels(3, narrow, height=3.1)
         for ax, (title, matrix) in zip(axes, matrices.items(), strict=True):
             is_weight = title == "weights"
             limits = (0, 1) if is_weight else (-4, 4)

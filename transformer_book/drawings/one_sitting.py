@@ -302,7 +302,8 @@ def written(steps: Sequence[Sequence[tuple[str, float]]]) -> Picture:
             ax.set_yticks(range(len(bars)), names)
             ax.invert_yaxis()
             ax.set_xlim(0, 1)
-            line = " ".join(before[-3:] if narrow else before)
+            cut = narrow and len(before) > 3
+            line = " ".join(["…", *before[-3:]] if cut else before)
             ax.set_title(f"after {line}", loc="left")
             before.append(names[0])
         axes[-1].set_xlabel("probability of the next word")

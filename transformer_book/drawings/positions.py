@@ -94,17 +94,24 @@ def table(encodings: Tensor) -> Picture:
 
 def head(weights: Tensor) -> Picture:
     """The weights (query_len, key_len) of a head that looks back."""
-    places = range(len(weights))
-    figure = heatmap(
-        weights,
-        places,
-        places,
-        limits=(0, 1),
-        axes=("query position", "key position"),
-        scale="weight",
-    )
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.8 if narrow else 5)
+        every = 2 if narrow else 1
+        names = [i if i % every == 0 else "" for i in range(len(weights))]
+        heatmap(
+            weights,
+            names,
+            names,
+            ax=ax,
+            limits=(0, 1),
+            axes=("query position", "key position"),
+            scale="weight",
+        )
+        return figure
+
     return show(
-        figure,
+        draw,
         "Attention weights: apart from the first three rows, each row has "
         "its full cell three columns to the left of the diagonal.",
     )

@@ -57,6 +57,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
             kind = name if smoothing is None else "smoothing"
             colour, mark = letters[kind]
             look = dict(s=34, marker=mark, color=COLOURS[colour])
+            look["zorder"] = 3 if name == "base" else 2
             label = None if kind in labelled else kind
             ax.scatter(perplexity, score, label=label, **look)
             labelled.add(kind)
@@ -65,10 +66,12 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
                 if name != "big" and value in named.get(key, ()):
                     words = f"{key} {value:g}"
             place = 6, -14 if words == "d_model 256" else -4
-            ax.annotate(
-                words, (perplexity, score), place, textcoords="offset points"
-            )
-        ax.set(xlabel="perplexity", ylabel="BLEU", xlim=(4.2, 6.9))
+            side = "left"
+            if words == "smoothing 0":  # its neighbours are on the right
+                place, side = (18, -14), "right"
+            at = perplexity, score
+            ax.annotate(words, at, place, textcoords="offset points", ha=side)
+        ax.set(xlabel="perplexity", ylabel="BLEU", xlim=(3.7, 6.9))
         legend(ax, 2 if narrow else 4)
         return figure
 
@@ -97,12 +100,12 @@ def results(rows: Sequence[Row]) -> Markdown:
         table.append(
             {
                 "change": what,
+                "verdict": verdict,
                 "the paper": arrows[claim],
                 "paper's nats": of_paper,
                 "our nats": f"{gap:+.3f}",
                 "95%": f"{low:+.3f} to {high:+.3f}" if measured else "",
                 "BLEU, one per seed": ", ".join(f"{x:.1f}" for x in bleus),
-                "verdict": verdict,
             }
         )
     return Markdown(markdown_table(table))
@@ -128,7 +131,7 @@ def differences(rows: Sequence[Row]) -> Picture:
         ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
-        ax.set_xlabel("nats per token above the base model")
+        ax.set_xlabel("nats above the base model", loc="right")
         figure.legend(ncols=2, loc="outside lower center")
         return figure
 

@@ -34,7 +34,7 @@ export async function start(place) {
     first = 0;
   });
   const beam = radios(
-    "Beam size",
+    "beam size",
     [
       ["2", "2"],
       ["4", "4, the paper's"],
@@ -44,7 +44,7 @@ export async function start(place) {
     () => restart(),
   );
   const alpha = radios(
-    "Length penalty α",
+    "length penalty α",
     [
       ["0", "0, none"],
       ["0.6", "0.6, the paper's"],

@@ -385,5 +385,5 @@ export function writeState(state) {
 
 export const percent = (share) =>
   share >= 0.0995 || share < 0.0005
-    ? `${Math.round(share * 100)} %`
-    : `${(share * 100).toFixed(1)} %`;
+    ? `${Math.round(share * 100)}\u00a0%`
+    : `${(share * 100).toFixed(1)}\u00a0%`;

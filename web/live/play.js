@@ -63,7 +63,7 @@ function most(source, looked) {
   const words = parts.filter(isWord).sort((a, b) => b.part - a.part);
   const listed = words
     .slice(0, 2)
-    .map(({ token, part }) => `${name(token)} ${part} %`)
+    .map(({ token, part }) => `${name(token)} ${part}\u00a0%`)
     .join(" and ");
   const signs = parts.filter((one) => !isWord(one));
   const rest = signs.reduce((sum, { part }) => sum + part, 0);
@@ -74,7 +74,7 @@ function most(source, looked) {
   );
 }
 const named = (token) => (token === END ? "the end sign" : name(token));
-const share = (part) => (part < 0.001 ? "< 0.1 %" : percent(part));
+const share = (part) => (part < 0.001 ? "<\u00a00.1\u00a0%" : percent(part));
 
 export function start(place) {
   const recorded = place.querySelector("script").textContent;
@@ -310,7 +310,7 @@ export function start(place) {
     [...source.children].forEach((node, i) => {
       const part = step?.looked[i] ?? 0;
       node.style.setProperty("--share", `${part}%`);
-      node.lastChild.textContent = step ? `${part} %` : "";
+      node.lastChild.textContent = step ? `${part}\u00a0%` : "";
     });
     ribbons(step?.looked);
     const rest = step
@@ -553,7 +553,7 @@ function table({ source }, { steps }) {
           el("th", { scope: "row" }, name(token)),
           cell(share(likely)),
           cell(`${name(second.token)} ${share(second.share)}`),
-          looked.map((part) => cell(`${part} %`)),
+          looked.map((part) => cell(`${part}\u00a0%`)),
         );
       }),
     ),
