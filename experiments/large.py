@@ -156,7 +156,7 @@ def train_on(options):
     info = {"languages": options.languages}
     out.mkdir(parents=True, exist_ok=True)
     with nullcontext() if rank else FileLock(out / ".lock", 0):
-        if rank == 0:
+        if rank == 0 and not checkpoint_files(out):
             save_config(out, model, tokenizer, **info)
         history = train(model, batches, training, evaluate, out)
         if rank == 0:

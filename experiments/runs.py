@@ -12,20 +12,23 @@ last: a run that has one is left alone, and a run that was interrupted
 goes on. To make a recorded run again, remove its folder first. To add a
 run, add a line to the table.
 
-Each run takes one thread. On a CPU without instructions for bf16,
-precision=fp32 is faster; a warning says so. With steps=, each command
+Each run takes one thread. On a CPU or GPU without instructions for
+bf16, precision=fp32 is faster; a warning says so. With steps=, each command
 takes so many steps of small batches, into a temporary folder.
 """
 
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 ROOT = Path(__file__).parents[1]
 TRAIN = "-m transformer_lib train"
@@ -41,6 +44,7 @@ class Entry:
 
 
 RUNS: dict[str, Entry] = {}
+AT_IT: defaultdict[str, Lock] = defaultdict(Lock)  # one thread a run
 WHERE = "--precision {precision} --device {device}"
 
 # The models that ship, and the headline, of which three seeds were trained.
@@ -94,7 +98,7 @@ for pieces, d_ff, often in (
 BASE = (
     f"{TRAIN} --corpus tatoeba --preset base --log-every 100"
     " --checkpoint-every 200 --keep-checkpoints 5 --validation-bleu"
-    " --test test --half --precision bf16 --device {device}"
+    f" --test test --half {WHERE}"
 )
 TRIAL = (
     " --dropout 0.2 --warmup-steps 800 --learning-rate-scale 0.6"
@@ -262,7 +266,7 @@ def run(name: str, options: argparse.Namespace) -> None:
     """Make one run, unless it is made or only to be printed."""
     entry = RUNS[name]
     where = {"device": options.device, "precision": options.precision}
-    with tempfile.TemporaryDirectory() as folder:
+    with AT_IT[name], tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/{name}" if options.steps else f"runs/{name}"
         if (ROOT / out / entry.result).exists():
             return
@@ -290,6 +294,9 @@ def main() -> None:
     names = [one for name in options.name for one in runs_of(name)]
     if not names:
         print("\n".join([*GROUPS, *RUNS]))
+    for number in signal.SIGINT, signal.SIGTERM:
+        # It reaches the run too, which saves its step and ends.
+        signal.signal(number, lambda *_: None)
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(lambda name: run(name, options), names))
 

@@ -288,6 +288,10 @@ def test_hypotheses_of_no_probability_do_not_come_out():
     found = beam_search(a_model(0), sources(1), 9, max_extra=0)
     totals = found.log_probabilities[0]
     assert 0 < len(totals) < 9 and min(totals) > -1e9
+    # Nor do they end a search.
+    model, ids = a_model(2, config=replace(SMALL, vocab_size=5)), sources(1)
+    found = beam_search(model, ids.clamp(max=4), 16, max_extra=8).ids[0]
+    assert found == naive_search(model, ids.clamp(max=4), 9, 16)
 
 
 def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
@@ -304,18 +308,15 @@ def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
     assert sizes == [3, 3, 1]
     assert decode_all(a_model(), lists, 1) == together
     assert sizes.pop() == 7, "a batch on a CPU has up to 64"
-    again = (ids for ids in lists)  # they may come one by one
-    assert decode_all(a_model(), again, 1, batch_size=1) == together
+    # They may come one by one.
+    assert decode_all(a_model(), iter(lists), 1, batch_size=1) == together
     assert sizes[3:] == [1] * 7
 
 
 def test_an_empty_sentence_is_no_work():
     alone = decode_all(a_model(), [[4, 5, EOS]])
-    assert decode_all(a_model(), [[EOS], [4, 5, EOS], []]) == [
-        [EOS],
-        *alone,
-        [EOS],
-    ]
+    found = decode_all(a_model(), [[EOS], [4, 5, EOS], []])
+    assert found == [[EOS], *alone, [EOS]]
 
 
 def test_the_stubs_reference_is_the_library():

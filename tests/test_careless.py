@@ -31,6 +31,7 @@ CARELESS = [
     (f"train {SMALL} --out file", "file"),
     ("translate --model nowhere Hello", "nowhere"),
     ("translate --model half Hello", "has not ended"),
+    ("translate --model little-spanish --beam-size 0 Hello", "beam_size=0"),
     ("evaluate --model little-spanish --split dev", "dev"),
     ("average --model model --out new", "no checkpoints"),
     ("export --model little-spanish --out model", "model"),

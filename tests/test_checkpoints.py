@@ -265,6 +265,7 @@ def test_only_the_last_checkpoints_are_kept(tmp_path):
     found = kept(tmp_path / "b", 2, 4, 4, 7, 8, 12, 14, 16, 18)
     assert found == [12, 16, 18]
     assert kept(tmp_path / "c", 2, 0, 1, 2, 3) == [3]
+    assert kept(tmp_path / "d", 0, 1, 1, 2, 3) == [3]
 
 
 def test_a_flipped_bit_of_a_checkpoint_is_seen_or_changes_nothing(tmp_path):
@@ -328,7 +329,7 @@ def test_missing_damaged_and_foreign_models(saved):
     for size, value, what in (
         ("d_ff", 48, "another model's"),
         ("N", 2, "another model's"),
-        ("vocab_size", 999, "another model's tokenizer"),
+        ("vocab_size", 999, "another model's"),
     ):
         changed = config["model"] | {size: value}
         path.write_text(json.dumps(config | {"model": changed}))

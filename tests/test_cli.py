@@ -179,13 +179,15 @@ def test_evaluate_and_average(trained, tmp_path, capsys):
     for name, mean in last.items():
         assert torch.equal(weights(out)[name], mean)
     assert load_model(out)[2]["corpus"] == "little_spanish"
+    assert main([*words, "--out", str(out)]) == 2  # it is there
+    assert main([*words[:-1], "0", "--out", f"{out}0"]) == 2
 
 
 @pytest.mark.parametrize(
     "words, sizes",
     [
         ([], (128, 5000, 4096, 5)),
-        (["--preset", "base"], (512, 100_000, 25_000, 5)),
+        (["--preset", "big", "--preset", "base"], (512, 100_000, 25_000, 5)),
         (["--max-steps", "7", "--preset=big"], (1024, 7, 25_000, 20)),
     ],
 )
@@ -223,7 +225,7 @@ def test_a_folder_of_ones_own_needs_no_test_set(tmp_path, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert printed["steps"] == 2 and printed["test"] == {}
     assert main(["evaluate", "--model", str(out)]) == 2
-    assert "or another split" in capsys.readouterr().err
+    assert "another split" in capsys.readouterr().err
     words = ["evaluate", "--model", str(out), "--split", "validation"]
     assert main(words) == 0
 

@@ -329,3 +329,6 @@ def test_pairs_come_one_by_one(tmp_path):
     path.write_bytes(b"plain text\n")
     with pytest.raises(ValueError, match="a.gz cannot be read .Not a gzipped"):
         [*read_parallel(path, path)]
+    path.write_bytes(gzip.compress(b"")[:10] + b"\7" * 9)
+    with pytest.raises(ValueError, match="a.gz cannot .*invalid block type"):
+        [*read_parallel(path, path)]

@@ -158,7 +158,7 @@ def test_validation_is_scored_in_its_language(tmp_path, monkeypatch):
     monkeypatch.setattr(
         experiment.Translator,
         "translate",
-        lambda self, texts, **how: ["一只狗在跑。"] * len(texts),
+        lambda self, texts, *how: ["一只狗在跑。"] * len(texts),
     )
     own = replace(QUICK, corpus=str(tmp_path), languages=("en", "zh"))
     report = run_experiment(

@@ -107,7 +107,7 @@ def test_defaults_are_the_papers(trained):
     assert group["betas"] == config.betas and group["eps"] == config.epsilon
 
 
-WRONG = dict(accumulate=0, warmup_steps=0, label_smoothing=1.0)
+WRONG = dict(accumulate=0, warmup_steps=0, label_smoothing=1.0, clip_norm=0)
 WRONG |= dict(smoothing="odd", precision="auto", learning_rate_scale=0.0)
 
 

@@ -33,17 +33,12 @@ def encode_pairs(
     A pair with a side of more than `max_length` ids, eos included, is
     left out.
 
-    Raises:
-        ValueError: if no pair is left.
-
     Chapter: batching-pairs
     """
     sides = (_encode(side, tokenizer) for side in zip(*corpus, strict=True))
     pairs = list(zip(*sides, strict=True))
     if max_length is not None:
         pairs = [p for p in pairs if max(map(len, p)) <= max_length]
-    if not pairs:
-        raise ValueError(f"no pair is left, with {max_length=}")
     return pairs
 
 
@@ -144,7 +139,7 @@ class TokenBatches:
         self.seed = seed
         self.shuffle = shuffle
         if len(pairs) == 0:
-            raise ValueError("there are no pairs: give at least one")
+            raise ValueError("there are no pairs, or all are too long")
         sides = ((len(source), len(target)) for source, target in pairs)
         # (pairs, 2), without a list of a million tuples on the way
         self.lengths = np.fromiter(sides, np.dtype((np.int32, 2)))
@@ -190,8 +185,7 @@ class TokenBatches:
         for place, length in enumerate(longer.tolist()):
             # Sorted, so the newest pair is the longest of its batch:
             # all sequences are padded to its length.
-            pairs = place + 1 - begins[-1]
-            if pairs * length > self.tokens_per_batch:
+            if (place + 1 - begins[-1]) * length > self.tokens_per_batch:
                 begins.append(place)
         return np.split(order, begins[1:])
 

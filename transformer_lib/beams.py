@@ -89,7 +89,7 @@ def beam_search(
             totals = logs.view(*last.shape, -1).add_(so_far[..., None])
             best, parents, tokens = _best(totals, 2 * beam_size)
             trace.append((sentences, best, parents, tokens))
-            ends = tokens == EOS
+            ends = (tokens == EOS) & (best > -torch.inf)
             ended = ended + ends[:, :beam_size].sum(1)
             # Those that go on come first, in their order.
             order = ends.int().sort(dim=1, stable=True).indices
@@ -134,7 +134,7 @@ def _hypotheses(
             part[step, numbers, : new.shape[1]] = new
     best, parents, tokens = parts
     steps, ranks = np.arange(len(trace))[:, None], np.arange(shape[2])
-    ends = tokens == EOS
+    ends = (tokens == EOS) & (best > -np.inf)
     goes_on = np.argsort(ends, axis=2, kind="stable")  # these come first
     ended = ends[:, :, :beam_size].sum(2)
     going = ended.cumsum(0) - ended < beam_size  # or it was over before
@@ -180,8 +180,9 @@ def decode_all(
     sentences on a CPU; on a GPU 1,024, or about 16,000 tokens of them.
 
     Raises:
-        ValueError: if a sentence has more than 512 tokens, or more
-            than the model's positions allow.
+        ValueError: for a `beam_size` below 1, or if a sentence has
+            more than 512 tokens, or more than the model's positions
+            allow.
 
     Chapter: beams-batches
     """
@@ -195,6 +196,8 @@ def decode_all(
                 f"sentence {number} has {len(ids) - 1} tokens; the model "
                 f"reads up to {most}: split it"
             )
+    if beam_size < 1:
+        raise ValueError(f"{beam_size=}: give 1 or more")
     device = model.output_weight.device
     best = [[EOS] for _ in sources]
     not_empty = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]

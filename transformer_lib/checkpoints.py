@@ -76,7 +76,7 @@ def save_checkpoint(
     write_atomically(path, lambda part: torch.save(content, part))
     files = checkpoint_files(folder)
     due = [file for file in files if every and _step_of(file) % every == 0]
-    for old in {*files} - {*due[-keep:], path}:
+    for old in {*files} - {*due[::-1][:keep], path}:
         old.unlink()
     return path
 
@@ -216,7 +216,7 @@ def load_config(
 
     Raises:
         FileNotFoundError: if there is no config.json.
-        ValueError: if the tokenizer is another model's.
+        ValueError: if the tokenizer is damaged.
 
     Chapter: checkpoints-models
     """
@@ -225,8 +225,6 @@ def load_config(
     config = TransformerConfig(**described["model"])
     path = folder / "tokenizer.json"
     tokenizer = BPETokenizer.load(path) if path.exists() else None
-    if tokenizer is not None and len(tokenizer) != config.vocab_size:
-        raise ValueError(f"{path} is another model's tokenizer")
     return config, tokenizer, described["info"]
 
 

@@ -84,6 +84,8 @@ def _translate(
     torch.set_num_threads(1)  # its products are too small to be shared out
     translator = Translator.from_pretrained(model, pick_device(device))
 
+    translator.translate([], beam_size)  # refuses a wrong size
+
     def translated(lines: list[str]) -> list[str]:
         try:
             return translator.translate(lines, beam_size)
@@ -146,9 +148,10 @@ def _average(model: str, out: str, last: int = 5) -> None:
     Chapter: cli-translate
     """
     config, tokenizer, info = load_config(model)
-    paths = checkpoint_files(model)[-last:]
+    paths = checkpoint_files(model)[::-1][:last]
     mean = Transformer(config)
     mean.load_state_dict(average_checkpoints(paths))
+    Path(out).mkdir(parents=True)
     save_model(out, mean, tokenizer, **info)
 
 
@@ -181,8 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Chapter: cli-main
     """
     words = sys.argv[1:] if argv is None else list(argv)
-    named = re.search(r"--preset[ =](tiny|base|big)\b", " ".join(words))
-    preset = getattr(Experiment, named[1] if named else "tiny")()
+    named = re.findall(r"--preset[ =](tiny|base|big)\b", " ".join(words))
+    preset = getattr(Experiment, named[-1] if named else "tiny")()
     settings = _Settings(**vars(preset.training))
     experiment = replace(preset, training=settings)
     command = shlex.join(["python", "-m", "transformer_lib", *words])

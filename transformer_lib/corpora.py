@@ -6,19 +6,20 @@
 Chapter: book/training/corpora
 """
 
-import gzip
 import hashlib
 import json
 import os
 import unicodedata
-import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from gzip import BadGzipFile, GzipFile
 from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, warn
+from zipfile import BadZipFile, ZipFile
 
 
 @dataclass(frozen=True)
@@ -119,14 +120,14 @@ def _lines(path: str | Path) -> Iterator[bytes]:
     """
     try:
         if str(path).endswith(".zip"):
-            archive = zipfile.ZipFile(path)
+            archive = ZipFile(path)
             largest = max(archive.infolist(), key=lambda x: x.file_size)
             yield from archive.open(largest)
         else:
-            opened = gzip.open if str(path).endswith(".gz") else open
+            opened = GzipFile if str(path).endswith(".gz") else open
             with opened(path, "rb") as file:
                 yield from file
-    except (EOFError, RuntimeError, gzip.BadGzipFile, zipfile.BadZipFile) as e:
+    except (EOFError, RuntimeError, BadZipFile, BadGzipFile, zlib.error) as e:
         message = f"{path} cannot be read ({e}): delete it and get it again"
         raise ValueError(message) from e
 
@@ -197,8 +198,8 @@ def _file(name: str, split: str, language: str) -> Path:
     path = path if path.is_file() else Path(f"{path}.gz")
     if not path.is_file():
         raise FileNotFoundError(
-            f"no {path}, nor without .gz: name one of {[*_CORPORA]} or a "
-            "folder of yours, with its languages, or another split"
+            f"no {path.with_suffix('')} or {path.name}: name one of "
+            f"{[*_CORPORA]}, a folder of yours, its languages, another split"
         )
     return path
 

@@ -161,8 +161,7 @@ def evaluate(
     seconds = time.perf_counter() - began
     score = bleu(translations, corpus.targets, corpus.target, samples=1000)
     characters = chrf(translations, corpus.targets)
-    both = zip(translations, corpus.targets, strict=True)
-    exact = sum(translation == target for translation, target in both)
+    exact = sum(map(str.__eq__, translations, corpus.targets))
     report = {
         "corpus": corpus.name,
         "languages": [corpus.source, corpus.target],

@@ -243,8 +243,7 @@ def _judge(
         if loss < 700:  # JSON has no infinity
             scores["validation_perplexity"] = perplexity(loss)
         if with_bleu:
-            translator = Translator(model, tokenizer)
-            texts = translator.translate(corpus.sources, beam_size=1)
+            texts = Translator(model, tokenizer).translate(corpus.sources, 1)
             score = bleu(texts, corpus.targets, corpus.target)
             scores["validation_bleu"] = score.value
         shown = [f"{name} {score:.2f}" for name, score in scores.items()]

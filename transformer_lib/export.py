@@ -190,6 +190,8 @@ def export(
         folder.mkdir(parents=True)
         spec.save(str(folder))
     else:
+        import onnxscript  # noqa: F401, as torch.onnx needs it
+
         folder.mkdir(parents=True)
         _save_graphs(model, folder)
     tokenizer.save(folder / "tokenizer.json")

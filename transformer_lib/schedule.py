@@ -94,6 +94,7 @@ class TrainingConfig:
             "warmup_steps": self.warmup_steps >= 1,
             "accumulate": self.accumulate >= 1,
             "learning_rate_scale": self.learning_rate_scale > 0,
+            "clip_norm": self.clip_norm is None or self.clip_norm > 0,
             "precision": self.precision in ("fp32", "bf16"),
         }
         for name, fine in possible.items():

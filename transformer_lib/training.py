@@ -70,8 +70,9 @@ def train(
     Args:
         model: trained on the device that it is on; on a GPU, hooks
             of the library's own model run only while a shape of batch
-            is new. Afterwards, also after an error, it is in evaluation
-            mode.
+            is new and may not wait for the GPU, and `evaluate` may not
+            change what is dropped or trained. Afterwards, also after an
+            error, it is in evaluation mode.
         batches: the training data. All workers of `torchrun` give the
             same batches, and each takes its share of every step.
         training_config: the settings.
@@ -208,10 +209,11 @@ def _can_be_recorded(model: nn.Module) -> bool:
     Chapter: training-step
     """
     device = next(model.parameters()).device
-    if device.type != "cuda" or device.index != torch.cuda.current_device():
+    if device.type != "cuda" or torch.is_anomaly_enabled():
         return False
+    here = device.index == torch.cuda.current_device()
     parts = {type(x).__module__.partition(".")[0] for x in model.modules()}
-    return parts <= {"torch", "transformer_lib"}
+    return here and parts <= {"torch", "transformer_lib"}
 
 
 class _Replays:
@@ -363,8 +365,7 @@ def _resume(
     settings = asdict(model.config) | asdict(config)
     for name in _MAY_CHANGE:  # the others affect the weights
         del settings[name]
-    settings["workers"] = worker()[1]
-    settings["data"] = batches.fingerprint()
+    settings |= {"workers": worker()[1], "data": batches.fingerprint()}
     progress = _Progress(json.loads(json.dumps(settings)))  # as it is read
     if files := checkpoint_files(folder):
         begun = load_checkpoint(files[-1])["settings"]

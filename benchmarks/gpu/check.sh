@@ -5,7 +5,7 @@
 #     DEVICE=cpu QUICK=--quick bash benchmarks/gpu/check.sh       do the scripts run?
 #     DEVICE=cpu STEPS=3 bash benchmarks/gpu/check.sh NAME        does the run?
 cd "$(dirname "$0")/../.." || exit 1
-root=$PWD device=${DEVICE:-cuda} out=${OUT:-$root/.gpu/out} site=$root/.gpu/site
+root=$PWD device=${DEVICE:-cuda} out=$(realpath -m "${OUT:-.gpu/out}") site=$root/.gpu/site
 mkdir -p "$out"
 if compgen -G ".gpu/wheels/*.whl" > /dev/null && [ "$device" != cpu ]; then
     python3 -m pip install -q --no-index --no-deps --upgrade --target "$site" .gpu/wheels/*.whl
@@ -13,16 +13,28 @@ fi
 export PYTHONPATH=$root:$root/benchmarks:$site PYTHONUNBUFFERED=1
 export TRANSFORMER_LIB_DATA=${TRANSFORMER_LIB_DATA:-$root/.gpu/data}
 python=${PYTHON:-python3}
-if [ $# -gt 0 ]; then  # all at once
-    for name in "$@"; do
+if [ $# -gt 0 ]; then  # all at once; what is cut off goes on if its .tgz is unpacked in runs/
+    names=("$@") running=() failed=0
+    for name in "${names[@]}"; do
         "$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}" &
+        running+=($!)
     done
-    wait
-    for name in "$@"; do  # with STEPS nothing is kept
-        [ ! -f "runs/$name/report.json" ] || (cd "runs/$name" && tar czf "$out/${name//\//-}.tgz" \
-            report.json log.jsonl translations.txt)
-    done
-    exit
+    keep() {  # of a finished run the record, of another the newest checkpoint; with STEPS nothing
+        for name in "${names[@]}"; do
+            folder=runs/$name
+            if [ -f "$folder/report.json" ]; then
+                files="$folder/report.json $folder/log.jsonl $folder/translations.txt"
+            else
+                files=$(ls -t "$folder"/checkpoint-*.pt 2> /dev/null | head -1)
+                [ -z "$files" ] || files="$files $(ls "$folder"/{config,tokenizer}.json "$folder"/log.jsonl 2> /dev/null)"
+            fi
+            [ -z "$files" ] || tar czf "$out/${name//\//-}.tgz" $files
+        done
+    }
+    trap 'wait; keep; exit 124' TERM INT
+    for one in "${running[@]}"; do wait "$one" || failed=1; done
+    keep
+    exit $failed
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 patience=$([ "$device" = cpu ] && echo 10 || echo 1)  # a slow machine may take longer
