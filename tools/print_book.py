@@ -39,15 +39,31 @@ def slug(name: str) -> str:
     return name.replace("/", "-")
 
 
+# What the site has in a place, in the order of the page.
+LIVE = re.compile(r"\{admonition\} (.+)\n:class: on-the-site live ")
+
 # Freezes a page: formulas and charts drawn, folds open, controls gone,
-# each name in a picture its own, and links as [page, anchor] pairs.
-FREEZE = """([name, names, site, xml]) => {
+# each name in a picture its own, and links as [page, anchor] pairs. Where
+# the site has a live part, a line says so.
+FREEZE = """([name, names, site, xml, live]) => {
   const article = document.querySelector("article.bd-article");
+  article.querySelectorAll(".live").forEach((e, k) => {
+    const words = document.createElement("p");
+    words.className = "on-the-site";
+    words.textContent = live[k];
+    e.replaceWith(words, ...e.querySelectorAll("table"));
+  });
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +
-    ".viewcode-link, .live, .vega-bindings, .vega-actions, .picture.narrow," +
-    ".chart-still")
+    ".viewcode-link, .downloads, .vega-bindings, .vega-actions," +
+    ".picture.narrow, .chart-still")
     .forEach(e => e.remove());
+  // Code in the colour of most of its words needs no mark around each.
+  article.querySelectorAll("pre span").forEach(e => {
+    if (/^(n|nn|p|w|)$/.test(e.className) && !e.id)
+      e.replaceWith(...e.childNodes);
+  });
+  article.normalize();
   article.querySelectorAll("details").forEach(e => {
     const box = document.createElement("div");
     const head = e.querySelector("summary");
@@ -58,7 +74,8 @@ FREEZE = """([name, names, site, xml]) => {
       const words = heading || document.createElement("p");
       if (!heading) {
         words.className = "fold-title";
-        words.textContent = head.textContent.trim();
+        const open = head.querySelector(".collapsed") || head;
+        words.textContent = open.textContent.trim();
       }
       head.replaceWith(words);
     }
@@ -66,7 +83,7 @@ FREEZE = """([name, names, site, xml]) => {
     e.replaceWith(box);
   });
   article.querySelectorAll(".fold-title").forEach(e => {
-    if (/^(Show|Hide) the code/.test(e.textContent)) e.remove();
+    if (/^Show the code/.test(e.textContent)) e.remove();
   });
   article.querySelectorAll("mjx-container").forEach(e => {
     const math = e.querySelector("mjx-assistive-mml math");
@@ -159,7 +176,9 @@ def freeze(page, name: str, names: dict, xml: bool):
         "[...(document.getElementById('MJX-CHTML-styles')?.sheet.cssRules ||"
         " [])].map(rule => rule.cssText)"
     )
-    return page.evaluate(FREEZE, [name, names, SITE.as_posix(), xml]), style
+    live = LIVE.findall((ROOT / f"{name}.md").read_text("utf-8"))
+    given = [name, names, SITE.as_posix(), xml, live]
+    return page.evaluate(FREEZE, given), style
 
 
 def frozen(xml: bool):
@@ -215,21 +234,35 @@ main { display: block; max-width: none; }
 .chapter { break-before: page; }
 .cover { height: 240mm; text-align: center; padding-top: 80mm; }
 .cover h1 { font-size: 30pt; }
-.contents li { margin: 0.1rem 0; }
+.contents { line-height: 1.3; }
+.contents li { margin: 0; }
 h1, h2, h3, h4 { font-family: "DejaVu Sans", sans-serif; }
 .chapter h1 { font-size: 22pt; }
 .chapter h2 { font-size: 16pt; margin-top: 1.2em; }
 .chapter h3 { font-size: 13pt; }
-pre, blockquote { break-inside: auto !important; orphans: 4; widows: 4; }
+pre, blockquote, .highlight, [class*="highlight-"], .fold.fold, .admonition {
+  break-inside: auto !important; overflow: visible !important; }
+.highlight, [class*="highlight-"], .cell_input, .fold.fold {
+  display: block !important; }
+div.math { break-inside: avoid; padding-top: 0.2em !important; }
+pre { orphans: 1; widows: 1; }
 pre, code { font-family: "DejaVu Sans Mono", monospace; }
-pre { font-size: 7.6pt; white-space: pre-wrap; padding: 0.5em 0.8em; }
+pre { font-size: 7.6pt; white-space: pre-wrap; padding: 0.5em 0.8em;
+  color: #080808; overflow-wrap: anywhere; }
 .fold { border: 1px solid #888; border-left-width: 3px;
   padding: 0.3em 0.8em; margin: 0.8em 0; }
-.fold-title { font-weight: bold; break-after: avoid; }
-table { border-collapse: collapse; font-size: 9pt; }
+.fold-title { font-weight: bold; break-after: avoid; margin-bottom: 0.5em; }
+.fold > .sd-card-body { padding: 0; }
+.sd-row { break-inside: avoid; }
+.on-the-site { border: 1px dashed #888; padding: 0.3em 0.8em; }
+table { border-collapse: collapse; font-size: 9pt; margin-bottom: 1em; }
 td, th { padding: 0.15em 0.5em; vertical-align: top; }
+td p, th p { margin: 0 !important; }
+.citation { break-inside: avoid; }
+dl, dd, dd p { margin-bottom: 0.3em !important; }
 img, svg { max-width: 100%; }
-* { box-shadow: none !important; }
+mjx-container { overflow: visible !important; }
+html[data-theme="light"] main.bd-content * { box-shadow: none !important; }
 """
 FOOT = (
     '<div style="font-size: 8px; width: 100%; text-align: center">'
@@ -307,14 +340,16 @@ def make_pdf(target: Path) -> None:
 
 STYLE = """
 body { line-height: 1.5; margin: 0 4%; }
-pre { font-size: 0.75em; white-space: pre-wrap; }
+pre { font-size: 0.75em; overflow-wrap: anywhere; white-space: pre-wrap; }
 .cell, .admonition, .fold { margin: 1em 0; }
 .cell_input { border-left: 3px solid #888; padding-left: 0.6em; }
 .admonition, .fold { border: 1px solid #888; padding: 0.3em 0.8em; }
 .admonition-title, .fold-title { font-weight: bold; }
 .paper { border-left: 5px double #8a5a00; }
 .experiment { border-left: 5px dashed #6d3fc4; }
-table { border-collapse: collapse; }
+.on-the-site { border: 1px dashed #888; padding: 0.3em 0.8em; }
+table { border-collapse: collapse; font-size: 0.8em; }
+td p, th p { margin: 0; }
 td, th { border-bottom: 1px solid #aaa; padding: 0.2em 0.5em; }
 svg, img { max-width: 100%; height: auto; }
 .k, .kn, .ow, .kc, .kd { font-weight: bold; }
@@ -329,6 +364,8 @@ CONTAINER = """<?xml version="1.0"?>
 
 
 def xhtml(title: str, body: str) -> str:
+    """A file of the EPUB; signs that XML forbids become U+FFFD."""
+    body = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "\ufffd", body)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n'
         '<html xmlns="http://www.w3.org/1999/xhtml" '
