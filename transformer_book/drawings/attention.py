@@ -108,7 +108,7 @@ def one_query(
         leave = values + size[0] * V.shape[1]
         arrive = leave + gap + (12 if narrow else 40)
         places = (keys, shares, "keys"), (shares, values, "weights")
-        last = values, leave + (14 if narrow else 0), "values"
+        last = values, leave + (24 if narrow else 0), "values"
         for start, stop, name in (*places, last):
             sketch.words((start + stop) / 2, 14, name, font_weight="bold")
         wide = 28 if narrow else 34

@@ -170,8 +170,10 @@ export function start(place) {
         "caption",
         {},
         "The right words, each after the right ones before it: how likely " +
-          "the model holds it, now and over the steps, and how much it " +
-          "looks at each English word (last layer, mean of the heads).",
+          "the model holds it",
+        el("span", { class: "train-spark" }, ", now and over the steps"),
+        ", and how much it looks at each English word (last layer, mean " +
+          "of the heads).",
       ),
       el(
         "thead",
