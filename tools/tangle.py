@@ -206,7 +206,7 @@ def sign(lines: list[str], docstring: ast.stmt, place: str) -> None:
     """End a docstring with where the book explains what it is of."""
     last = docstring.end_lineno - 1
     indent = " " * docstring.col_offset
-    text = lines[last].rstrip().removesuffix('"""').rstrip()
+    text = lines[last].rstrip("; ").removesuffix('"""').rstrip()
     text += "\n\n" if text else "\n"
     lines[last] = f'{text}{indent}Chapter: {place}\n{indent}"""'
 

@@ -41,6 +41,17 @@ PAGE = 7.5  # inches of 96 pixels
 PHONE = 3.5
 PAPER = "var(--pst-color-background, Canvas)"  # the page, light or dark
 LEAST = 11  # pixels: words on a phone are no smaller
+STILL = {  # a chart that nobody draws: the page's colours, and some room
+    "background": "transparent",
+    "padding": 12,
+    "title": {"color": "currentColor"},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "gridColor": COLOURS["muted"] + "59",
+    },
+    "axisY": {"titlePadding": 12},
+}
 
 
 def style() -> AbstractContextManager:
@@ -217,13 +228,14 @@ class Sketch(drawsvg.Drawing):
     ) -> None:
         """A box in a part's colour around its middle, with words in it.
 
-        `text` may have several lines; `href` makes box and words a link,
-        which look like all others; `solid` hides what is behind.
+        `text` may have several lines; `href` makes box and words a link
+        on the site, whose build sets BOOK_TRACE; they look like all
+        others. `solid` hides what is behind.
         """
         colour = COLOURS.get(part, part)
         look = {"fill": colour, "fill_opacity": 0.22, "stroke": colour}
         whole = self.elements
-        if href:
+        if href and "BOOK_TRACE" in os.environ:
             plain = "color: inherit; text-decoration: none"
             link = _Link(href=href, style=plain)
             self.append(link)
@@ -448,7 +460,7 @@ def altair() -> Any:
             import vl_convert
 
             bundle = usual(spec, **options)
-            picture = vl_convert.vegalite_to_svg(spec)
+            picture = vl_convert.vegalite_to_svg(spec, config=STILL)
             page, place = bundle["text/html"], '<div id="altair-viz-'
             before, _, after = page.partition(place)
             number, _, after = after.partition('"></div>')

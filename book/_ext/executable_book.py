@@ -130,7 +130,8 @@ def stand_still(match) -> str:
 
     spec = json.loads(match[1])
     words = html.escape(spec.get("description", "A chart"))
-    picture = vl_convert.vegalite_to_svg(spec, config=LOOK)
+    look = LOOK | {"padding": 12, "axisY": {"titlePadding": 12}}
+    picture = vl_convert.vegalite_to_svg(spec, config=look)
     return (
         f'{match[0]}<div class="vega-embed chart-still" role="img" '
         f'aria-label="{words}">{picture}</div>'

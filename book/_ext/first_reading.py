@@ -24,6 +24,13 @@ LOOK = 15  # seconds for a figure, or for a formula on its own line
 FOLDED = "details, .dropdown, .live, script, style"
 NO_WORDS = ".highlight, .cell_input, .first-reading, .headerlink"
 SPAN = '<span class="first-reading" data-what="{}"></span>'
+SAYS = {
+    "hours": f"about {SPAN.format('hours')} hours",
+    "words": f"{SPAN.format('words')} words",
+    "lines": f"{SPAN.format('lines')} lines",
+    "pace": f"{SPAN.format('pace')} words and {SPAN.format('code_pace')} "
+    "lines a minute",
+}
 EMPTY = re.compile(r'(<span class="first-reading" data-what="(\w+)">)[^<]*')
 
 
@@ -81,9 +88,11 @@ def is_counted(docname: str) -> bool:
 
 
 def place(role, raw, text, line, inliner, options=None, content=None):
-    """`{first-reading}` with words, lines, hours, pace or code-pace."""
-    what = text.replace("-", "_")
-    return [nodes.raw("", SPAN.format(what), format="html")], []
+    """`{first-reading}` of words of which the last is one of `SAYS`.
+
+    The site says how many there are; notebooks show the words alone.
+    """
+    return [nodes.raw("", SAYS[text.split()[-1]], format="html")], []
 
 
 def head(app, doctree, docname):

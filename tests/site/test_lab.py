@@ -13,7 +13,7 @@ import jupytext
 import pytest
 import tangle
 
-from transformer_book.figures import attention_chart
+from transformer_book.figures import Sketch, attention_chart
 
 CHAPTERS = [  # a check, a drawing and a table are in each of them
     "book/architecture/layers.md",
@@ -35,7 +35,7 @@ def lab(chromium, tmp_path_factory):
     # Every cell is in the page, not those alone that are seen.
     whole = settings / "tracker.jupyterlab-settings"
     whole.write_text('{"windowingMode": "none"}')
-    environment = os.environ | {
+    env = os.environ | {
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
@@ -45,9 +45,7 @@ def lab(chromium, tmp_path_factory):
     command += ["--allow-root", "--IdentityProvider.token="]
     command += ["--ServerApp.port=0", f"--ServerApp.root_dir={tangle.ROOT}"]
     with open(home / "log", "w") as log:
-        server = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=log
-        )
+        server = subprocess.Popen(command, env=env, stdout=log, stderr=log)
     try:
         yield address_of(home / "runtime", server)
     finally:
@@ -81,25 +79,25 @@ def test_a_chart_stays_without_a_network(browser):
     assert any("vega" in url for url in failed)
     assert page.locator("[id^=altair-viz] svg").is_visible()
     assert "Error" not in page.inner_text("body")
-    page.close()
+
+
+def test_a_picture_has_no_link_in_jupyterlab():
+    """JupyterLab shows an error in place of a picture with links."""
+    sketch = Sketch(90, 30)
+    sketch.box(45, 15, "a part", href="part.html")
+    assert "a part" in sketch.svg("") and "href" not in sketch.svg("")
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_what_the_site_folds_is_folded_in_jupyterlab(browser, lab, chapter):
     notebook = jupytext.read(tangle.ROOT / chapter)
     cells = [c for c in notebook.cells if c.cell_type == "code"]
-    folded = [
-        bool(tangle.FOLDED & set(cell.metadata.get("tags", [])))
-        for cell in cells
-    ]
+    folded = ["jupyter" in cell.metadata for cell in cells]
     assert sum(folded) > 2 and not all(folded)
     page = browser.new_page()
     page.goto(f"{lab}doc/tree/{chapter}?factory=Jupytext%20Notebook")
-    page.wait_for_function(
-        "number => document.querySelectorAll('.jp-CodeCell').length == number",
-        arg=len(cells),
-        timeout=120_000,
-    )
+    seen = f"document.querySelectorAll('.jp-CodeCell').length == {len(cells)}"
+    page.wait_for_function(seen, timeout=120_000)
     assert page.evaluate(FOLDED) == folded
     assert page.evaluate(SEEN) == len(cells) - sum(folded)
     page.close()

@@ -125,10 +125,8 @@ def test_a_first_reading(read, name):
     assert formulas > 3
     assert abs(seen + formulas - counting.measured(html(name))[0]) <= 3
     # a link to what is folded shows it; the choice stays for the next page
-    page.evaluate(
-        "location.hash = document.querySelector("
-        "'section:has(> details.in-depth)').id"
-    )
+    part = "section:has(> details.in-depth)"
+    page.eval_on_selector(part, "e => { location.hash = e.id }")
     page.locator("details.in-depth > p").first.wait_for()
     follow(page, "book/training/loss.html")
     assert not page.locator("details.in-depth").first.is_visible()
@@ -143,6 +141,8 @@ def test_without_scripts(visit, address):
         assert not first.locator(inside).first.is_visible()
     chart = page.locator(".chart-still[role=img] svg").first
     assert chart.bounding_box()["width"] > 300
+    words = chart.locator("text").first
+    assert words.evaluate("e => getComputedStyle(e).fill") != "none"
     assert not page.locator(".shows").count()
     page.goto(f"{address}/book/architecture/positions.html")
     stills = page.locator(".tag_still svg").all()  # for page and phone

@@ -29,7 +29,7 @@ def journey(
     """The path of a sentence through the model, at one of its steps.
 
     `source` and `written` are the tokens that go in, `following` is the
-    next one. Each box is a link to its section of the page.
+    next one. On the site, each box is a link to its section.
     """
     vectors = "#sentence-vectors"
     encoder, decoder = "#sentence-encoder", "#sentence-decoder"
