@@ -1,7 +1,7 @@
 """Collect the `export` cells of the chapters into `transformer_lib`.
 
 The book is the source: a chapter writes the module of its own name.
-Cells that the site folds are marked for JupyterLab to fold, too.
+What the site folds is marked for JupyterLab to fold, too.
 
     python tools/tangle.py            write transformer_lib, and marks
     python tools/tangle.py --check    print what differs, exit 1 if any
@@ -141,10 +141,14 @@ def with_marks(text: str) -> str:
     """
 
     def mark(cell: re.Match) -> str:
+        began, ended = (
+            text.rfind(f"{{solution-{edge}}}", 0, cell.start())
+            for edge in ("start", "end")
+        )
         metadata = metadata_in(cell[2])
         jupyter = metadata.pop("jupyter", {})
         jupyter.pop("source_hidden", None)
-        if FOLDED & set(metadata.get("tags", [])):
+        if began > ended or FOLDED & set(metadata.get("tags", [])):
             jupyter["source_hidden"] = True
         if jupyter:
             metadata = {"jupyter": jupyter} | metadata

@@ -38,9 +38,7 @@ def cells_of(name):
         rf":label: {label}\n.*?^```{{solution-end}}", TEXT[page], re.M | re.S
     )
     assert found, f"{page} has no exercise {label}"
-    cells = re.findall(
-        r"^```\{code-cell\} ipython3\n(.*?)^```$", found[0], re.M | re.S
-    )
+    cells = [cell[3] for cell in tangle.CELL.finditer(found[0])]
     assert len(cells) == 2
     last = f'check("{name}", '
     assert all(last in cell.splitlines()[-1] for cell in cells)

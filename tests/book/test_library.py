@@ -85,7 +85,10 @@ def test_what_draws_or_tabulates_is_folded():
 
 CELL = "```{{code-cell}} ipython3\n{}x = 1\n```\n"
 HIDDEN = "jupyter:\n  source_hidden: true\n"
+BEGUN = "x = 0\n```\n```{solution-start} a\n```\n```{code-cell} ipython3\n"
+ENDED = BEGUN.replace("start", "end")
 HEADERS = {
+    f"{BEGUN}{ENDED}": f"{BEGUN}---\n{HIDDEN}---\n{ENDED}",
     ":tags: [check]\n\n": f"---\n{HIDDEN}tags: [check]\n---\n",
     ":tags: [export]\n\n": ":tags: [export]\n\n",
     "": "",
