@@ -237,8 +237,8 @@ def load_model(
 
     Raises:
         FileNotFoundError: if there is no model, or none yet.
-        ValueError: if the weights are damaged, not finite or another
-            model's, or the tokenizer is.
+        ValueError: if the weights or the tokenizer are damaged, or the
+            weights not finite or another model's.
 
     Chapter: checkpoints-models
     """
