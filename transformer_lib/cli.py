@@ -83,7 +83,6 @@ def _translate(
     """
     torch.set_num_threads(1)  # its products are too small to be shared out
     translator = Translator.from_pretrained(model, pick_device(device))
-
     translator.translate([], beam_size)  # refuses a wrong size
 
     def translated(lines: list[str]) -> list[str]:

@@ -239,8 +239,8 @@ def load_corpus(
         every = read_parallel(_fetch(f"tatoeba/{file}"))
         pairs = [pair for pair in every if _split_of(pair[0]) == split]
     else:
-        files = _file(name, split, source), _file(name, split, target)
-        pairs = list(read_parallel(*files, skip_bad_lines=skip_bad_lines))
+        one, other = (_file(name, split, side) for side in (source, target))
+        pairs = list(read_parallel(one, other, skip_bad_lines=skip_bad_lines))
     if name in ("little_spanish", "tatoeba") and source != "en":
         pairs = [pair[::-1] for pair in pairs]
     if not pairs:

@@ -13,7 +13,7 @@ fi
 export PYTHONPATH=$root:$root/benchmarks:$site PYTHONUNBUFFERED=1
 export TRANSFORMER_LIB_DATA=${TRANSFORMER_LIB_DATA:-$root/.gpu/data}
 python=${PYTHON:-python3}
-if [ $# -gt 0 ]; then  # all at once; what is cut off goes on if its .tgz is unpacked in runs/
+if [ $# -gt 0 ]; then  # all at once; what is cut off goes on if its .tgz is unpacked in the root
     names=("$@") running=() failed=0
     for name in "${names[@]}"; do
         "$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}" &
