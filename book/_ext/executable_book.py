@@ -27,6 +27,7 @@ BESIDE = [
     "page_lines",
     "book_map",
     "mended_pages",
+    "tables",
     "moved_pages",
     "folding",
     "first_reading",

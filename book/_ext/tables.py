@@ -1,0 +1,34 @@
+"""Numbers in tables: at the right, on one line, with a true minus sign.
+
+pandas and Markdown write a number into a cell as any other text. A cell
+that holds a number, or an interval such as "-0.18 to -0.11", gets the
+class `number`, which `page.css` aligns.
+"""
+
+import re
+
+AMOUNT = r"[-+]?\d[\d,]*(?:\.\d+)?(?: ?%)?"
+NUMBER = re.compile(rf"{AMOUNT}(?:(?: to | ± | / ){AMOUNT})?")
+CELL = re.compile(r"<td([^>]*)>((?:<p>)?)([^<>]*)((?:</p>\s*)?)</td>")
+
+
+def _cell(found: re.Match) -> str:
+    attributes, before, text, after = found.groups()
+    if not NUMBER.fullmatch(text.strip()):
+        return found[0]
+    text = re.sub(r"(?<!\w)-(?=\d)", "\u2212", text)
+    if 'class="' in attributes:
+        attributes = attributes.replace('class="', 'class="number ', 1)
+    else:
+        attributes += ' class="number"'
+    return f"<td{attributes}>{before}{text}{after}</td>"
+
+
+def align_numbers(app, pagename, templatename, context, doctree):
+    if "body" in context:
+        context["body"] = CELL.sub(_cell, context["body"])
+
+
+def setup(app):
+    app.connect("html-page-context", align_numbers)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
