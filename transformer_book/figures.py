@@ -19,20 +19,28 @@ from typing import Any
 
 import drawsvg
 
+# One colour for each idea, in stills, charts and live parts alike
+# (CONTRIBUTING has the table). The first seven are ideas of the book, and
+# nothing else uses their inks; the rest are parts of the machine.
 COLOURS = {
     "query": "#3b7dd8",
     "key": "#d2691e",
     "value": "#2a9461",
-    "encoder": "#1a8fa8",
-    "decoder": "#9b62d6",
+    "attention": "#1a8fa8",  # its weights, and models that are made of it
+    "source": "#64748b",
+    "target": "#9b62d6",
+    "loss": "#e0524e",
     "embedding": "#d0559b",
     "position": "#a67c10",
     "feed_forward": "#a3735a",
     "norm": "#7680b3",
-    "loss": "#e0524e",
-    "good": "#5d9116",
-    "bad": "#d6336c",
-    "muted": "#7c848d",
+    "bad": "#d6336c",  # what is broken, or left out
+    "muted": "#8a9099",
+}
+COLOURS |= {
+    "encoder": COLOURS["source"],
+    "decoder": COLOURS["target"],
+    "good": COLOURS["attention"],  # as the paper has it, beside "bad"
 }
 SIGNED = {"negative": "#b43c00", "positive": "#4b3cff"}  # none of those
 FONT = "Helvetica Neue, Arial, sans-serif"
@@ -60,6 +68,7 @@ def style() -> AbstractContextManager:
     from cycler import cycler
 
     size = SIZE * 0.75  # in points
+    inks = COLOURS.values()
     names = ("axes.titlesize", "axes.labelsize", "figure.titlesize")
     names += ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
     return plt.rc_context(
@@ -68,7 +77,7 @@ def style() -> AbstractContextManager:
             "font.size": size,
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": cycler(color=list(COLOURS.values())),
+            "axes.prop_cycle": cycler(color=list(dict.fromkeys(inks))),
             "axes.facecolor": "none",
             "figure.facecolor": "none",
             "figure.figsize": (PAGE, 3.2),
@@ -387,7 +396,7 @@ def _colour_map(cmap: str | None, signed: bool) -> Any:
     """From the page to a colour of the book; or the signed scale."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colour = COLOURS[cmap or "query"]
+    colour = COLOURS[cmap or "attention"]
     stops = [(0, colour + "00"), (1, colour)]
     if signed:  # zero is the page
         low, high = SIGNED["negative"], SIGNED["positive"]
@@ -485,7 +494,7 @@ def _grid(numbers, queries, keys, title, description, what) -> Any:
         names = {"query": queries[i], "key": keys[j], what: told}
         cells.append({"i": i, "j": j, "amount": float(x)} | names)
     side = min(30, 350 // max(len(keys), len(queries)))
-    colour = COLOURS["good" if mask else "query"]
+    colour = COLOURS["attention"]
     shade = alt.Scale(domain=[0, 1], range=[0, 1])
     plain = {"domain": False, "ticks": False}
     across = f"{json.dumps(list(keys))}[datum.value]"
