@@ -118,7 +118,10 @@ def visit(browser, address):
 
 @pytest.fixture
 def fits():
-    """Whether a page is no wider than its window, and a part accessible."""
+    """Whether a page is no wider than its window, and a part accessible.
+
+    All of axe-core's rules by day, those of colours by night too.
+    """
 
     def check(page, part):
         wide = page.evaluate("document.documentElement.scrollWidth")
@@ -127,10 +130,21 @@ def fits():
         page.add_style_tag(content="* { transition: none !important }")
         found = page.evaluate(
             """async part => {
-              const found = await axe.run(part, { preload: false });
-              return found.violations.map(
-                v => v.id + v.nodes.map(
-                  n => `${n.target} ${n.failureSummary}`));
+              const root = document.documentElement;
+              const before = root.dataset.theme, found = [];
+              const looks = [
+                ["light", {}], ["dark", { runOnly: ["color-contrast"] }]];
+              for (const [theme, rules] of looks) {
+                root.dataset.theme = theme;
+                await new Promise(done => requestAnimationFrame(
+                  () => requestAnimationFrame(done)));
+                const { violations } = await axe.run(
+                  part, { preload: false, ...rules });
+                found.push(...violations.map(v => theme + v.id + v.nodes.map(
+                  n => `${n.target} ${n.failureSummary}`)));
+              }
+              root.dataset.theme = before;
+              return found;
             }""",
             part,
         )

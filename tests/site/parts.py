@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import axe_playwright_python
-import pytest
 import tangle
 import torch
 from bs4 import BeautifulSoup
@@ -20,12 +19,6 @@ PAGES = sorted(
     and 'http-equiv="refresh"' not in path.read_text("utf-8")
 )
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-LOOKS = [
-    {"width": width, "color_scheme": theme}
-    for width in (360, 1200)
-    for theme in ("light", "dark")
-]
-in_all_looks = pytest.mark.parametrize("look", LOOKS, ids=str)
 
 
 def html(page: str) -> str:

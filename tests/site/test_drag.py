@@ -5,8 +5,7 @@ import re
 
 import pytest
 import torch
-from parts import in_all_looks, numbers, press
-from playwright.sync_api import expect
+from parts import numbers, press
 
 from transformer_lib.attention import attention
 
@@ -101,46 +100,29 @@ def marks(page) -> list[bool]:
     return [text.startswith("✓") for text in texts]
 
 
-def test_dragged_by_mouse(visit):
+def test_dragged_by_mouse_and_moved_by_keyboard(visit):
     page = opened(visit)
-    for name, place in [
-        ("q", [-0.7, 1.4]),
-        ("k1", [1.9, -1.2]),
-        ("v0", [-1.6, -0.4]),
-        ("k2", [0.3, 0.8]),
-        ("v2", [1.1, 1.7]),
-    ]:
-        now = points(page)
-        drag(page, name, place)
-        moved = points(page)
-        assert moved[name] == pytest.approx(place, abs=0.04)
-        assert {**moved, name: 0} == {**now, name: 0}
-        agrees(page)
-
-
-def test_moved_by_keyboard(visit):
-    page = opened(visit)
+    now = points(page)
+    drag(page, "q", [-0.7, 1.4])
+    moved = points(page)
+    assert moved["q"] == pytest.approx([-0.7, 1.4], abs=0.04)
+    assert {**moved, "q": 0} == {**now, "q": 0}
+    agrees(page)
     slider = page.get_by_role("slider", name="key of like")
     slider.focus()
-    x, y = points(page)["k1"]
-    for key, way in [
-        ("ArrowRight", (0.1, 0)),
-        ("Shift+ArrowUp", (0, 0.5)),
-        ("ArrowLeft", (-0.1, 0)),
-        ("Shift+ArrowLeft", (-0.5, 0)),
-        ("ArrowDown", (0, -0.1)),
-    ]:
-        page.keyboard.press(key)
-        x, y = x + way[0], y + way[1]
-        assert points(page)["k1"] == pytest.approx([x, y], abs=1e-6)
-        agrees(page)
-    assert slider.get_attribute("aria-valuenow") == f"{x:.1f}"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowUp")
+    x, y = now["k1"]
+    wanted = pytest.approx([x + 0.1, y + 0.5], abs=1e-6)
+    assert points(page)["k1"] == wanted
+    now = float(slider.get_attribute("aria-valuenow"))
+    assert now == pytest.approx(x + 0.1)
+    agrees(page)
 
 
 def test_set_by_numbers_and_switches(visit):
     page, chance = opened(visit), random.Random(2)
-    for turn in range(8):
-        divide, mask = turn % 2 == 0, turn % 4 > 1
+    for divide, mask in [(True, False), (False, False), (True, True)]:
         switch(page, "divide by √d_k").set_checked(divide)
         switch(page, "mask trees").set_checked(mask)
         for name in NAMES:
@@ -150,29 +132,6 @@ def test_set_by_numbers_and_switches(visit):
         agrees(page, divide, mask)
     press(page, "Reset")
     agrees(page)
-    assert switch(page, "divide by √d_k").is_checked()
-    assert not switch(page, "mask trees").is_checked()
-
-
-def test_all_moves_in_the_frame_of_the_event(visit):
-    """All but what is said, which waits for half a second of rest."""
-    page = opened(visit)
-    before, after = page.evaluate(
-        """() => {
-          const place = document.querySelector('[data-live=drag]');
-          const texts = () => [...place.querySelectorAll(
-            '[data-step], .drag-sum, .live-result')].map(e => e.textContent);
-          const before = texts();
-          document.querySelector('[data-point=q]').dispatchEvent(
-            new KeyboardEvent('keydown', {key: 'ArrowUp', shiftKey: true}));
-          return [before, texts()];
-        }"""
-    )
-    changed = [a != b for a, b in zip(before, after, strict=True)]
-    assert changed == 13 * [True] + [False]
-    said = page.locator(f"{PART} .live-result")
-    expect(said).not_to_have_text(before[-1], timeout=30_000)
-    assert "Weights: I " in said.text_content()
 
 
 @pytest.fixture
@@ -198,8 +157,10 @@ def swipe(page, start, way) -> None:
     page.wait_for_timeout(300)
 
 
-def test_a_finger_on_a_handle_moves_it_and_beside_it_the_page(phone):
+def test_a_finger_on_a_handle_moves_it_and_beside_it_the_page(phone, fits):
     page = phone
+    for finger in page.locator(f"{PART} .drag-finger").all():
+        assert finger.bounding_box()["width"] >= 44
     page.evaluate(
         "document.querySelector('.drag-plane').scrollIntoView("
         "{block: 'center', behavior: 'instant'})"
@@ -218,12 +179,10 @@ def test_a_finger_on_a_handle_moves_it_and_beside_it_the_page(phone):
     swipe(page, corner, (0, -120))
     assert page.evaluate("scrollY") > here + 50
     assert points(page)["k0"] == moved
-
-
-def test_handles_are_as_large_as_a_finger(phone, visit):
-    for page in [phone, opened(visit)]:
-        for finger in page.locator(f"{PART} .drag-finger").all():
-            assert finger.bounding_box()["width"] >= 44
+    page.locator(f"{PART} details").evaluate_all(
+        "all => all.forEach(details => { details.open = true })"
+    )
+    fits(page, PART)
 
 
 def test_challenges_are_met_exactly_when_they_are_true(visit):
@@ -282,17 +241,5 @@ def test_the_address_brings_everything_back(visit):
     agrees(again, divide=False, mask=True)
     assert all(map(torch.equal, shown(again), shown(page)))
     odd = opened(visit, "#drag.q=nonsense&drag.k0=9_-9&drag.divide=perhaps")
-    now, usual = points(odd), points(opened(visit))
-    assert now.pop("k0") == [3, -3]
-    usual.pop("k0")
-    assert now == usual
+    assert points(odd)["k0"] == [3, -3]
     agrees(odd)
-
-
-@in_all_looks
-def test_it_fits_and_is_accessible(visit, fits, look):
-    page = opened(visit, **look)
-    page.locator(f"{PART} details").evaluate_all(
-        "all => all.forEach(details => { details.open = true })"
-    )
-    fits(page, PART)

@@ -66,13 +66,10 @@ def wait_for_text(page, text, place=".live .live-result"):
 # Masks and positions
 
 
-@pytest.mark.parametrize(
-    "length, d_model, offset, position",
-    [(32, 64, 0, 5), (8, 2, 0, 7), (128, 256, 1000, 1127)],
-)
-def test_positions(visit, length, d_model, offset, position):
+def test_positions(visit):
     page = opened(visit, "positions")
     part = page.locator("[data-part=positions]")
+    length, d_model, offset, position = 128, 256, 1000, 1127
     put(part, "length", length)
     put(part, "d_model", d_model)
     put(part, "offset", offset)
@@ -85,49 +82,21 @@ def test_positions(visit, length, d_model, offset, position):
     assert (shown - wanted).abs().max() < 6e-5  # four decimals
     said = part.locator(".live-result").text_content()
     assert f"Position {position}, dimension 1: cos(" in said
-    assert said.endswith(f"{wanted[1]:.4f}".replace("-0.0000", "0.0000"))
-    exact = page.evaluate(
-        "async ([at, width]) => (await import("
-        "'/_static/live/encodings.js')).encoding(at, width)",
-        [position, d_model],
-    )
-    assert (torch.tensor(exact) - wanted).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize(
-    "kind, extra, wanted",
-    [
-        ("padding", {"padding": 3}, padding_mask),
-        ("causal", {"offset": 4}, lambda ids: causal_mask(7)[..., 4:, :]),
-        (
-            "both (the decoder's)",
-            {"padding": 3},
-            lambda ids: padding_mask(ids) & causal_mask(ids.size(1)),
-        ),
-        (
-            "neighbourhood",
-            {"r": 5},
-            lambda ids: torch.ones(1, 1, 7, 7).tril(2).triu(-2) > 0,
-        ),
-    ],
-)
-def test_masks(visit, kind, extra, wanted):
+def test_masks(visit):
+    """The decoder's: padding and what comes later."""
     page = opened(visit, "masks")
     part = page.locator("[data-part=masks]")
+    kind = "both (the decoder's)"
     part.get_by_role("radio", name=kind, exact=True).check()
-    for label, value in {"length": 7, **extra}.items():
-        put(part, label, value)
+    put(part, "length", 7)
+    put(part, "padding", 3)
     ids = torch.tensor([[4, 5, 6, 7, 0, 0, 0]])
-    mask = wanted(ids)[0, 0]
-    rows = 3 if "offset" in extra else 7
+    mask = (padding_mask(ids) & causal_mask(7))[0, 0]
     text = part.locator("pre").text_content()
-    shown = torch.tensor(
-        [[int(n) for n in row.split()] for row in text.split("\n")]
-    )
-    assert torch.equal(shown.bool(), mask.expand(rows, 7))
-    put(part, "query", 6)
-    count = f"{int(mask.expand(rows, 7)[-1].sum())} of 7."
-    assert part.locator(".live-result").text_content().endswith(count)
+    rows = [[int(n) for n in row.split()] for row in text.split("\n")]
+    assert torch.equal(torch.tensor(rows).bool(), mask)
 
 
 # What the other pages read
@@ -186,6 +155,7 @@ def test_replay(visit):
     assert greedy in rows.last.text_content()
     assert "beams.step=" in page.url
     assert fits_a_phone(page)
+    check_tables(page, 2)
 
 
 def test_the_replays_show_what_the_page_says():
@@ -203,13 +173,6 @@ def test_the_replays_show_what_the_page_says():
     assert them["greedy"]["tokens"][-1][0] != "<eos>"
     best = them["searches"][-2]["found"][0][0]  # a beam of 4, alpha 0.6
     assert len(them["greedy"]["text"]) > 3 * len(best)
-
-
-def test_replay_from_an_address(visit):
-    state = "#beams.sentence=2&beams.beam=2&beams.alpha=1&beams.step=3"
-    page = opened(visit, "beams", state)
-    wait_for_text(page, "Step 3 of")
-    assert page.get_by_label("2", exact=True).is_checked()
 
 
 def test_any_address_is_shown(visit):
@@ -239,31 +202,26 @@ def test_quick_switching_shows_what_was_chosen_last(visit):
 # Attention explorer
 
 
-def test_attention(visit, index):
-    for model in index["models"]:
-        name, maker = model["name"], shipped(model["name"])
-        state = f"#attention.model={name}&attention.sentence=7"
-        state += "&attention.kind=decoder&attention.layer=1"
-        state += "&attention.head=2&attention.word=3"
-        page = opened(visit, "attention", state)
-        page.locator(".live-word").first.wait_for()
-        texts = page.get_by_label("sentence", exact=True).locator("option")
-        assert texts.count() == 50
-        found = maker.attention(chosen(page))
-        page.locator("summary", has_text="All weights").click()
-        path = "decoder.layers.0.self_attention"
-        check_weights(page, found.maps[path][1])
-        said = page.locator(".live-result").text_content()
-        assert said.startswith(f"{found.predicted[3]} looked at ")
-        page.get_by_label("cross:").check()
-        press(page, "layer 2, average of its heads")
-        path = "decoder.layers.1.cross_attention"
-        check_weights(page, found.maps[path].mean(0))
-        assert "attention.kind=cross&attention.layer=2" in page.url
-        tokens = page.get_by_role("group", name=PICK_A_TARGET)
-        tokens.get_by_role("button").first.press("ArrowRight")
-        assert "attention.word=1" in page.url
-        assert fits_a_phone(page)
+def test_attention(visit):
+    name = "little-spanish"
+    state = f"#attention.model={name}&attention.sentence=7"
+    state += "&attention.kind=decoder&attention.layer=1"
+    state += "&attention.head=2&attention.word=3"
+    page = opened(visit, "attention", state)
+    page.locator(".live-word").first.wait_for()
+    found = shipped(name).attention(chosen(page))
+    page.locator("summary", has_text="All weights").click()
+    check_weights(page, found.maps["decoder.layers.0.self_attention"][1])
+    said = page.locator(".live-result").text_content()
+    assert said.startswith(f"{found.predicted[3]} looked at ")
+    page.get_by_label("cross:").check()
+    press(page, "layer 2, average of its heads")
+    check_weights(page, found.maps["decoder.layers.1.cross_attention"].mean(0))
+    assert "attention.kind=cross&attention.layer=2" in page.url
+    tokens = page.get_by_role("group", name=PICK_A_TARGET)
+    tokens.get_by_role("button").first.press("ArrowRight")
+    assert "attention.word=1" in page.url
+    assert fits_a_phone(page)
 
 
 def test_the_maps_show_what_the_page_says():
@@ -302,33 +260,12 @@ def test_the_explorer_opens_on_the_sentence_of_its_chapter(visit):
     assert model.input_value() == "multi30k-en-de"
 
 
-@pytest.mark.parametrize(
-    "name, section",
-    [("attention", "attention_maps-measured"), ("beams", "beams-search")],
-)
-def test_a_link_to_a_section_stays_one(visit, name, section):
-    """Until the reader uses the live part, which then writes its own."""
-    page = opened(visit, name, f"#{section}")
-    page.locator(".live button").first.wait_for()
-    page.wait_for_timeout(500)
-    assert page.evaluate("location.hash") == f"#{section}"
-    page.locator(".live button:visible").last.click()
-    assert page.evaluate("location.hash").startswith(f"#{name}.")
-
-
 def test_parts_leave_each_others_state_alone(visit):
     page = opened(visit, "beams", "#play.step=2&beams.step=1")
     wait_for_text(page, "Step 1 of")
     page.get_by_role("button", name="Step").click()
     kept = page.evaluate("location.hash").lstrip("#").split("&")
     assert {"play.step=2", "beams.step=2"} <= set(kept)
-
-
-def test_tables_show_their_score_on_a_phone(visit):
-    page = opened(visit, "beams", width=360)
-    press(page, "End")
-    wait_for_text(page, "The search stops")
-    check_tables(page, 2)
 
 
 def check_tables(page, count):
@@ -482,11 +419,11 @@ def some(model: dict, root: Path) -> list[str]:
     source = model["languages"][0]
     if model["corpus"] == "little_spanish":
         corpus = load_corpus("little_spanish", *model["languages"], "test")
-        return [*ODD, *[pair[0] for pair in corpus][:15]]
+        return [*ODD, *[pair[0] for pair in corpus][:3]]
     path = root / "web" / "sentences.yml"
     own = yaml.safe_load(path.read_text("utf-8"))
     own = own[f"{model['corpus']}-{source}"]
-    return [*own[:10], *[text.lower() for text in own[10:15]], *ODD]
+    return [*own[:3], own[10].lower(), *ODD[4:8]]
 
 
 def test_tokens_are_the_librarys(visit, runtime, index, root):
@@ -494,7 +431,6 @@ def test_tokens_are_the_librarys(visit, runtime, index, root):
     page = opened(visit, "translate")
     for model in index["models"]:
         name, texts = model["name"], some(model, root)
-        assert len(texts) == 27
         found = page.evaluate(
             """async ([name, texts]) => {
               const { Translator } = await import(

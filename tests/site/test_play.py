@@ -5,14 +5,9 @@ from typing import NamedTuple
 
 import pytest
 import tangle
-import torch
 import yaml
-from parts import given, in_all_looks, plain, shipped, slide
+from parts import given, plain, slide
 from playwright.sync_api import expect
-
-from transformer_lib import greedy_decode, record_attention
-from transformer_lib.decoding import evaluating
-from transformer_lib.embeddings import BOS, EOS
 
 PAGE = "index.html"
 PART = ".live[data-live=play]"
@@ -21,26 +16,6 @@ LISTED = yaml.safe_load(SENTENCES.read_text("utf-8"))["play"]
 MODEL = {text: name for name, texts in LISTED.items() for text in texts}
 LINE = f"{PART} .play-target"
 BAR = f"{PART} .play-bars"
-# Notes what the part showed, whenever it changed.
-WATCH = f"""() => {{
-  const part = document.querySelector("{PART}");
-  window.seen = [];
-  const note = () => {{
-    const line = part.querySelector(".play-target");
-    seen.push({{
-      time: performance.now(),
-      phase: part.dataset.phase,
-      line: [...line.children].map(one => one.textContent),
-      bars: [...part.querySelectorAll(".play-bars li:not(.play-rest)")].map(
-        bar => parseFloat(bar.style.getPropertyValue("--share"))),
-      bands: part.querySelectorAll(".play-arcs path").length,
-      said: part.querySelector(".play-said").textContent,
-    }});
-  }};
-  new MutationObserver(note).observe(part, {{
-    subtree: true, childList: true, attributes: true, characterData: true,
-  }});
-}}"""
 
 
 class Step(NamedTuple):
@@ -72,51 +47,8 @@ def names(sentence) -> list[str]:
     return [plain(each.tokens[0]) for each in own(sentence)]
 
 
-# What was recorded is what the shipped models say
-
-
-def agrees(sentence, ids: list[int], steps: list[Step], begin=0) -> None:
-    """Steps from `begin` are what the model says at these ids."""
-    library = shipped(MODEL[sentence["text"]])
-    model, tokenizer = library.model, library.tokenizer
-    source_ids = torch.tensor(library.encode([sentence["text"]]))
-    inputs = torch.tensor([[BOS, *ids[:-1]]])
-    with evaluating(model), record_attention(model) as maps:
-        rows = model(source_ids, inputs)[0].softmax(-1)
-    cross = [one[0] for path, one in maps.items() if "cross" in path]
-    looked = torch.cat(cross).mean(0)
-    assert len(steps) == len(ids) - begin
-    for number, each in enumerate(steps, begin):
-        best = rows[number].topk(len(each.tokens))
-        assert each.tokens == tokenizer.pieces(best.indices.tolist())
-        assert (torch.tensor(each.shares) - best.values).abs().max() < 6e-4
-        apart = torch.tensor(each.looked) - looked[number]
-        assert apart.abs().max() < 0.0051
-
-
-@pytest.mark.parametrize("text", MODEL)
-def test_recorded_numbers_are_the_models_own(text):
-    """The greedy line; and each rival with what follows greedily."""
-    sentence = next(one for one in sentences() if one["text"] == text)
-    library = shipped(MODEL[text])
-    tokenizer, model = library.tokenizer, library.model
-    source_ids = torch.tensor(library.encode([text]))
-    assert sentence["source"] == tokenizer.pieces(source_ids[0].tolist())
-    assert sentence["vocabulary"] == len(tokenizer)
-    best = greedy_decode(model, source_ids).ids[0][0]
-    assert sentence["said"] == tokenizer.decode(best)
-    steps = own(sentence)
-    agrees(sentence, best, steps)
-    ids = {tokenizer.pieces([i])[0]: i for i in range(len(tokenizer))}
-    for number, recorded in enumerate(sentence["steps"]):
-        rivals = steps[number].tokens[1:]
-        assert len(rivals) == len(recorded[2]) >= 2
-        for rival, (said, follow) in zip(rivals, recorded[2], strict=True):
-            later = [step(sentence, one) for one in follow]
-            line = [*best[:number], ids[rival]]
-            line += [ids[each.tokens[0]] for each in later]
-            assert line[-1] == EOS and said == tokenizer.decode(line)
-            agrees(sentence, line, later, number + 1)
+# What the page says of what was recorded: `web/make_data.py` compares it
+# with the library
 
 
 def test_the_sentences_are_those_that_are_listed():
@@ -216,61 +148,65 @@ def shows(page, sentence, each: Step) -> None:
     assert wide == pytest.approx(looked, abs=0.01)
 
 
-def test_untouched_it_has_translated_within_fifteen_seconds(visit):
-    page = opened(visit)
-    page.evaluate(WATCH)
-    begun = page.evaluate("performance.now()")
-    assert begun < 4000
-    wanted = names(sentences()[0])
-    page.wait_for_timeout(15_000)  # a busy machine may have begun late
-    seen = page.evaluate("seen")
-    assert seen[-1]["time"] < begun + 15_500
-    lines = [each["line"] for each in seen]
-    for count in range(1, len(wanted) + 1):
-        assert wanted[:count] in lines  # token by token
-    ready = lines.index(wanted)
-    assert any(each["bands"] > 1 for each in seen[:ready])
-    # Then a real fork, in the next sentence.
-    assert any(
-        len(each["bars"]) > 2 and sorted(each["bars"])[-2] > 0.2
-        for each in seen[ready:]
-        if each["phase"] == "win"
-    )
-    assert {each["said"] for each in seen} == {""}  # silent
+def test_untouched_it_translates_within_fifteen_seconds(visit):
+    """In silence, and without fetching anything; on a phone in sight."""
+    page = opened(visit, width=360, height=780)
+    written = page.locator(f"{LINE} li")
+    expect(written).to_have_text(names(sentences()[0]), timeout=15_000)
+    assert not page.locator(f"{PART} .play-said").text_content()
     for url in page.asked:
         assert not re.search(r"/ort/|\.onnx|\.wasm|/data/(?!index)", url)
-    page.wait_for_timeout(20_000)
-    button(page, "Play").wait_for()  # it rests, at the second's end
-    assert line(page) == names(sentences()[1])
-    page.wait_for_timeout(3000)
-    assert line(page) == names(sentences()[1])
+    box = page.locator(f"{PART} .play-target button").first.bounding_box()
+    assert box["y"] + box["height"] <= 780
 
 
-def says_where_it_looked(said, sentence, each: Step) -> None:
-    """The two words with most."""
-    parts = zip(sentence["source"], each.looked, strict=True)
-    shares = {plain(token): round(100 * part) for token, part in parts}
-    words = [word for word in shares if word not in {".", "?", "end"}]
-    most = sorted(map(shares.get, words), reverse=True)[:2]
-    listed = re.findall(r"(\w+) (\d+)\s%", said.partition("at ")[2])[:2]
-    assert [int(share) for _, share in listed] == most
-    assert [shares[word] for word, _ in listed] == most
+def test_every_step_shows_its_numbers(visit, fits):
+    """At one height, so that the text below never moves."""
+    page = paused(visit, width=360)
+    sentence, heights = sentences()[1], set()
+    choose(page, sentence)
+    for number, each in enumerate(own(sentence), 1):
+        button(page, "Step").click()
+        shows(page, sentence, each)
+        assert line(page) == names(sentence)[:number]
+        heights.add(round(page.locator(PART).bounding_box()["height"]))
+    status = page.locator(f"{PART} [role=status]").text_content()
+    assert f"“{sentence['said']}”" in status
+    assert len(heights) == 1
+    page.locator(f"{PART} summary").click()
+    scrub(page, 2)
+    fits(page, PART)
 
 
-def test_every_step_shows_its_numbers(visit):
+def test_another_bar_leads_to_its_own_continuation(visit):
     page = paused(visit)
-    for sentence in sentences():
-        choose(page, sentence)
-        for number, each in enumerate(own(sentence), 1):
-            button(page, "Step").click()
-            shows(page, sentence, each)
-            assert line(page) == names(sentence)[:number]
-            status = page.locator(f"{PART} [role=status]")
-            said = status.text_content()
-            if number < len(own(sentence)):
-                assert plain(each.tokens[0]) in said
-                says_where_it_looked(said, sentence, each)
-        assert f"“{sentence['said']}”" in said
+    sentence = sentences()[1]
+    choose(page, sentence)
+    scrub(page, 1)
+    page.locator(f"{BAR} button").nth(1).click()
+    button(page, "Pause").click()
+    said, follow = sentence["steps"][0][2][0]
+    later = [step(sentence, one) for one in follow]
+    wanted = [plain(own(sentence)[0].tokens[1])]
+    assert line(page) == wanted
+    scrub(page, 99)
+    wanted += [plain(each.tokens[0]) for each in later]
+    assert line(page) == wanted
+    told = page.locator(f"{PART} .play-told").text_content()
+    assert f"“{said.strip()}”" in told
+    button(page, "The model's own choice").click()
+    assert line(page) == names(sentence)[:1]
+
+
+def test_reduced_motion_stands_still_with_all_in_reach(visit):
+    page = opened(visit, reduced_motion="reduce")
+    wanted = names(sentences()[0])
+    assert line(page) == wanted
+    before = state(page)
+    page.wait_for_timeout(1000)
+    assert state(page) == before
+    button(page, "Back").click()
+    assert line(page) == wanted[:-1]
 
 
 def state(page) -> str:
@@ -280,8 +216,7 @@ def state(page) -> str:
     )
 
 
-HALTS = {  # what stops it; with `on` false it goes on
-    "pause": f"on => document.querySelector('{PART} .live-main').click()",
+HALTS = {  # with `on` false it goes on
     "out of sight": "on => scrollTo({top: on * 9999, behavior: 'instant'})",
     "hidden tab": """on => {
       Object.defineProperty(document, "hidden",
@@ -299,7 +234,7 @@ def test_it_halts_and_goes_on(visit, way):
     page.evaluate(HALTS[way], True)
     page.wait_for_timeout(700)
     before, count = state(page), written.count()
-    page.wait_for_timeout(3000)
+    page.wait_for_timeout(1500)
     assert state(page) == before
     moving = "x => x.timeline === document.timeline"  # not by scrolling
     assert not page.evaluate(f"document.getAnimations().some({moving})")
@@ -323,92 +258,6 @@ def test_back_step_and_scrub(visit):
     page.locator(f"{LINE} button").nth(1).click()  # a token of the line
     assert line(page) == wanted[:2]
     shows(page, sentences()[0], own(sentences()[0])[1])
-
-
-def test_another_bar_leads_to_its_own_continuation(visit):
-    page = paused(visit)
-    for sentence in sentences():
-        choose(page, sentence)
-        for number, recorded in enumerate(sentence["steps"]):
-            for bar, (said, follow) in enumerate(recorded[2], 1):
-                scrub(page, number + 1)
-                page.locator(f"{BAR} button").nth(bar).click()
-                button(page, "Pause").click()
-                later = [step(sentence, one) for one in follow]
-                rival = own(sentence)[number].tokens[bar]
-                wanted = names(sentence)[:number] + [plain(rival)]
-                assert line(page) == wanted
-                scrub(page, 99)
-                wanted += [plain(each.tokens[0]) for each in later]
-                assert line(page) == wanted
-                if later:
-                    shows(page, sentence, later[-1])
-                told = page.locator(f"{PART} .play-told").text_content()
-                assert f"“{said.strip()}”" in told
-                button(page, "The model's own choice").click()
-                assert line(page) == names(sentence)[: number + 1]
-
-
-def test_a_picked_rival_plays_on(visit):
-    page = paused(visit)
-    sentence = sentences()[1]
-    choose(page, sentence)
-    gaps = [each.shares[0] - each.shares[1] for each in own(sentence)]
-    fork = gaps.index(min(gaps))
-    scrub(page, fork + 1)
-    page.locator(f"{BAR} button").nth(1).click()
-    button(page, "Play").wait_for(timeout=20_000)
-    status = page.locator(f"{PART} [role=status]").text_content()
-    assert f"“{sentence['steps'][fork][2][0][0]}”" in status
-    assert f"“{sentence['said']}”" in status
-
-
-def test_reduced_motion_stands_still_with_all_in_reach(visit):
-    page = opened(visit, reduced_motion="reduce")
-    sentence = sentences()[0]
-    assert line(page) == names(sentence)
-    before = state(page)
-    page.wait_for_timeout(3000)
-    assert state(page) == before
-    part = page.locator(PART)
-    moving = "part => part.getAnimations({ subtree: true }).length"
-    assert part.evaluate(moving) == 0
-    button(page, "Back").click()
-    assert line(page) == names(sentence)[:-1]
-    scrub(page, 0)
-    button(page, "Play").click()
-    for _ in range(20):  # asked for, it goes on by jumps
-        assert part.evaluate(moving) == 0
-        page.wait_for_timeout(200)
-    assert line(page)
-    part.locator("summary").click()
-    assert part.locator("tbody tr").count() == len(names(sentence))
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_text_below_never_moves(visit, width):
-    def height(page):
-        return round(page.locator(PART).bounding_box()["height"])
-
-    still = opened(visit, width=width, java_script_enabled=False)
-    heights = {height(still)}
-    page = opened(visit, width=width)
-    page.locator(PART).scroll_into_view_if_needed()
-    for _ in range(30):
-        heights.add(height(page))
-        page.wait_for_timeout(100)
-    button(page, "Pause").click()
-    for sentence in sentences():
-        choose(page, sentence)
-        for number in range(len(sentence["steps"]) + 1):
-            scrub(page, number)
-            heights.add(height(page))
-        scrub(page, 1)
-        page.locator(f"{BAR} button").nth(1).click()
-        button(page, "Pause").click()
-        scrub(page, 99)
-        heights.add(height(page))
-    assert len(heights) == 1, heights
 
 
 def test_by_keyboard_only(visit):
@@ -447,62 +296,10 @@ def test_the_address_brings_it_back(visit):
     address = page.evaluate("location.hash")
     again = opened(visit, address)
     assert line(again) == line(page) != names(sentence)[:3]
-    again.wait_for_timeout(2500)
+    again.wait_for_timeout(1000)
     assert line(again) == line(page)  # it does not start by itself
     for odd in ["#play.step=no&play.sentence=77", "#play.step=99"]:
         assert opened(visit, odd).locator(PART).is_visible()
-
-
-def test_the_first_screen_has_it_whole(visit):
-    """At 1280 by 800 from the source to the line, and Pause."""
-    page = opened(visit)
-    for what in [".live-main", ".play-source", ".play-bars", ".play-target"]:
-        box = page.locator(f"{PART} {what}").bounding_box()
-        assert box["y"] + box["height"] <= 800, what
-    link = page.locator("a[href='#index-own']").first
-    assert link.bounding_box()["y"] <= 800  # to the translator
-    phone = opened(visit, width=375, height=667)
-    box = button(phone, "Pause").bounding_box()
-    assert box["y"] + box["height"] <= 667
-    # one that nobody touches writes the line where it can be seen
-    phone = opened(visit, width=360, height=780)
-    wanted = names(sentences()[0])
-    written = phone.locator(f"{LINE} li")
-    expect(written).to_have_text(wanted, timeout=15_000)
-    box = phone.locator(f"{PART} .play-target button").first.bounding_box()
-    assert box["y"] + box["height"] <= 780
-
-
-@pytest.mark.parametrize("width", [360, 375, 768])
-def test_no_word_is_crossed_and_nothing_is_cut_off(visit, width):
-    page = paused(visit, width=width)
-    for sentence in sentences():
-        choose(page, sentence)
-        scrub(page, 99)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        boxes = [
-            word.bounding_box()
-            for word in page.locator(f"{PART} .play-source li").all()
-        ]
-        assert len({round(box["y"]) for box in boxes}) == 1
-        right = max(box["x"] + box["width"] for box in boxes)
-        outer = page.locator(PART).bounding_box()
-        assert right <= outer["x"] + outer["width"]
-        cut = page.locator(f"{PART} .play-token").evaluate_all(
-            "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).length"
-        )
-        assert not cut
-
-
-@in_all_looks
-def test_it_is_accessible(visit, fits, look):
-    page = paused(visit, **look)
-    page.locator(f"{PART} summary").click()
-    for sentence in sentences()[:2]:
-        choose(page, sentence)
-        for number in [0, 1, 4, 99]:
-            scrub(page, number)
-            fits(page, PART)
 
 
 def test_without_a_script_a_table_says_it(visit):

@@ -8,7 +8,6 @@ import jupytext
 import pytest
 import tangle
 import torch
-from parts import in_all_looks
 
 LIVE = tangle.ROOT / "web" / "live"
 DATA = tangle.ROOT / "transformer_lib" / "data"
@@ -196,47 +195,26 @@ def test_unpressed_it_shows_a_recorded_run_and_fetches_nothing(visit):
     assert not [url for url in page.asked if any(n in url for n in FETCHED)]
 
 
-def test_it_learns_pauses_and_repeats_itself_after_reset(visit):
-    page = opened(visit)
+def test_it_learns_pauses_and_repeats_itself_after_reset(visit, fits):
+    page = opened(visit, width=360)
     before = page.url
     press(page, "Train it here")
-    wait_for_step(page, 30)
+    wait_for_step(page, 10)
     press(page, "Pause")
     page.get_by_role("button", name="Go on").wait_for()
-    page.wait_for_timeout(1500)  # the last step that was under way
+    page.wait_for_timeout(800)  # the last step that was under way
     paused = reached(page)
-    page.wait_for_timeout(2000)
+    page.wait_for_timeout(800)
     assert reached(page) == paused
     press(page, "One step")
     wait_for_step(page, paused + 1)
     first = told(page)
-    assert [row[0] for row in first[:4]] == ["0", "10", "20", "30"]
-    losses = [float(row[1]) for row in first[1:4]]
-    assert losses[0] > losses[1] > losses[2]
+    assert [row[0] for row in first[:2]] == ["0", "10"]
+    fits(page, PART)
     press(page, "Reset")
     wait_for_step(page, 0)
     press(page, "Train it here")
-    wait_for_step(page, 30)
+    wait_for_step(page, 10)
     press(page, "Pause")
-    assert told(page)[:4] == first[:4]
+    assert told(page)[:2] == first[:2]
     assert page.url == before
-
-
-def test_another_seed_is_another_run(visit):
-    page = opened(visit)
-    firsts = []
-    for seed in "0", "1":
-        page.locator(f"{PART} select").select_option(seed)
-        press(page, "Reset")
-        press(page, "One step")
-        wait_for_step(page, 1)
-        firsts.append(told(page)[-1][:2])
-    assert [first[0] for first in firsts] == ["1", "1"]
-    assert firsts[0] != firsts[1]
-
-
-@in_all_looks
-def test_it_fits_and_is_accessible(visit, fits, look):
-    page = opened(visit, **look)
-    told(page)
-    fits(page, PART)
