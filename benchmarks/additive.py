@@ -1,6 +1,6 @@
 """Additive attention beside dot products: how long, and how much kept.
 
-    python benchmarks/additive.py    writes runs/additive/additive.json
+    python benchmarks/additive.py    writes runs/additive.json
 
 Section 3.2.1 says that dot products are faster and need less space, at
 about equal cost in theory. Both kinds make their scores from the same
@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from transformer_book.rivals import AdditiveAttention
+from transformer_book.other_layers import AdditiveAttention
 from transformer_lib.attention import attention
 from transformer_lib.checkpoints import write_atomically
 
 D_K, POSITIONS, ROUNDS = 64, 1024, 15
-RECORD = Path(__file__).parent.parent / "runs/additive/additive.json"
+RECORD = Path(__file__).parent.parent / "runs/additive.json"
 
 
 def processor_seconds(run: Callable[[], Tensor]) -> float:

@@ -1,6 +1,6 @@
 r"""Table 2 again, smaller: three translators in equal minutes.
 
-    python experiments/rivals.py seconds --out runs/rivals/seconds.json
+    python experiments/rivals.py seconds --out runs/rivals_seconds
     python experiments/rivals.py race recurrent --out runs/rivals/recurrent-0
     python experiments/rivals.py copying recurrent 50 \
         --out runs/copying/recurrent-50-0
@@ -34,13 +34,16 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from swaps import ConvolutionInPlace, RecurrenceInPlace, swapped
 from variations import BASE, claimed, multi30k, record
 
-from transformer_book.rivals import (
+from transformer_book.other_layers import (
+    ConvolutionInPlace,
+    RecurrenceInPlace,
     convolutional_translator,
     recurrent_translator,
+    swapped,
 )
+from transformer_book.records import load_counts, load_files
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_config, write_atomically
@@ -74,7 +77,6 @@ LENGTHS = [20, 50, 100, 200]
 SYMBOLS = 32
 WORDS = [(1, 9), (10, 12), (13, 16), (17, 99)]
 TOKENS, CLIP = 2048, 1.0
-SECONDS = Path(__file__).parents[1] / "runs" / "rivals" / "seconds.json"
 
 
 def build(name, vocab_size, seed):
@@ -143,7 +145,7 @@ def time_steps(options):
     found = {"rounds": options.rounds, "clock": "processor time"}
     found |= {"seconds": seconds, "machine": describe_machine()}
     text = json.dumps(found, indent=1)
-    write_atomically(options.out, text + "\n")
+    write_atomically(options.out / "rivals_seconds.json", text + "\n")
 
 
 def step(model, optimizer, batch):
@@ -160,7 +162,7 @@ def step(model, optimizer, batch):
 
 def trained(options, task, size, batches, held_out):
     """The model of the best rate, and what its record says of it."""
-    measured = json.loads(SECONDS.read_text("utf-8"))["seconds"][task]
+    measured = load_counts("rivals_seconds")["seconds"][task]
     paced = "transformer" if options.model in SWAPS else options.model
     each = measured[paced]
     steps = options.steps or round(60 * options.minutes / each)
@@ -248,7 +250,7 @@ def copying(options):
     """Learn to copy; how many new sequences come out without an error."""
     folder, task = options.out, f"copying-{options.length}"
     if options.rate_of:
-        chosen = json.loads(options.rate_of.read_text("utf-8"))
+        chosen = load_files(options.rate_of)["copying.json"]
         options.rates = [chosen["rate"]]
     size = EOS + 1 + SYMBOLS
     learnt = rows_to_copy(options.length, 20_000, options.seed)
@@ -286,7 +288,7 @@ def parser():
     what = made.add_subparsers(required=True)
     timed = what.add_parser("seconds")
     timed.add_argument("--rounds", type=int, default=15)
-    timed.add_argument("--out", type=Path, default=SECONDS)
+    timed.add_argument("--out", type=Path, required=True)
     timed.set_defaults(run=time_steps)
     runs = (race, 15, RATES), (copying, 6, LOWER_RATES)
     for run, minutes, rates in runs:
@@ -294,7 +296,7 @@ def parser():
         one.add_argument("model", choices=[*MODELS, *SWAPS])
         if run is copying:
             one.add_argument("length", type=int, choices=LENGTHS)
-            one.add_argument("--rate-of", type=Path, help="whose rate to take")
+            one.add_argument("--rate-of", help="the run whose rate to take")
         else:
             one.add_argument("--limit", type=int, help="pairs")
         one.add_argument("--minutes", type=float, default=minutes)

@@ -2,15 +2,17 @@
 
     make -C experiments                              all names
     make -C experiments models/little-spanish        one run
-    make -C experiments headline jobs=2              an experiment: its runs
-    make -C experiments variations/h-16-1 dry=1      only print the command
+    make -C experiments variations                   an experiment: its runs
     make -C experiments gpu device=cuda              on a GPU
     make -C experiments gpu steps=3                  does it run? 3 steps each
+    python experiments/runs.py variations/h-16-1     only print the command
 
-A run has the name that its folder has in runs/. Its report is written
-last: a run that has one is left alone, and a run that was interrupted
-goes on. To make a recorded run again, remove its folder first. To add a
-run, add a line to the table.
+`make` runs the commands that this file prints, one after the other; Ctrl-C
+stops them. A run writes a folder, runs/EXPERIMENT/RUN, and its report
+last. An interrupted run goes on when the same command is given again. A
+finished one, and one that is in the records, is left out of its experiment;
+by its own name it is always made. `make -C experiments pack` adds finished
+folders to the records (pack.py). To add a run, add a line to the table.
 
 Each run takes one thread. On a CPU or GPU without instructions for
 bf16, precision=fp32 is faster; a warning says so. With steps=, each command
@@ -18,33 +20,26 @@ takes so many steps of small batches, into a temporary folder.
 """
 
 import argparse
-import os
 import shlex
-import signal
-import subprocess
-import sys
 import tempfile
-from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Lock
 
-ROOT = Path(__file__).parents[1]
+from pack import RESULTS
+
+from transformer_book.records import load_counts, load_files
+
 TRAIN = "-m transformer_lib train"
 
 
 @dataclass
 class Entry:
-    """A run: its command without --out, what it needs, what ends it."""
+    """A run: its command without --out, and the run that it needs."""
 
     command: str
     after: str = ""
-    result: str = "report.json"
 
 
 RUNS: dict[str, Entry] = {}
-AT_IT: defaultdict[str, Lock] = defaultdict(Lock)  # one thread a run
 WHERE = "--precision {precision} --device {device}"
 
 # The models that ship, and the headline, of which three seeds were trained.
@@ -154,9 +149,7 @@ for row in VARIATIONS.split():
 
 # Table 2: three translators in equal minutes. A step's seconds are measured
 # once. Seed 0 chooses among three rates, another takes what all three chose.
-RUNS["rivals/seconds"] = Entry(
-    "experiments/rivals.py seconds", result="../seconds.json"
-)
+RUNS["rivals_seconds"] = Entry("experiments/rivals.py seconds")
 KINDS = "transformer", "recurrent", "convolutional"
 SWAPS = [
     f"{side}-{kind}"
@@ -170,19 +163,18 @@ for folder, kinds in ("rivals", KINDS), ("swaps", SWAPS):
             RUNS[f"{folder}/{kind}-{seed}"] = Entry(
                 f"experiments/rivals.py race {kind} --seed {seed}{rates}"
                 " --device {device}",
-                after="rivals/seconds",
+                after="rivals_seconds",
             )
 # Copying by length; seed 1 takes the rate that seed 0 chose.
 for kind in KINDS:
     for length in 20, 50, 100, 200:
         for seed in range(2):
             first = f"copying/{kind}-{length}-0"
-            more = f" --rate-of runs/{first}/copying.json" if seed else ""
+            more = f" --rate-of {first}" if seed else ""
             RUNS[f"copying/{kind}-{length}-{seed}"] = Entry(
                 f"experiments/rivals.py copying {kind} {length}"
                 f" --seed {seed}{more} --device {{device}}",
-                after=first if seed else "rivals/seconds",
-                result="copying.json",
+                after=first if seed else "rivals_seconds",
             )
 
 # Initializations: INIT-SEED, TASK-INIT-SEED. The best three twice, with six
@@ -213,7 +205,7 @@ for name in (
     "longer",  # sequences longer than any in training
     "smoothing",  # what label smoothing does to accuracy
 ):
-    RUNS[name] = Entry(f"experiments/{name}.py", result=f"{name}.json")
+    RUNS[name] = Entry(f"experiments/{name}.py")
 
 GROUPS = {  # other experiments are all runs of one folder
     "headline": [
@@ -240,15 +232,17 @@ def runs_of(name: str) -> list[str]:
     return found
 
 
+def is_made(name: str) -> bool:
+    """Whether a run is in the records, or its folder has its report."""
+    results = {*RESULTS, f"{name}.json"}
+    return bool(load_counts(name) or results & load_files(name).keys())
+
+
 def command(name: str, device="cpu", precision="bf16", out="") -> list[str]:
     """The words of a run's command, for the root of the checkout."""
     entry = RUNS[name]
     words = entry.command.format(device=device, precision=precision).split()
-    return (
-        words
-        if name == "rivals/seconds"
-        else [*words, "--out", out or f"runs/{name}"]
-    )
+    return [*words, "--out", out or f"runs/{name}"]
 
 
 def few(words: list[str], steps: int) -> list[str]:
@@ -262,22 +256,20 @@ def few(words: list[str], steps: int) -> list[str]:
     return words
 
 
-def run(name: str, options: argparse.Namespace) -> None:
-    """Make one run, unless it is made or only to be printed."""
-    entry = RUNS[name]
-    where = {"device": options.device, "precision": options.precision}
-    with AT_IT[name], tempfile.TemporaryDirectory() as folder:
-        out = f"{folder}/{name}" if options.steps else f"runs/{name}"
-        if (ROOT / out / entry.result).exists():
-            return
-        if entry.after and not options.dry:
-            run(entry.after, options)
-        words = command(name, out=out, **where)
-        if options.steps:
-            words = few(words, options.steps)
-        print(shlex.join(["python", *words]), flush=True)
-        if not options.dry:
-            subprocess.run([sys.executable, *words], cwd=ROOT, check=True)
+def to_make(name: str) -> list[str]:
+    """The runs of an experiment that are not made, or one run.
+
+    Before each of them comes what it needs.
+    """
+    names = []
+    for run in [name] if name in RUNS else runs_of(name):
+        if run != name and is_made(run):
+            continue
+        after = RUNS[run].after
+        if after and after not in names and not is_made(after):
+            names.append(after)
+        names.append(run)
+    return names
 
 
 def main() -> None:
@@ -286,19 +278,17 @@ def main() -> None:
     made.add_argument("--device", default="cpu")
     made.add_argument("--precision", default="bf16")
     made.add_argument("--steps", type=int, default=0)
-    made.add_argument("--jobs", type=int, default=1)
-    made.add_argument("--dry", action="store_true")
     options = made.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    names = [one for name in options.name for one in runs_of(name)]
-    if not names:
+    if not options.name:
         print("\n".join([*GROUPS, *RUNS]))
-    for number in signal.SIGINT, signal.SIGTERM:
-        # It reaches the run too, which saves its step and ends.
-        signal.signal(number, lambda *_: None)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(lambda name: run(name, options), names))
+    for name in [run for given in options.name for run in to_make(given)]:
+        if options.steps:
+            out = f"{tempfile.mkdtemp()}/{name}"
+            words = command(name, options.device, options.precision, out)
+            words = few(words, options.steps)
+        else:
+            words = command(name, options.device, options.precision)
+        print(shlex.join(["python", *words]))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
 """The recorded runs: what makes them, and that it still can."""
 
 import json
+import os
 import shlex
+import shutil
+import signal
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import decoding
+import pack
 import pytest
 import rivals
 import starts
@@ -16,17 +21,35 @@ import torch
 import variations
 
 import runs
+from transformer_book.records import (
+    load_counts,
+    load_run,
+    read_record,
+    runs_folder,
+)
 from transformer_lib.batching import TokenBatches
 from transformer_lib.corpora import load_corpus
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.loss import validation_loss
 
-RUNS = tangle.ROOT / "runs"
 
-REPORTS = "*/*/report.json", "*/*/copying.json", "*/*.json"
-RECORDS = sorted(path for name in REPORTS for path in RUNS.glob(name))
-RECORDS = [path for path in RECORDS if "command" in path.read_text()]
+def recorded_commands():
+    """{run: the command in its record}"""
+    found = {}
+    for path in sorted(runs_folder().glob("*.jsonl")):
+        for run, content in read_record(path).items():
+            for result in pack.RESULTS:
+                if result in content:
+                    found[f"{path.stem}/{run}"] = content[result]["command"]
+    for path in sorted(runs_folder().glob("*.json")):
+        counted = load_counts(path.stem)
+        if "command" in counted:
+            found[path.stem] = counted["command"]
+    return found
+
+
+COMMANDS = recorded_commands()
 
 
 def told(words):
@@ -42,16 +65,16 @@ def told(words):
     return options
 
 
-@pytest.mark.parametrize(
-    "path", RECORDS, ids=lambda p: p.relative_to(RUNS).as_posix()
-)
-def test_a_record_was_made_by_the_command_of_the_table(path):
-    name = path.parent.relative_to(RUNS).as_posix()
-    recorded = told(shlex.split(json.loads(path.read_text())["command"])[1:])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_record_was_made_by_the_command_of_the_table(name):
+    recorded = told(shlex.split(COMMANDS[name])[1:])
     if recorded[""][0] != "-m":  # the scripts may have moved since
         script = Path(recorded[""][0]).name
         recorded[""][0] = f"experiments/{script}"
         assert (tangle.ROOT / recorded[""][0]).is_file()
+    if "--rate-of" in recorded:  # it was a path
+        path = Path(recorded["--rate-of"][0])
+        recorded["--rate-of"] = ["/".join(path.parts[1:3])]
     precision = recorded.pop("--precision", [None])[0]
     device = recorded["--device"][0]
     words = runs.command(name, device, precision or "fp32")
@@ -63,12 +86,77 @@ def test_a_record_was_made_by_the_command_of_the_table(path):
     assert made == recorded
 
 
-def test_make_prints_the_commands_of_an_experiment():
-    words = ["make", "-sC", "experiments", "headline", "own", "dry=1"]
-    lines = subprocess.check_output(words, cwd=tangle.ROOT, text=True)
-    assert "--seed 3 --out runs/own" in lines
-    names = subprocess.check_output(words[:3], cwd=tangle.ROOT, text=True)
+def test_make_lists_all_names():
+    words = ["make", "-sC", "experiments"]
+    names = subprocess.check_output(words, cwd=tangle.ROOT, text=True)
     assert {"headline", "gpu", "own", *runs.RUNS} <= {*names.split()}
+
+
+def test_an_experiment_is_its_runs_that_are_not_recorded():
+    assert runs.to_make("variations") == []
+    assert runs.to_make("variations/h-16-0") == ["variations/h-16-0"]
+    left = runs.to_make("gpu")
+    assert "gpu/headline-2" in left and "gpu/base-de-en-0" not in left
+    assert runs.to_make("rivals/recurrent-0") == ["rivals/recurrent-0"]
+    with pytest.raises(SystemExit, match="no run 'nowhere'"):
+        runs.to_make("nowhere")
+
+
+def test_ctrl_c_stops_make_and_starts_no_further_run(tmp_path):
+    """Two runs are asked for; the signal comes during the first."""
+    copy = tmp_path / "copy"
+    shutil.copytree(tangle.ROOT / "experiments", copy / "experiments")
+    started = copy / "started"
+    code = f"open({str(started)!r}, 'a').write('x'); import time"
+    program = f'-c "{code}; time.sleep(30)"'
+    (copy / "experiments/runs.py").write_text(
+        f"print('python ' + {program!r})\n" * 2
+    )
+    making = subprocess.Popen(
+        ["make", "-C", "experiments", "both"],
+        cwd=copy,
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    while not started.exists():
+        assert making.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.2)
+    os.killpg(making.pid, signal.SIGINT)
+    assert making.wait(timeout=20) != 0
+    assert started.read_text() == "x"
+
+
+def test_a_finished_run_is_packed_as_it_is(tmp_path):
+    """Into the record of its experiment, in place of an earlier one."""
+    folder = tmp_path / "table" / "row-0"
+    (folder / "rate-1").mkdir(parents=True)
+    said = ["Ein Hund.", "", "a\u2028b"]
+    (folder / "translations.txt").write_text("\n".join([*said, ""]), "utf-8")
+    (folder / "rate-1/log.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "checkpoint-00000002.pt").write_text("")
+    assert "not finished" in pack.pack(folder)
+    for steps in 1, 2:
+        (folder / "report.json").write_text(json.dumps({"steps": steps}))
+        pack.pack(folder)
+    other = folder.with_name("row-1")
+    other.mkdir()
+    (other / "report.json").write_text("{}")
+    assert pack.finished(tmp_path) == [folder, other]
+    pack.pack(other)
+    assert read_record(tmp_path / "table.jsonl") == {
+        "row-0": {
+            "rate-1/log.jsonl": [{"step": 1}, {"step": 2}],
+            "report.json": {"steps": 2},
+            "translations.txt": said,
+        },
+        "row-1": {"report.json": {}},
+    }
+    (tmp_path / "count").mkdir()
+    (tmp_path / "count/count.json").write_text("[1]\n")
+    pack.pack(tmp_path / "count")
+    assert (tmp_path / "count.json").read_text() == "[1]\n"
 
 
 @pytest.mark.parametrize("row", variations.ROWS)
@@ -245,7 +333,6 @@ def test_a_swapped_model_takes_the_transformers_steps(name, tmp_path):
 
 def test_recorded_translations_give_the_recorded_scores():
     """Where the references can be had: those of the headline's runs."""
-    from transformer_book.records import load_counts, load_run
     from transformer_lib.evaluation import bleu, published_bleu
 
     try:

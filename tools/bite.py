@@ -7,12 +7,14 @@ A row's `breaks` is a list of changes to code, [old text, new text]. The
 change is made in a copy, in the module of the row's `symbol`, or
 without one in the page that is its test; a third entry before the two
 names another file. A finding has records behind it, and `alters`
-changes these: [files, pattern, new text], where the files may hold
-stars and the pattern is a regular expression. Under each change alone
-the row's test must fail, and on the unchanged copy it must pass. `make
-bite` runs this.
+changes these: [file, pattern, new text], where the pattern is a regular
+expression. The file may be lines of an experiment's record, with stars:
+"runs/variations.jsonl:h-1-*/report.json". Under each change alone the
+row's test must fail, and on the unchanged copy it must pass. `make bite`
+runs this.
 """
 
+import json
 import os
 import re
 import shutil
@@ -21,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -43,8 +46,8 @@ class Change:
     """One way in which a row's statement is made false.
 
     `files` is a path from the root, with stars where several files
-    change at once; `old` is a text, or with `pattern` a regular
-    expression.
+    change at once; after a colon the lines of a record that change.
+    `old` is a text, or with `pattern` a regular expression.
     """
 
     files: str
@@ -53,9 +56,18 @@ class Change:
     pattern: bool = False
 
     def paths(self, root: Path = ROOT) -> list[Path]:
-        return sorted(root.glob(self.files))
+        return sorted(root.glob(self.files.partition(":")[0]))
 
     def apply(self, text: str) -> str:
+        wanted = self.files.partition(":")[2]
+        if not wanted:
+            return self.changed(text)
+        return "\n".join(
+            self.changed(line) if line and is_of(line, wanted) else line
+            for line in text.split("\n")
+        )
+
+    def changed(self, text: str) -> str:
         if self.pattern:
             return re.sub(self.old, self.new, text, flags=re.MULTILINE)
         return text.replace(self.old, self.new)
@@ -74,6 +86,12 @@ class Change:
             except SyntaxError as error:
                 return f"{self.new!r} makes no program: {error}"
         return ""
+
+
+def is_of(line: str, wanted: str) -> bool:
+    """Whether a record's line is of a run's file, RUN/FILE with stars."""
+    row = json.loads(line)
+    return fnmatchcase(f"{row['run']}/{row['file']}", wanted)
 
 
 def programs(text: str, path: Path) -> list[str]:

@@ -1,32 +1,51 @@
-"""Recorded runs, whose results the chapters show."""
+"""Recorded runs, whose results the chapters show.
+
+An experiment has one file in `runs`. `runs/variations.jsonl` holds its
+runs: a line for each file that a run left in its folder, with the name of
+the run, the name of the file, and what the file holds. What was counted
+rather than trained is one object, such as `runs/heads.json`.
+"""
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+MODELS = "models"  # the experiment of the models that ship
+
 
 @dataclass(frozen=True)
 class Run:
-    """A recorded run: what its folder holds.
+    """A recorded run.
 
-    `config` is what the model and tokenizer were built from, `log` the
-    lines that training wrote, `report` the rest: `name`, `command`,
-    `training`, `result`, `machine` and `test`.
+    `files` has what each file of the run's folder holds: an object for
+    .json, a list of objects for .jsonl, a list of lines for .txt.
     """
 
-    folder: Path
-    config: dict[str, Any]
-    log: list[dict[str, Any]]
-    report: dict[str, Any]
+    name: str
+    files: dict[str, Any]
 
-    @cached_property
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the model and the tokenizer were built from."""
+        return self.files.get("config.json", {})  # some left only results
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The lines that training wrote."""
+        return self.files["log.jsonl"]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """`name`, `command`, `training`, `result`, `machine`, `test`."""
+        return self.files["report.json"]
+
+    @property
     def translations(self) -> list[str]:
         """Every translation of the test set, in its order."""
-        text = (self.folder / "translations.txt").read_text("utf-8")
-        return text.split("\n")[:-1]
+        return self.files["translations.txt"]
 
     @property
     def init(self) -> str:
@@ -43,56 +62,95 @@ class Run:
         return History(self.log).series(name)
 
 
-def _runs_folder() -> Path:
+def runs_folder() -> Path:
     """The records: beside a checkout's packages, or in the wheel."""
     package = Path(str(files("transformer_book")))
     installed = package / "runs"
     return installed if installed.is_dir() else package.parent / "runs"
 
 
-def recorded_runs() -> dict[str, Path]:
-    """Every recorded run: {name: folder}.
+@cache
+def read_record(path: Path) -> dict[str, dict[str, Any]]:
+    """The runs of an experiment's .jsonl: {run: {file: content}}."""
+    runs: dict[str, dict[str, Any]] = {}
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            runs.setdefault(row["run"], {})[row["file"]] = row["content"]
+    return runs
 
-    A model that ships goes by the name that `from_pretrained` takes,
-    another run by its place in `runs`: "variations/h-16-0".
-    """
+
+def read_folder(folder: Path) -> dict[str, Any]:
+    """The same of one run that still has its folder: {file: content}."""
     found = {}
-    runs = _runs_folder()
-    for report in sorted(runs.glob("*/*/report.json")):
-        name = report.parent.relative_to(runs).as_posix()
-        found[name.removeprefix("models/")] = report.parent
+    for path in sorted(folder.rglob("*")):
+        if path.name == "tokenizer.json":
+            continue
+        file = path.relative_to(folder).as_posix()
+        if path.suffix == ".json":
+            found[file] = json.loads(path.read_text("utf-8"))
+        elif path.suffix == ".jsonl":
+            lines = path.read_text("utf-8").splitlines()
+            found[file] = [json.loads(line) for line in lines]
+        elif path.suffix == ".txt":
+            # A translation may hold any character but the end of a line.
+            found[file] = path.read_text("utf-8").split("\n")[:-1]
     return found
 
 
+def recorded_runs(experiment: str | None = None) -> list[str]:
+    """The names of all recorded trainings, or of one experiment's.
+
+    A model that ships goes by the name that `from_pretrained` takes,
+    another run by its experiment and its name: "variations/h-16-0".
+    """
+    names = []
+    for path in sorted(runs_folder().glob(f"{experiment or '*'}.jsonl")):
+        for run, content in sorted(read_record(path).items()):
+            if "report.json" in content:
+                names.append(f"{path.stem}/{run}".removeprefix(f"{MODELS}/"))
+    return names
+
+
+def load_files(name: str | Path) -> dict[str, Any]:
+    """{file: content} of a recorded run, else of a run's folder.
+
+    A folder is looked for by itself, then in `runs`.
+    """
+    experiment, _, run = str(name).rpartition("/")
+    record = runs_folder() / f"{experiment or MODELS}.jsonl"
+    recorded = read_record(record) if record.is_file() else {}
+    if run in recorded:
+        return recorded[run]
+    folder = Path(name)
+    return read_folder(folder if folder.is_dir() else runs_folder() / name)
+
+
 def load_run(name: str | Path) -> Run:
-    """A recorded run by its name, or by a run's folder.
+    """A recorded run by its name, or a run by its folder.
 
     Raises:
         FileNotFoundError: if there is none; lists the names.
     """
-    folder = Path(recorded_runs().get(str(name), name))
-    if not (folder / "report.json").is_file():
+    content = load_files(name)
+    if "report.json" not in content:
         names = ", ".join(recorded_runs()) or "none"
         raise FileNotFoundError(
             f"{str(name)!r} is neither a recorded run nor the folder "
             f"of a run that ended; recorded are: {names}"
         )
-    report = json.loads((folder / "report.json").read_text("utf-8"))
-    path = folder / "config.json"  # some runs left only their results
-    config = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    log = (folder / "log.jsonl").read_text("utf-8").splitlines()
-    return Run(folder, config, [json.loads(x) for x in log], report)
+    return Run(str(name), content)
 
 
 def load_copying() -> list[dict[str, Any]]:
     """What each run of the copying experiment found."""
-    paths = sorted(_runs_folder().glob("copying/*/copying.json"))
-    return [json.loads(path.read_text("utf-8")) for path in paths]
+    runs = read_record(runs_folder() / "copying.jsonl")
+    return [content["copying.json"] for _, content in sorted(runs.items())]
 
 
 def load_counts(name: str) -> dict[str, Any]:
-    """What an experiment counted: runs/NAME/NAME.json, else nothing."""
-    path = _runs_folder() / name / f"{name}.json"
+    """What an experiment counted: runs/NAME.json, else nothing."""
+    path = runs_folder() / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
 

@@ -16,7 +16,11 @@ python=${PYTHON:-python3}
 if [ $# -gt 0 ]; then  # all at once; what is cut off goes on if its .tgz is unpacked in the root
     names=("$@") running=() failed=0
     for name in "${names[@]}"; do
-        "$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}" &
+        (  # a signal goes to the run as well, which saves its step
+            trap : TERM INT
+            python() { "$python" "$@"; }
+            eval "$("$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}")"
+        ) &
         running+=($!)
     done
     keep() {  # of a finished run the record, of another the newest checkpoint; with STEPS nothing

@@ -76,7 +76,7 @@ def folders() -> list[Path]:
     from transformer_lib.corpora import data_folder
 
     data = Path(os.path.realpath(data_folder()))
-    return [ROOT / "runs", ROOT / "pretrained", data]
+    return [ROOT / "pretrained", data]
 
 
 def dependency(line: str) -> Path | None:
@@ -125,7 +125,7 @@ def run_once(path: Path) -> dict:
         shutdown_kernel="immediate",
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
-    parts = ["transformer_lib", "transformer_book", "book"]
+    parts = ["transformer_lib", "transformer_book", "book", "runs"]
     roots = [*(ROOT / part for part in parts), *folders()]
     paths = filter(None, [TRACING, os.environ.get("PYTHONPATH")])
     with tempfile.TemporaryDirectory() as folder:

@@ -193,9 +193,8 @@ def test_an_unknown_exercise_lists_all():
 
 def test_records_are_read():
     assert "little-spanish" in recorded_runs()
-    for name, folder in recorded_runs().items():
+    for name in recorded_runs():
         run = load_run(name)
-        assert run.folder == folder
         if "test" not in run.report:
             continue  # only validated
         low, high = run.report["test"]["interval"]

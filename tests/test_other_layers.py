@@ -1,0 +1,249 @@
+"""Recurrence and convolution by the Transformer's rules."""
+
+import re
+from functools import partial
+
+import pytest
+import torch
+from test_decoding import log_probabilities, naive
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from translators import hides_what_comes_later, ignores_padding
+
+from transformer_book.other_layers import (
+    AdditiveAttention,
+    ConvolutionInPlace,
+    RecurrenceInPlace,
+    convolutional_translator,
+    initialize,
+    recurrent_translator,
+    swapped,
+)
+from transformer_book.records import load_counts
+from transformer_lib.attention import MultiHeadAttention, attention
+from transformer_lib.beams import beam_search
+from transformer_lib.decoding import DecoderCache, greedy_decode
+from transformer_lib.embeddings import EOS
+from transformer_lib.model import Transformer, TransformerConfig
+
+SOURCE = torch.tensor([[5, 6, 7, 8, 9, 3], [9, 4, 3, 0, 0, 0]])
+TARGET = torch.tensor([[2, 10, 11, 12, 5], [2, 9, 0, 0, 0]])
+
+
+RIVALS = {
+    "recurrent": recurrent_translator,
+    "convolutional": convolutional_translator,
+    "learned": convolutional_translator,
+    "wide": partial(convolutional_translator, k=4),
+}
+SWAPS = {
+    f"{kind.__name__} {stack}": partial(swapped, stack=stack, kind=kind)
+    for kind in (ConvolutionInPlace, RecurrenceInPlace)
+    for stack in ("encoder", "decoder")
+}
+MODELS = RIVALS | SWAPS
+every = pytest.mark.parametrize("kind", MODELS)
+
+
+def small(kind: str, seed: int = 0, **changes):
+    torch.manual_seed(seed)
+    sizes = dict(N=2, d_model=16, d_ff=12, h=4, dropout=0.0)
+    if kind == "learned":
+        sizes |= dict(positions="learned", max_length=40)
+    config = TransformerConfig(14, **(sizes | changes))
+    return MODELS[kind](config)
+
+
+@every
+def test_later_target_never_changes_earlier_logits(kind):
+    hides_what_comes_later(small(kind).double().eval())
+
+
+@every
+def test_padding_never_changes_result_nor_gradient(kind):
+    ignores_padding(small(kind).double(), SOURCE, TARGET)
+
+
+@every
+def test_every_source_piece_reaches_the_logits(kind):
+    """The first and the last piece too, from both ends."""
+    model = small(kind).double().eval()
+    before = model(SOURCE, TARGET)
+    for place in range(5):
+        changed = SOURCE.clone()
+        changed[0, place] = 13
+        after = model(changed, TARGET)
+        assert not torch.equal(after[0, 0], before[0, 0])
+        assert torch.equal(after[1], before[1])
+
+
+@every
+def test_gradients_reach_all_parameters(kind):
+    model = small(kind, tie="none")
+    model(SOURCE, TARGET)[TARGET != 0].logsumexp(-1).sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+        assert weight.grad.abs().sum() > 0, name
+
+
+@every
+@torch.no_grad()
+def test_with_the_cache_step_by_step_equals_teacher_forcing(kind):
+    """Rows change places and leave meanwhile, as in a search."""
+    model = small(kind).double().eval()
+    memory = model.encode(SOURCE)
+    ids = torch.randint(4, 14, (2, 9))
+    wanted = model.decode(ids, memory, SOURCE)
+    cache = DecoderCache(model, memory)
+    rows, source = torch.arange(2), SOURCE
+    for t in range(9):
+        new = ids[rows, t : t + 1]
+        found = model.decode(new, None, source, cache)
+        torch.testing.assert_close(found[:, 0], wanted[rows, t])
+        chosen = {2: [1, 0], 4: [1, 0, 1], 6: [2]}.get(t)
+        if chosen:
+            chosen = torch.tensor(chosen)
+            rows, source = rows[chosen], source[chosen]
+            cache.select(chosen)
+
+
+@every
+@pytest.mark.parametrize("seed", range(3))
+def test_searches_say_what_teacher_forcing_says(kind, seed):
+    """Greedy is the naive loop and a beam of one; sums are right."""
+    model = small(kind, seed).double().eval()
+    with torch.no_grad():
+        model.output_weight.mul_(3)  # clear choices
+    found = greedy_decode(model, SOURCE, 6)
+    assert beam_search(model, SOURCE, 1, 0.0, 6).ids == found.ids
+    wide = beam_search(model, SOURCE, 3, 0.0, 6)
+    for row, source in enumerate(SOURCE):
+        limit = int((source > EOS).sum()) + 6
+        assert found.ids[row] == [naive(model, source, limit)]
+        totals = log_probabilities(model, source, wide.ids[row])
+        told = wide.log_probabilities[row]
+        assert told == pytest.approx(totals, abs=1e-4)
+
+
+@pytest.mark.parametrize("d_model", [16, 128, 512])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("kind", [ConvolutionInPlace, RecurrenceInPlace])
+def test_what_stands_in_place_has_attentions_size(kind, causal, d_model):
+    ours = sum(w.numel() for w in kind(d_model, causal).parameters())
+    attention = MultiHeadAttention(d_model, 4)
+    theirs = sum(w.numel() for w in attention.parameters())
+    assert abs(ours / theirs - 1) < (0.02 if d_model > 100 else 0.1)
+
+
+@pytest.mark.parametrize("kind", SWAPS)
+def test_a_swap_changes_one_place_and_nothing_else(kind):
+    """In every layer of one stack; names and shapes say the rest."""
+    config = TransformerConfig(14, N=2, d_model=16, d_ff=12, h=4)
+    stack = kind.split()[1]
+    shapes = [
+        {name: w.shape for name, w in model.named_parameters()}
+        for model in (Transformer(config), SWAPS[kind](config))
+    ]
+    ours = re.compile(rf"{stack}\.layers\.\d\.self_attention\.")
+    rest = [
+        {name: x for name, x in each.items() if not ours.match(name)}
+        for each in shapes
+    ]
+    assert rest[0] == rest[1] and shapes[0] != shapes[1]
+
+
+@torch.no_grad()
+def test_additive_attention_is_its_equation():
+    attend = AdditiveAttention(6, 8)
+    x, memory = torch.randn(3, 4, 6), torch.randn(3, 20, 8)
+    lengths = (5, 20, 3)
+    mask = torch.arange(20) < torch.tensor(lengths)[:, None, None, None]
+    w_q, b, w_k, v = attend.parameters()
+    for hidden, sizes in ((mask, lengths), (None, (20, 20, 20))):
+        found = attend(x, memory, hidden)
+        for row, length in enumerate(sizes):
+            for at in range(4):
+                q = w_q @ x[row, at] + b
+                scores = [
+                    (v[0] * (q + w_k @ k).tanh()).sum()
+                    for k in memory[row, :length]
+                ]
+                weights = torch.stack(scores).softmax(0)
+                wanted = weights @ memory[row, :length]
+                torch.testing.assert_close(found[row, at], wanted)
+
+
+def cost(function):
+    """Multiplications and additions, and the numbers that are kept."""
+    sizes = {}
+
+    def pack(tensor):
+        sizes[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, id):
+        function()
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops(), sum(sizes.values())
+
+
+def test_additive_attention_multiplies_as_much_and_keeps_more():
+    """Section 3.2.1: alike on paper, but a vector for every pair.
+
+    How long both take was measured by `benchmarks/additive.py`.
+    """
+    for n, d in ((50, 32), (16, 64), (64, 64), (256, 64)):
+        attend, x = AdditiveAttention(d, d), torch.randn(2, n, d)
+        mask = torch.ones(2, 1, 1, n).bool()
+
+        def dot_product(attend=attend, x=x, mask=mask):
+            query, key = attend.from_query(x), attend.from_key(x)
+            return attention(query, key, x, mask[:, 0])[0]
+
+        additive = partial(attend, x, x, mask)
+        multiplied, kept = zip(cost(additive), cost(dot_product), strict=True)
+        assert multiplied[0] == multiplied[1]
+        assert kept[0] - kept[1] > n * n * d
+        assert kept[0] > 2 * n * n * d and (n < 50 or kept[0] > 5 * kept[1])
+    measured = load_counts("additive")["rows"]
+    assert {row["n"] for row in measured} == {16, 64, 256}
+    for row in measured:
+        assert row["time"] >= row["least"] > 1 and row["kept"] > 1
+
+
+def test_each_gate_and_each_window_has_its_own_range():
+    torch.manual_seed(0)
+    gru = nn.GRU(60, 90)
+    initialize(gru, "xavier")
+    for weight, inputs in ((gru.weight_ih_l0, 60), (gru.weight_hh_l0, 90)):
+        for gate in weight.chunk(3):
+            bound = (6 / (inputs + 90)) ** 0.5
+            assert 0.99 * bound < gate.abs().max() <= bound
+    assert not gru.bias_ih_l0.any() and not gru.bias_hh_l0.any()
+    window = nn.Conv1d(40, 80, 3)
+    initialize(window, "xavier")
+    bound = (6 / (3 * 40 + 3 * 80)) ** 0.5
+    assert 0.99 * bound < window.weight.abs().max() <= bound
+    assert not window.bias.any()
+
+
+def test_gated_branch_begins_with_the_variance_of_its_input():
+    torch.manual_seed(0)
+    model = convolutional_translator(
+        TransformerConfig(9, N=1, d_model=256, dropout=0.0)
+    )
+    gated = model.encoder.layers[0].gated
+    x = torch.randn(4, 102, 256)
+    assert gated(x).shape == (4, 100, 256)
+    # GLU's gate averages a half: its variance is about one
+    assert 0.8 < gated(x).var() < 1.6
+
+
+def test_recurrent_translator_reads_in_order_without_positions():
+    model = small("recurrent").eval()
+    assert model.config.positions == "none"
+    turned = SOURCE.clone()
+    turned[0, :2] = SOURCE[0, :2].flip(0)
+    a, b = model(SOURCE, TARGET), model(turned, TARGET)
+    assert not torch.allclose(a[0], b[0])
