@@ -1,13 +1,17 @@
 """Batches: pairs of ids, padding, budgets."""
 
 import random
-from unittest.mock import MagicMock
 
 import pytest
 import torch
 
-from transformer_lib.batching import Batch, TokenBatches, collate, encode_pairs
-from transformer_lib.corpora import load_corpus
+from transformer_lib.batching import (
+    TokenBatches,
+    collate,
+    encode_pairs,
+    leave_out_long,
+)
+from transformer_lib.corpora import ParallelCorpus, load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer
 
@@ -67,7 +71,42 @@ def test_no_pair_left(bpe):
         TokenBatches.in_order(encode_pairs([("I like", "Me gustan")], bpe, 1))
 
 
+def test_long_pairs_are_set_aside_with_their_lines():
+    pairs = [("abcd", "a"), ("ab", "abcd"), ("abc", "abc"), ("a", "a")]
+    corpus = ParallelCorpus(pairs, "own", "en", "es", lines=[1, 3, 4, 8])
+    kept, long = leave_out_long(corpus, Letters(), 4)  # eos included
+    assert (kept.pairs, kept.lines) == (pairs[2:], [4, 8])
+    assert (long.pairs, long.lines) == (pairs[:2], [1, 3])
+    assert kept.name == long.name == "own"
+    assert encode_pairs(kept, Letters()) == encode_pairs(
+        pairs, Letters(), max_length=4
+    )
+    with pytest.raises(TypeError, match="list is not a corpus: give"):
+        leave_out_long(pairs, Letters(), 4)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ((["I", "A"], ["Yo", "Un"]), "pair 1 .*zip.sources, targets."),
+        ([("I", "Yo"), ("A", None)], "pair 2 is .'A', None."),
+        ([("I", "Yo", "Ich")], "pair 1"),
+        (["I like"], "pair 1"),
+    ],
+)
+def test_what_are_not_pairs_of_texts(wrong, said, bpe):
+    with pytest.raises(TypeError, match=said):
+        encode_pairs(wrong, bpe)
+
+
 # One batch
+
+
+def test_a_batch_of_nothing_or_of_texts():
+    with pytest.raises(ValueError, match="no pairs"):
+        collate([])
+    with pytest.raises(TypeError, match="encode_pairs makes them ids"):
+        TokenBatches([("I like", "Me gustan")])
 
 
 def test_padding_inside_a_pair_is_refused():
@@ -93,18 +132,6 @@ def test_collate():
     assert batch.labels.tolist() == [[7, EOS, PAD], [9, 4, EOS]]
     assert batch.tokens == 5
     assert batch.labels.dtype == torch.int64
-
-
-def test_a_gpu_fetches_from_pinned_memory():
-    """And nobody waits for it."""
-    names = ("source_ids", "target_ids", "labels")
-    batch = Batch(**{name: MagicMock(is_cpu=True) for name in names}, tokens=3)
-    there = batch.to("cuda")
-    for name in names:
-        ids = getattr(batch, name)
-        pinned = ids.pin_memory.return_value
-        pinned.to.assert_called_once_with("cuda", non_blocking=True)
-        assert getattr(there, name) is pinned.to.return_value
 
 
 def test_labels_are_one_place_ahead():

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import re
 import zipfile
 from importlib.resources import files
 from unittest.mock import MagicMock
@@ -106,6 +105,20 @@ def test_a_slice_is_a_corpus():
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        (["I like"], ["Me gustan"]),
+        ("name", [("I like", "Me gustan")]),
+        (([("a", "b")]), "name", "en", None),
+        (zip(["a"], ["b"], strict=True),),
+    ],
+)
+def test_what_is_no_corpus(wrong):
+    with pytest.raises(TypeError, match="(pairs|target) is .*: give a"):
+        ParallelCorpus(*wrong)
+
+
+@pytest.mark.parametrize(
     "arguments, said",
     [
         (("little_spanish", "en", "de"), "en-es.*not de-en"),
@@ -196,17 +209,6 @@ def test_an_archive_that_cannot_be_read(folder, end):
         load_corpus("tatoeba", "es", "en")
 
 
-def test_an_archive_with_a_password(folder):
-    path = folder / "tatoeba/spa-eng.zip"
-    archive(path, "Go.\tVe.\n")
-    content = path.read_bytes()
-    for flags in rb"(PK\x03\x04..)\0", rb"(PK\x01\x02....)\0":
-        content = re.sub(flags, b"\\1\1", content, flags=re.DOTALL)
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="encrypted.*get it again"):
-        load_corpus("tatoeba", "es", "en")
-
-
 def test_a_sentence_stays_in_its_split(folder):
     rows = [f"Sentence {n}.\tFrase {n}." for n in range(3000)]
     rows += [f"SENTENCE {n}!\tOtra frase {n}." for n in range(3000)]
@@ -262,11 +264,18 @@ def test_a_folder(tmp_path):
     corpus = load_corpus(str(tmp_path), "de", "en")
     named = (corpus.name, corpus.source, corpus.target, corpus.split)
     assert named == (str(tmp_path), "de", "en", "train")
-    for missing in (("de", "fr"), ("de", "en", "test")):
-        with pytest.raises(FileNotFoundError) as told:
+    assert load_corpus(tmp_path, "de", "en") == corpus
+    for missing, said in (
+        (("de", "fr"), "no train.fr .*languages, such as --languages de en"),
+        (
+            ("de", "en", "test"),
+            "no test.de .*it has .'train.de', 'train.en'.*another split",
+        ),
+    ):
+        with pytest.raises(FileNotFoundError, match=said):
             load_corpus(str(tmp_path), *missing)
-        for said in (tmp_path, "a folder of yours", "multi30k"):
-            assert str(said) in str(told.value)
+    with pytest.raises(FileNotFoundError, match="'nowhere' is neither a fold"):
+        load_corpus("nowhere", "de", "en")
     (tmp_path / "train.de").write_text("\n")
     (tmp_path / "train.en").write_text("\n")
     with pytest.raises(ValueError, match="no pairs for train"):
@@ -280,8 +289,12 @@ def test_a_folder(tmp_path):
         (b"one\n\n \nfour\n", "line 2: a side is empty.*skip_bad_lines"),
         (b"one\ntwo\n", "left.txt has no line 3"),
         (b"one\ntwo\n3\n4\n", "right.txt has no line 4"),
-        (b"one\ngr\xfcn\nthree\n", "line 2: 'utf-8'"),
-        ("one\ntwo\nthree\n".encode("utf-16"), "line 1: 'utf-8'"),
+        (b"one\ngr\xfcn\nthree\n", "line 2: not UTF-8 .*0xfc.*skip_bad_l"),
+        (b"one\rtwo\rthree\r", "line 1: a carriage return inside"),
+        (b"one\ntw\0o\nthree\n", "line 2: a NUL inside"),
+        ("one\n2\n3\n".encode("utf-16"), "left.txt is UTF-16: save it as"),
+        ("one\n2\n3\n".encode("utf-16-le"), "left.txt is UTF-16"),
+        ("one\n2\n3\n".encode("utf-16-be"), "left.txt is UTF-16"),
     ],
 )
 def test_bad_own_files(tmp_path, content, said):
@@ -291,6 +304,14 @@ def test_bad_own_files(tmp_path, content, said):
     with pytest.raises(ValueError, match=said) as told:
         [*read_parallel(left, right)]
     assert str(left) in str(told.value)
+
+
+def test_a_wrong_encoding_is_no_bad_line(tmp_path):
+    path = tmp_path / "a.txt"
+    for encoding in "utf-16", "utf-16-le", "utf-16-be":
+        path.write_bytes("one\ntwo\n".encode(encoding))
+        with pytest.raises(ValueError, match="is UTF-16"):
+            [*read_parallel(path, path, skip_bad_lines=True)]
 
 
 def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
@@ -304,6 +325,7 @@ def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
     with pytest.warns(UserWarning, match="train.de: skipped 4 of 9"):
         corpus = load_corpus(str(tmp_path), "en", "de", "train", True)
     assert [*corpus] == good
+    assert corpus.lines == [1, 5, 7, 9] and corpus[1:3].lines == [5, 7]
     right.write_bytes(b"a\nb\n")  # a file that is cut is no bad line
     with pytest.raises(ValueError, match="train.de has no line 3"):
         [*read_parallel(left, right, skip_bad_lines=True)]
@@ -314,7 +336,7 @@ def test_a_file_with_tabs(tmp_path):
     path.write_bytes(gzip.compress(b"One.\tEins.\tby him\r\n\nTwo.\tZwei."))
     assert [*read_parallel(path)] == [("One.", "Eins."), ("Two.", "Zwei.")]
     path.write_bytes(gzip.compress(b"One.\tEins.\nTwo. Zwei.\n"))
-    with pytest.raises(ValueError, match="line 2: a side is empty"):
+    with pytest.raises(ValueError, match="line 2: a tab is missing"):
         [*read_parallel(path)]
 
 

@@ -54,7 +54,7 @@ def test_what_is_too_long_or_no_sentence_is_left_out(text, tmp_path):
     rows[7:7] = ["no tab\n", " \t \n", "x\t \n"]
     path = tmp_path / "t.tsv"
     path.write_text("".join(rows))
-    with pytest.raises(SystemExit, match="line 8: a side is empty"):
+    with pytest.raises(SystemExit, match="line 8: a tab is missing"):
         prepare(tmp_path / "no", [str(path)])
     assert not (tmp_path / "no").exists()
     skip = "--skip-bad-lines", "--max-length", "12"

@@ -1,7 +1,10 @@
 """The tokenizer: one form of a text, byte pairs, special tokens."""
 
+import copy
 import json
+import pickle
 import random
+import time
 import re
 import unicodedata
 from collections import Counter
@@ -130,7 +133,7 @@ def test_round_trip_of_any_text(bpe):
         text = "".join(s for s in signs if not 0xD800 <= ord(s) < 0xE000)
         assert bpe.decode(bpe.encode(text)) == plain(text)
         assert all(EOS < i < len(bpe) for i in bpe.encode(text))
-    for text in ["", " ", "  two  spaces ", "🏳️\u200d🌈", *TEXTS[:99]]:
+    for text in ["", "two spaces", "🏳️\u200d🌈", *TEXTS[:99]]:
         assert bpe.decode(bpe.encode(text)) == text
 
 
@@ -145,13 +148,13 @@ def plain(text):
     """The form that a text is brought into."""
     text = "".join(sign for sign in text if sign not in HIDDEN)
     text = unicodedata.normalize("NFC", text)
-    return re.sub(f"[ {SPACES}]*[{SPACES}][ {SPACES}]*", " ", text)
+    return re.sub(f"[ {SPACES}]+", " ", text).strip(" ")
 
 
 OTHER_SPACES = [
     *"\t\n\r\x0b\x0c\x85\xa0\u1680\u2003\u2009\u2028\u2029\u202f\u3000"
 ]
-OTHER_SPACES += ["\r\n", "\n\n", " \xa0 "]
+OTHER_SPACES += ["  ", "   ", "\r\n", "\n\n", " \xa0 "]
 SAME = {  # a sentence, and the beginning of a word in it
     "de": ("Das Mädchen trägt grüne Schuhe.", "grü"),
     "es": ("Me gustan los árboles y las niñas.", "ni"),
@@ -172,6 +175,7 @@ def test_texts_that_look_the_same_are_the_same(bpe, root, language):
         for hidden in HIDDEN:
             inside = sentence.replace(part, part[0] + hidden + part[1:])
             forms.append(hidden + inside + hidden)
+        forms += [f"{space}{sentence}{space}" for space in OTHER_SPACES]
         apart = unicodedata.normalize("NFD", sentence)
         forms += [apart, re.sub("([\u0300-\u036f])", "\u00ad\\1", apart)]
         assert {tuple(tokenizer.encode(form)) for form in forms} == {(*ids,)}
@@ -182,22 +186,50 @@ def test_texts_that_look_the_same_are_the_same(bpe, root, language):
 
 
 def test_plain_text_keeps_its_ids(bpe):
-    """Those of the tokenizer without a normalizer, spaces and all."""
+    """Those of the tokenizer without a normalizer."""
     kept = json.loads(bpe.tokenizer.to_str()) | {"normalizer": None}
     bare = BPETokenizer(tokenizers.Tokenizer.from_str(json.dumps(kept)))
-    texts = [*TEXTS, *GERMAN, "  two  spaces ", "日本 🌳", "x\x1cy"]
+    texts = [*TEXTS, *GERMAN, "日本 🌳", "x\x1cy"]
     assert bpe.encode_all(texts) == bare.encode_all(texts)
 
 
-def test_special_tokens(bpe, tmp_path):
-    assert bpe.pieces(range(4)) == [*SPECIAL]
+NASTY = ["<eos>", "a <pad> b", "<bos><unk>", " two  spaces\r", "\ufeff", " "]
+
+
+def test_its_file_says_all_of_it(bpe, root, tmp_path):
+    """A copy, and any program that reads the file, gives the same ids."""
     bpe.save(tmp_path / "new" / "bpe.json")
-    loaded = BPETokenizer.load(tmp_path / "new" / "bpe.json")
-    for text in ("<eos>", "a <pad> b", "<bos><unk>", "I like trees"):
-        for tokenizer in (bpe, loaded):  # none can be injected
-            assert tokenizer.encode(text) == bpe.encode(text)
-            assert min(tokenizer.encode(text)) > EOS
-            assert tokenizer.decode(tokenizer.encode(text)) == text
+    shipped = [*root.glob("pretrained/*/tokenizer.json")]
+    for path in (tmp_path / "new" / "bpe.json", *shipped):
+        ours = BPETokenizer.load(path)
+        twins = [
+            tokenizers.Tokenizer.from_file(str(path)),
+            copy.deepcopy(ours).tokenizer,
+            pickle.loads(pickle.dumps(ours)).tokenizer,
+        ]
+        for text in [*NASTY, *TEXTS[:50]]:
+            ids = ours.encode(text)
+            assert [twin.encode(text).ids for twin in twins] == [ids] * 3
+            assert not {*ids} & {*range(4)}  # none can be injected
+            assert ours.decode(ids) == plain(text)
+        assert ours.pieces(range(4)) == SPECIAL
+
+
+def test_a_gap_of_spaces_takes_no_time(bpe):
+    began = time.perf_counter()
+    assert bpe.encode(f"I{' ' * 100_000}like") == bpe.encode("I like")
+    assert time.perf_counter() - began < 1
+
+
+def test_what_is_not_a_text(bpe):
+    for wrong in (None, b"I like", ["I", "like"], 5):
+        for call in (bpe.encode, lambda x: bpe.encode_all(["A", x])):
+            with pytest.raises(TypeError, match="is not a text: give a str"):
+                call(wrong)
+    with pytest.raises(TypeError, match="None is not a text"):
+        BPETokenizer.train(["I like", None])
+    # Half a character, of JSON's or JavaScript's: whole, or a sign of it.
+    assert bpe.decode(bpe.encode("\ud83c\udf33 \ud83c!")) == "🌳 \ufffd!"
 
 
 def test_ids_to_be_read(bpe):
@@ -211,15 +243,21 @@ def test_ids_to_be_read(bpe):
     assert {chr(byte) for byte in range(33, 127)} < {*every}
 
 
+ADDED = {"id": EOS, "content": "<eos>", "special": True, "normalized": False}
+ADDED |= dict.fromkeys(["single_word", "lstrip", "rstrip"], False)
+
+
 def test_what_is_not_a_tokenizer(bpe, tmp_path):
     kept = json.loads(bpe.tokenizer.to_str())
-    kept["model"]["vocab"] |= {"<eos>": 2, "<bos>": 3}
-    kept["added_tokens"] = []
+    others = json.loads(bpe.tokenizer.to_str())
+    others["model"]["vocab"] |= {"<eos>": 2, "<bos>": 3}
+    kept["added_tokens"] = [ADDED]
     path = tmp_path / "tokenizer.json"
     for content, said in (
         ("", "EOF"),
         ("{}", "Model"),
-        (json.dumps(kept), "<bos> is not token 2"),
+        (json.dumps(others), "<bos> is not token 2"),
+        (json.dumps(kept), "'<eos>'. would be read in a text: use a"),
     ):
         path.write_text(content)
         with pytest.raises(ValueError, match=f"tokenizer.json: .*{said}"):

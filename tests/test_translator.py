@@ -98,10 +98,10 @@ def test_what_is_missing_is_named(translator):
         Translator(translator.model, other)
 
 
-def test_it_loads_neither_training_nor_corpora():
+def test_it_does_not_load_training():
     code = (
         "import sys, transformer_lib.translator; "
-        "print([name for name in ('training', 'schedule', 'corpora') "
+        "print([name for name in ('training', 'schedule') "
         "if f'transformer_lib.{name}' in sys.modules])"
     )
     run = [sys.executable, "-c", code]

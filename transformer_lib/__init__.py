@@ -18,9 +18,9 @@ attention MultiHeadAttention record_attention
 masks causal_mask padding_mask
 layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
 model Transformer TransformerConfig evaluating initialize_weights
-corpora ParallelCorpus data_folder load_corpus read_parallel
+corpora ParallelCorpus SPLITS data_folder is_utf16 load_corpus read_parallel
 tokenization BPETokenizer Tokenizer
-batching Batch TokenBatches collate encode_pairs
+batching Batch TokenBatches collate encode_pairs leave_out_long
 loss perplexity projected_losses smoothed_loss validation_loss
 schedule TrainingConfig adam learning_rate
 checkpoints average_checkpoints checkpoint_files load_checkpoint load_config

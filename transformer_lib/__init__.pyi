@@ -7,6 +7,7 @@ from transformer_lib.batching import Batch as Batch
 from transformer_lib.batching import TokenBatches as TokenBatches
 from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
+from transformer_lib.batching import leave_out_long as leave_out_long
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
 from transformer_lib.beams import length_divisor as length_divisor
@@ -22,8 +23,10 @@ from transformer_lib.checkpoints import save_config as save_config
 from transformer_lib.checkpoints import save_model as save_model
 from transformer_lib.checkpoints import write_atomically as write_atomically
 from transformer_lib.cli import main as main
+from transformer_lib.corpora import SPLITS as SPLITS
 from transformer_lib.corpora import ParallelCorpus as ParallelCorpus
 from transformer_lib.corpora import data_folder as data_folder
+from transformer_lib.corpora import is_utf16 as is_utf16
 from transformer_lib.corpora import load_corpus as load_corpus
 from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 
@@ -33,26 +34,66 @@ def encode_pairs(
     A pair with a side of more than `max_length` ids, eos included, is
     left out.
 
+    Raises:
+        TypeError: naming the first of `corpus` that is not a pair of
+            texts.
+
     Chapter: batching-pairs
     """
-    sides = (_encode(side, tokenizer) for side in zip(*corpus, strict=True))
-    pairs = list(zip(*sides, strict=True))
+    sources, targets = [], []
+    for number, pair in enumerate(corpus, 1):
+        if not isinstance(pair, tuple) or [*map(type, pair)] != [str, str]:
+            raise TypeError(
+                f"pair {number} is {pair!r:.60}: give tuples (source, "
+                "target); of two lists, zip(sources, targets)"
+            )
+        sources.append(pair[0])
+        targets.append(pair[1])
+    encoded = _encode(sources, tokenizer), _encode(targets, tokenizer)
+    pairs = list(zip(*encoded, strict=True))
     if max_length is not None:
-        pairs = [p for p in pairs if max(map(len, p)) <= max_length]
+        pairs = [pair for pair in pairs if _longer_side(pair) <= max_length]
     return pairs
 
 
+def _longer_side(pair: _Pair) -> int:
+    source, target = pair
+    return max(len(source), len(target))
+
+
 def _encode(texts: Iterable[str], tokenizer: Tokenizer) -> list[list[int]]:
-    """Ids of each text, stripped, with its eos; ours on all cores.
+    """Ids of each text, with its eos; ours on all cores.
 
     Chapter: batching-pairs
     """
-    texts = [text.strip() for text in texts]
     if isinstance(tokenizer, BPETokenizer):
         ids = tokenizer.encode_all(texts)
     else:
         ids = [tokenizer.encode(text) for text in texts]
     return [[*sentence, EOS] for sentence in ids]
+
+
+def leave_out_long(
+    corpus: ParallelCorpus, tokenizer: Tokenizer, max_length: int
+) -> tuple[ParallelCorpus, ParallelCorpus]:
+    """The pairs of a corpus that fit, and those that are too long.
+
+    A pair is too long if a side has more than `max_length` ids, eos
+    included. What is measured on the first corpus counts the second.
+
+    Raises:
+        TypeError: if it is not a `ParallelCorpus`.
+
+    Chapter: batching-pairs
+    """
+    if not isinstance(corpus, ParallelCorpus):
+        raise TypeError(
+            f"{type(corpus).__name__} is not a corpus: give what load_corpus "
+            "returns, or ParallelCorpus(pairs)"
+        )
+    pairs = encode_pairs(corpus, tokenizer)
+    fits = [_longer_side(pair) <= max_length for pair in pairs]
+    return corpus.chosen(fits), corpus.chosen(not fit for fit in fits)
 
 
 @dataclass
@@ -77,26 +118,29 @@ class Batch:
         gpu = self.labels.is_cpu and torch.device(device).type == "cuda"
         if gpu:  # it copies from pinned memory while the CPU goes on
             tensors = [ids.pin_memory() for ids in tensors]
-        moved = (ids.to(device, non_blocking=gpu) for ids in tensors)
-        source, target, labels = moved
-        return Batch(source, target, labels, self.tokens)
+        moved = [ids.to(device, non_blocking=gpu) for ids in tensors]
+        return Batch(*moved, tokens=self.tokens)
 
 
 def collate(pairs: Sequence[_Pair]) -> Batch:
     """Pad pairs of ids that end in eos into one batch.
 
     Raises:
-        ValueError: if a sentence contains the id of padding.
+        ValueError: without pairs, or if a sentence contains the id of
+            padding.
 
     Chapter: batching-batch
     """
+    if len(pairs) == 0:
+        raise ValueError("no pairs: a batch has at least one")
     sources, targets = zip(*pairs, strict=True)
-    source_ids, labels = _padded(sources), _padded(targets)
-    target_ids = labels.roll(1, dims=1)  # what comes before each label
-    target_ids[:, 0] = BOS
-    # in a short row this removes the eos, which has moved to the right
-    target_ids = target_ids.where(labels != PAD, PAD)
-    return Batch(source_ids, target_ids, labels, sum(map(len, targets)))
+    inputs = [[BOS, *target[:-1]] for target in targets]
+    return Batch(
+        source_ids=_padded(sources),
+        target_ids=_padded(inputs),
+        labels=_padded(targets),
+        tokens=sum(len(target) for target in targets),
+    )
 
 
 def _padded(rows: Sequence[list[int]]) -> Tensor:
@@ -122,6 +166,7 @@ class TokenBatches:
     batches, from short to long.
 
     Raises:
+        TypeError: for pairs of texts.
         ValueError: without pairs, or if a side is longer than the budget.
 
     Chapter: batching-tokens
@@ -140,6 +185,8 @@ class TokenBatches:
         self.shuffle = shuffle
         if len(pairs) == 0:
             raise ValueError("there are no pairs, or all are too long")
+        if isinstance(pairs[0][0], str):
+            raise TypeError("these are texts: encode_pairs makes them ids")
         sides = ((len(source), len(target)) for source, target in pairs)
         # (pairs, 2), without a list of a million tuples on the way
         self.lengths = np.fromiter(sides, np.dtype((np.int32, 2)))
@@ -150,7 +197,7 @@ class TokenBatches:
     @classmethod
     def in_order(cls, pairs: Sequence[_Pair]) -> Self:
         """Batches to measure on: not shuffled, no pair too long."""
-        longest = max((max(map(len, pair)) for pair in pairs), default=0)
+        longest = max((_longer_side(pair) for pair in pairs), default=0)
         return cls(pairs, max(4096, longest), shuffle=False)
 
     def __len__(self) -> int:
@@ -185,7 +232,8 @@ class TokenBatches:
         for place, length in enumerate(longer.tolist()):
             # Sorted, so the newest pair is the longest of its batch:
             # all sequences are padded to its length.
-            if (place + 1 - begins[-1]) * length > self.tokens_per_batch:
+            rows = place + 1 - begins[-1]
+            if rows * length > self.tokens_per_batch:
                 begins.append(place)
         return np.split(order, begins[1:])
 
@@ -201,5 +249,5 @@ def _sorted_by_length(lengths: np.ndarray) -> np.ndarray:
     """
     longer = lengths.max(axis=1)
     difference = lengths[:, 0] - lengths[:, 1]
-    difference[longer % 2 == 0] *= -1  # to and fro
+    difference[longer % 2 == 0] *= -1  # falls where it is even
     return np.lexsort((difference, longer))  # the last one decides first

@@ -6,20 +6,21 @@
 Chapter: book/training/corpora
 """
 
+import codecs
+import gzip
 import hashlib
 import json
 import os
 import unicodedata
+import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from gzip import BadGzipFile, GzipFile
 from importlib.resources import files
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from warnings import catch_warnings, warn
-from zipfile import BadZipFile, ZipFile
 
 
 @dataclass(frozen=True)
@@ -27,24 +28,45 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     """Pairs (source sentence, target sentence), read like a list.
 
     A slice is a smaller corpus. `source` and `target` name the
-    languages.
+    languages. `lines` are the numbers of the pairs' lines in their
+    files, where they come from files of one's own.
+
+    Raises:
+        TypeError: if `pairs` is no list of tuples, or a name no text.
 
     Chapter: corpora-parallel
     """
 
-    pairs: list[tuple[str, str]] = field(repr=False)  # too many
+    pairs: Sequence[tuple[str, str]] = field(repr=False)  # too many
     name: str = ""
     source: str = ""
     target: str = ""
     split: str = ""
     licence: str = ""
+    lines: Sequence[int] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        pairs = self.pairs
+        are_pairs = isinstance(pairs, (list, tuple)) and all(
+            isinstance(pair, tuple) for pair in pairs[:1]
+        )
+        if not are_pairs:
+            raise TypeError(
+                f"pairs is {pairs!r:.60}: give a list of tuples (source, "
+                "target); of two lists, list(zip(sources, targets))"
+            )
+        for name in ("name", "source", "target", "split", "licence"):
+            if not isinstance(getattr(self, name), str):
+                value = getattr(self, name)
+                raise TypeError(f"{name} is {value!r:.60}: give a text")
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
-            return replace(self, pairs=self.pairs[place])
+            pairs, lines = self.pairs[place], self.lines[place]
+            return replace(self, pairs=pairs, lines=lines)
         return self.pairs[place]
 
     @property
@@ -56,6 +78,13 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     def targets(self) -> list[str]:
         """The target sentences."""
         return [target for _, target in self.pairs]
+
+    def chosen(self, choice: Iterable[bool]) -> "ParallelCorpus":
+        """The corpus of the pairs for which `choice` is true."""
+        choice = list(choice)
+        pairs = list(compress(self.pairs, choice))
+        lines = list(compress(self.lines, choice))
+        return replace(self, pairs=pairs, lines=lines)
 
 
 def read_parallel(
@@ -72,34 +101,49 @@ def read_parallel(
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if two files differ in length, or one is damaged; or
-            for a line that is empty on one side or is not UTF-8, unless
-            such pairs are to be skipped and counted.
+        ValueError: if two files differ in length, or one is damaged or
+            UTF-16; or for a line that is empty on one side, is not
+            UTF-8 or has a carriage return inside, unless such pairs
+            are to be skipped and counted.
+
+    Chapter: corpora-own
+    """
+    for _, source, target in _numbered(path, translation, skip_bad_lines):
+        yield source, target
+
+
+def _numbered(
+    path: str | Path, translation: str | Path | None, skip_bad_lines: bool
+) -> Iterator[tuple[int, str, str]]:
+    """The pairs of `read_parallel`, each after the number of its line.
 
     Chapter: corpora-own
     """
     paths = [path] if translation is None else [path, translation]
-    names = " and ".join(map(str, paths))
+    names = " and ".join(str(path) for path in paths)
     number = skipped = 0
-    lines = map(_lines, paths)
-    for number, row in enumerate(zip_longest(*lines, fillvalue=b""), 1):
-        if not b"".join(row).strip():
-            continue  # empty on both sides, as at the end of files
-        if b"" in row:  # the fillvalue: real lines end in "\n"
-            short = paths[row.index(b"")]
-            raise ValueError(f"{names}: {short} has no line {number}")
-        cells = row if translation else [*row[0].split(b"\t"), b""]
+    files_lines = [_lines(path) for path in paths]
+    for number, lines in enumerate(zip_longest(*files_lines), 1):
+        if not any(line and line.strip() for line in lines):
+            continue  # empty in both, as at the end of files
+        if None in lines:
+            ended = paths[lines.index(None)]
+            raise ValueError(f"{names}: {ended} has no line {number}")
         try:
-            source, target = map(_sentence, cells[:2])
+            if translation is None:
+                source, target = _two_cells(lines[0])
+            else:
+                source, target = _sentence(lines[0]), _sentence(lines[1])
         except ValueError as error:
-            skipped += 1
             if not skip_bad_lines:
-                message = f"{names}, line {number}: {error}"
-                raise ValueError(f"{message}; or set skip_bad_lines") from None
+                raise ValueError(
+                    f"{names}, line {number}: {error}; or set skip_bad_lines"
+                ) from None
+            skipped += 1
         else:
-            yield source, target
+            yield number, source, target
     if skipped:
-        warn(f"{names}: skipped {skipped} of {number} lines", stacklevel=2)
+        warn(f"{names}: skipped {skipped} of {number} lines", stacklevel=3)
 
 
 def _sentence(line: bytes) -> str:
@@ -107,29 +151,74 @@ def _sentence(line: bytes) -> str:
 
     Chapter: corpora-own
     """
-    text = unicodedata.normalize("NFC", line.decode("utf-8-sig")).strip()
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 ({error})") from None
+    text = unicodedata.normalize("NFC", text).strip()
     if not text:
-        raise ValueError("a side is empty, or a tab is missing")
+        raise ValueError("a side is empty")
+    if "\r" in text or "\0" in text:
+        name = "carriage return" if "\r" in text else "NUL"
+        raise ValueError(f"a {name} inside a sentence: end lines with \\n")
     return text
 
 
+def _two_cells(line: bytes) -> tuple[str, str]:
+    """The first two cells of a line with tabs.
+
+    Chapter: corpora-own
+    """
+    cells = line.split(b"\t")
+    if len(cells) < 2:
+        raise ValueError("a tab is missing")
+    return _sentence(cells[0]), _sentence(cells[1])
+
+
+# How a damaged or half-fetched file makes itself known.
+_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+
+
 def _lines(path: str | Path) -> Iterator[bytes]:
-    """The lines of a file; of a zip archive, of its largest file.
+    """The lines of a file; only \\n ends one.
 
     Chapter: corpora-own
     """
     try:
-        if str(path).endswith(".zip"):
-            archive = ZipFile(path)
-            largest = max(archive.infolist(), key=lambda x: x.file_size)
-            yield from archive.open(largest)
-        else:
-            opened = GzipFile if str(path).endswith(".gz") else open
-            with opened(path, "rb") as file:
-                yield from file
-    except (EOFError, RuntimeError, BadZipFile, BadGzipFile, zlib.error) as e:
-        message = f"{path} cannot be read ({e}): delete it and get it again"
-        raise ValueError(message) from e
+        with _open(Path(path)) as file:
+            for number, line in enumerate(file):
+                if number == 0 and is_utf16(line):
+                    raise ValueError(f"{path} is UTF-16: save it as UTF-8")
+                yield line
+    except _DAMAGE as error:
+        raise ValueError(
+            f"{path} cannot be read ({error}): delete it and get it again"
+        ) from error
+
+
+def _open(path: Path) -> IO[bytes]:
+    """A file, unpacked; of a zip archive, its largest file.
+
+    Chapter: corpora-own
+    """
+    if path.suffix == ".zip":
+        archive = zipfile.ZipFile(path)
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        return archive.open(max(sizes, key=sizes.__getitem__))
+    if path.suffix == ".gz":
+        return gzip.open(path)
+    return path.open("rb")
+
+
+def is_utf16(content: bytes) -> bool:
+    """Whether the beginning of a file is UTF-16, with a mark or without.
+
+    In the UTF-8 of ordinary text no byte is 0.
+
+    Chapter: corpora-own
+    """
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return content.startswith(marks) or b"\0" in content
 
 
 def _split_of(english: str) -> str:
@@ -141,7 +230,11 @@ def _split_of(english: str) -> str:
     """
     letters = "".join(filter(str.isalnum, english.casefold()))
     lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
-    return {0: "test", 1: "validation"}.get(lot, "train")
+    if lot == 0:
+        return "test"
+    if lot == 1:
+        return "validation"
+    return "train"
 
 
 _CORPORA = {  # pairs of languages, licence
@@ -149,6 +242,8 @@ _CORPORA = {  # pairs of languages, licence
     "multi30k": (["de-en", "de-fr", "en-fr"], "research, education"),
     "tatoeba": (["de-en", "en-es"], "CC BY 2.0 FR, tatoeba.org"),
 }
+
+SPLITS = ("train", "validation", "test")
 
 _DATA = files("transformer_lib") / "data"
 
@@ -195,17 +290,27 @@ def _file(name: str, split: str, language: str) -> Path:
         part = {"validation": "val", "test": "test_2016_flickr"}
         return _fetch(f"multi30k/{part.get(split, split)}.{language}.gz")
     path = Path(name, f"{split}.{language}")
-    path = path if path.is_file() else Path(f"{path}.gz")
-    if not path.is_file():
+    packed = Path(f"{path}.gz")
+    if path.is_file() or packed.is_file():
+        return path if path.is_file() else packed
+    if not Path(name).is_dir():
         raise FileNotFoundError(
-            f"no {path.with_suffix('')} or {path.name}: name one of "
-            f"{[*_CORPORA]}, a folder of yours, its languages, another split"
+            f"{name!r} is neither a folder nor one of {[*_CORPORA]}"
         )
-    return path
+    parts = [path for x in SPLITS for path in Path(name).glob(f"{x}.*")]
+    there = sorted({path.name.removesuffix(".gz") for path in parts})
+    endings = sorted({file.partition(".")[2] for file in there})
+    remedy = "files of both languages, such as train.en and train.es"
+    if len(endings) > 1:
+        remedy = f"its languages, such as --languages {' '.join(endings[:2])}"
+    raise FileNotFoundError(
+        f"{name} has no {path.name} (or .gz): it has {there}; name another "
+        f"split, or {remedy}"
+    )
 
 
 def load_corpus(
-    name: str,
+    name: str | Path,
     source: str = "en",
     target: str = "es",
     split: str = "train",
@@ -224,25 +329,44 @@ def load_corpus(
 
     Chapter: corpora-load
     """
+    name, lines = str(name), []
     languages, licence = _CORPORA.get(name, ([], ""))
     both = "-".join(sorted([source, target]))
-    if split not in ("train", "validation", "test"):
+    if split not in SPLITS:
         raise ValueError(f"{split=}: train, validation or test")
     if languages and both not in languages:
         raise ValueError(f"{name} has {languages}, not {both}")
     if name == "little_spanish":
-        text = (_DATA / "little_spanish.tsv").read_text("utf-8")
-        rows = [row.split("\t") for row in text.strip().split("\n")]
-        pairs = [(en, es) for part, en, es in rows if part == split]
+        pairs = _little_spanish(split)
     elif name == "tatoeba":
-        file = {"de-en": "deu-eng.zip", "en-es": "spa-eng.zip"}[both]
-        every = read_parallel(_fetch(f"tatoeba/{file}"))
-        pairs = [pair for pair in every if _split_of(pair[0]) == split]
+        pairs = _tatoeba(both, split)
     else:
-        one, other = (_file(name, split, side) for side in (source, target))
-        pairs = list(read_parallel(one, other, skip_bad_lines=skip_bad_lines))
+        one, other = _file(name, split, source), _file(name, split, target)
+        rows = list(_numbered(one, other, skip_bad_lines))
+        pairs = [(source, target) for _, source, target in rows]
+        lines = [number for number, _, _ in rows]
     if name in ("little_spanish", "tatoeba") and source != "en":
-        pairs = [pair[::-1] for pair in pairs]
+        pairs = [(other, english) for english, other in pairs]
     if not pairs:
         raise ValueError(f"{name} has no pairs for {split}")
-    return ParallelCorpus(pairs, name, source, target, split, licence)
+    return ParallelCorpus(pairs, name, source, target, split, licence, lines)
+
+
+def _little_spanish(split: str) -> list[tuple[str, str]]:
+    """The pairs (English, Spanish) of a split.
+
+    Chapter: corpora-load
+    """
+    text = (_DATA / "little_spanish.tsv").read_text("utf-8")
+    rows = [row.split("\t") for row in text.strip().split("\n")]
+    return [(en, es) for part, en, es in rows if part == split]
+
+
+def _tatoeba(languages: str, split: str) -> list[tuple[str, str]]:
+    """The pairs (English, other language) of a split.
+
+    Chapter: corpora-load
+    """
+    file = {"de-en": "deu-eng.zip", "en-es": "spa-eng.zip"}[languages]
+    every = read_parallel(_fetch(f"tatoeba/{file}"))
+    return [pair for pair in every if _split_of(pair[0]) == split]

@@ -6,6 +6,7 @@
 Chapter: book/training/tokenization
 """
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -30,18 +31,32 @@ def _normalizer() -> normalizers.Normalizer:
         [
             normalizers.Replace(Regex(f"[{hidden}]"), ""),
             normalizers.NFC(),
-            # White space that has anything but plain spaces in it.
-            normalizers.Replace(Regex(r"\s*[^\S ]\s*"), " "),
+            normalizers.Replace(Regex(r"\s+"), " "),
+            normalizers.Strip(),
         ]
     )
 
 
-# The package writes each of the 256 bytes as a visible character.
-_SHOWN = sorted(map(ord, ByteLevel.alphabet()))
-_HIDDEN = [byte for byte in range(256) if byte not in _SHOWN]
-_BYTES = {
-    chr(code): code if code < 256 else _HIDDEN[code - 256] for code in _SHOWN
-}
+def _byte_names() -> list[str]:
+    """The character that stands for each of the 256 bytes.
+
+    The package has these from GPT-2. A byte that is a visible character
+    in Latin-1 is that character; the others are those from U+0100 on.
+
+    Chapter: tokenization-bpe
+    """
+    names = []
+    unused = 256
+    for byte in range(256):
+        if 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174:
+            names.append(chr(byte))
+        else:
+            names.append(chr(unused))
+            unused += 1
+    return names
+
+
+_BYTES = {name: byte for byte, name in enumerate(_byte_names())}
 
 
 class BPETokenizer:
@@ -50,22 +65,25 @@ class BPETokenizer:
     Every text can be written in bytes, so nothing is unknown, and
     `decode` gives back the normalized text that was encoded. A special
     token spelt out in a text is text, and never gets its special id.
-    `tokenizer` is the Hugging Face `Tokenizer` that does the work.
+    `tokenizer` is the Hugging Face `Tokenizer` that does the work; all
+    of this is in its file, so any program that reads the file gives
+    the same ids.
 
     Raises:
-        ValueError: if `tokenizer` gives the special tokens other ids.
+        ValueError: if `tokenizer` gives the special tokens other ids,
+            or would find them in a text.
 
     Chapter: tokenization-bpe
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer):
+        remedy = "use a tokenizer that BPETokenizer.train made"
         for i, token in _SPECIAL.items():
             if tokenizer.token_to_id(token) != i:
-                raise ValueError(
-                    f"{token} is not token {i}: use a tokenizer that "
-                    "BPETokenizer.train made"
-                )
-        tokenizer.encode_special_tokens = True
+                raise ValueError(f"{token} is not token {i}: {remedy}")
+        if found := tokenizer.get_added_tokens_decoder():
+            names = [token.content for token in found.values()]
+            raise ValueError(f"{names} would be read in a text: {remedy}")
         self.tokenizer = tokenizer
 
     @classmethod
@@ -75,7 +93,8 @@ class BPETokenizer:
         """Learn the most frequent pairs of symbols in some texts.
 
         Raises:
-            TypeError: if `texts` is a single text.
+            TypeError: if `texts` is a single text, or holds what is
+                none.
             ValueError: if `vocab_size` is below 260: the bytes and the
                 special tokens.
         """
@@ -93,19 +112,28 @@ class BPETokenizer:
             initial_alphabet=sorted(ByteLevel.alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(texts, trainer)
-        return cls(tokenizer)
+        tokenizer.train_from_iterator(map(_checked, texts), trainer)
+        # The trainer adds the special tokens to the vocabulary, and also
+        # to the list of those that are found in a text: they are not.
+        description = json.loads(tokenizer.to_str())
+        description["added_tokens"] = []
+        return cls(tokenizers.Tokenizer.from_str(json.dumps(description)))
 
     def __len__(self) -> int:
         return self.tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
-        return self.tokenizer.encode(text).ids
+        """The ids of a text, without special tokens.
+
+        Raises:
+            TypeError: if it is not a str.
+        """
+        return self.tokenizer.encode(_checked(text)).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """The ids of many texts, encoded on all cores."""
-        encodings = self.tokenizer.encode_batch_fast([*texts])
+        checked = [_checked(text) for text in texts]
+        encodings = self.tokenizer.encode_batch_fast(checked)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -147,6 +175,17 @@ class BPETokenizer:
             return cls(tokenizers.Tokenizer.from_buffer(content))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+
+
+def _checked(text: str) -> str:
+    """The same text; half a character, which no file holds, is U+FFFD.
+
+    Chapter: tokenization-bpe
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r:.50} is not a text: give a str")
+    content = text.encode("utf-16", "surrogatepass")
+    return content.decode("utf-16", "replace")
 
 
 class Tokenizer(Protocol):

@@ -13,12 +13,10 @@ const WORDS = new RegExp(
     `| ?[^${SPACE}\\p{L}\\p{N}]+|[${SPACE}]+(?![^${SPACE}])|[${SPACE}]+`,
   "gu",
 );
-const ENDS = `[${SPACE}\\x1c-\\x1f]+`;
-const STRIP = new RegExp(`^${ENDS}|${ENDS}$`, "g");
 // The normalizer of tokenizer.json, in the library's `tokenization`.
 const HIDDEN =
   /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
-const OTHER_SPACE = new RegExp(`[${SPACE}]+`, "g");
+const SPACES = new RegExp(`[${SPACE}]+`, "g");
 
 /** A visible character for each of the 256 bytes. */
 function byteNames() {
@@ -60,10 +58,10 @@ export class Tokenizer {
   /** The ids of a text, with eos, as `Translator.encode` gives them. */
   encode(text) {
     const plain = text
-      .replace(STRIP, "")
       .replace(HIDDEN, "")
       .normalize("NFC")
-      .replace(OTHER_SPACE, (run) => (/[^ ]/.test(run) ? " " : run));
+      .replace(SPACES, " ")
+      .replace(/^ | $/g, "");
     const words = plain.match(WORDS) ?? [];
     return [...words.flatMap((word) => this.word(word)), EOS];
   }
