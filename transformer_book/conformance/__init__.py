@@ -1,0 +1,35 @@
+"""Is it a Transformer? The paper's statements, tried on anybody's code.
+
+    python -m transformer_book.conformance --template > my_adapter.py
+    python -m transformer_book.conformance my_adapter.py
+
+An adapter is a file of functions that the probes call; all of them are
+optional, and work on PyTorch's tensors or NumPy's arrays. Each probe
+tries one statement of the paper, a row of the book's ledger, and its
+verdict is "paper", a named "deviation", a "fault" with a diagnosis, or
+"not tried".
+"""
+
+from . import attention, positions, layers, model, training, decoding  # noqa
+from .core import (
+    PROBES,
+    Adapter,
+    Probe,
+    Result,
+    Verdict,
+    run,
+)
+from .report import as_html, as_text, summary, template
+
+__all__ = [
+    "PROBES",
+    "Adapter",
+    "Probe",
+    "Result",
+    "Verdict",
+    "as_html",
+    "as_text",
+    "run",
+    "summary",
+    "template",
+]

@@ -1,0 +1,334 @@
+"""Probes, verdicts and adapters: what the suite is made of."""
+
+import contextlib
+import difflib
+import importlib.util
+import inspect
+import linecache
+import sys
+import sysconfig
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import transformer_lib
+
+# What an adapter may define, in the order of the template.
+FUNCTIONS = (
+    "build",
+    "logits",
+    "encode",
+    "greedy",
+    "beam_search",
+    "embeddings",
+    "positions",
+    "attention",
+    "multi_head",
+    "masks",
+    "feed_forward",
+    "encoder_layer",
+    "decoder_layer",
+    "shift",
+    "loss",
+    "learning_rate",
+    "optimizer",
+    "update",
+    "updates",
+    "average",
+    "beam",
+    "defaults",
+)
+CONSTANTS = {"PAD": 0, "BOS": 2, "EOS": 3, "ARRAYS": "torch"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a probe found.
+
+    `kind` is "paper", "deviation", "fault" or "not tried"; `words` say
+    what was measured, or what is wrong. A deviation has a `name`, and
+    says `who` else does it.
+    """
+
+    kind: str
+    words: str
+    name: str = ""
+    who: str = ""
+
+
+def paper(measured: str) -> Verdict:
+    """The statement holds."""
+    return Verdict("paper", measured)
+
+
+def deviation(name: str, measured: str, who: str = "") -> Verdict:
+    """Something else than the paper, but known and workable."""
+    return Verdict("deviation", measured, name, who)
+
+
+def fault(diagnosis: str) -> Verdict:
+    """A mistake, in words that help to find it."""
+    return Verdict("fault", diagnosis)
+
+
+def not_tried(reason: str) -> Verdict:
+    """The adapter does not show what the probe has to look at."""
+    return Verdict("not tried", reason)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A statement of the paper, and a function that tries it.
+
+    `row` is its row of the ledger, `label` the place of the book that
+    explains it, `needs` names the adapter's functions that it calls.
+    """
+
+    row: str
+    label: str
+    needs: tuple[str, ...]
+    function: Callable[["Adapter"], Verdict]
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__.strip("_")
+
+    @property
+    def says(self) -> str:
+        """What the paper says, in a sentence of ours."""
+        return " ".join((self.function.__doc__ or "").split())
+
+
+PROBES: list[Probe] = []
+
+
+def probe(row: str, label: str, *needs: str) -> Callable:
+    """Register a function of an adapter as a probe; its docstring says
+    what the paper says."""
+
+    def register(function: Callable) -> Callable:
+        PROBES.append(Probe(row, label, needs, function))
+        return function
+
+    return register
+
+
+class NotShown(Exception):
+    """The adapter lacks something that a probe has to look at."""
+
+
+class Adapter:
+    """Somebody's functions, called with their kind of arrays.
+
+    An attribute is one of the functions: it takes tensors, and what it
+    returns has become tensors. `seed` chooses all random numbers of a
+    probe.
+
+    Args:
+        functions: from names to functions, and the special ids.
+        seed: of the probes.
+
+    Raises:
+        ValueError: for a name that looks like a misspelt one.
+    """
+
+    def __init__(self, functions: Mapping[str, Any], seed: int = 0):
+        self.seed = seed
+        self.functions = {}
+        for name, value in functions.items():
+            if name in FUNCTIONS and callable(value):
+                self.functions[name] = value
+            elif inspect.isfunction(value) and not name.startswith("_"):
+                like = difflib.get_close_matches(name, FUNCTIONS, 1, 0.8)
+                unused = like and like[0] not in functions
+                if unused and value.__module__ == functions.get("__name__"):
+                    raise ValueError(
+                        f"the adapter defines {name!r}: is it meant to be "
+                        f"{like[0]!r}? Otherwise begin its name with _"
+                    )
+        chosen = {x: functions.get(x, y) for x, y in CONSTANTS.items()}
+        self.PAD, self.BOS, self.EOS = (
+            int(chosen[x]) for x in ("PAD", "BOS", "EOS")
+        )
+        if chosen["ARRAYS"] not in ("torch", "numpy"):
+            raise ValueError(
+                f'ARRAYS={chosen["ARRAYS"]!r}: give "torch" or "numpy"'
+            )
+        self.numpy = chosen["ARRAYS"] == "numpy"
+        self.kept: dict[Any, Any] = {}  # what several probes need
+
+    @classmethod
+    def load(cls, path: str | Path, seed: int = 0) -> "Adapter":
+        """The functions of a file, which may import its neighbours."""
+        path = Path(path).resolve()
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise ValueError(f"{path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        sys.path.insert(0, str(path.parent))
+        spec.loader.exec_module(module)
+        return cls(vars(module), seed)
+
+    def __getattr__(self, name: str) -> Callable:
+        function = self.__dict__.get("functions", {}).get(name)
+        if function is None:
+            raise AttributeError(name)
+
+        def called(*args: Any, **named: Any) -> Any:
+            if self.numpy:
+                args = tuple(_each(args, _to_numpy))
+            return _each(function(*args, **named), _to_tensor)
+
+        return called
+
+    def has(self, *names: str) -> bool:
+        return all(name in self.functions for name in names)
+
+    def words(self, *shape: int, size: int) -> Tensor:
+        """Random ids of ordinary words, of a vocabulary of that size."""
+        special = {0, self.PAD, self.BOS, self.EOS}
+        words = [i for i in range(size) if i not in special]
+        return torch.tensor(words)[torch.randint(len(words), shape)]
+
+    def random(self, offset: int = 0) -> None:
+        """Begin the random numbers of a probe, the same each time."""
+        torch.manual_seed(1000 * self.seed + offset)
+        np.random.seed(1000 * self.seed + offset)
+
+
+def _each(value: Any, change: Callable) -> Any:
+    """A value, or each of a tuple's, list's or dict's, changed."""
+    if type(value) in (tuple, list):
+        return type(value)(_each(x, change) for x in value)
+    if type(value) is dict:
+        return {name: _each(x, change) for name, x in value.items()}
+    return change(value)
+
+
+def _to_numpy(value: Any) -> Any:
+    return value.detach().numpy() if isinstance(value, Tensor) else value
+
+
+def _to_tensor(value: Any) -> Any:
+    is_array = isinstance(value, np.ndarray | np.generic)
+    return torch.as_tensor(value) if is_array else value
+
+
+def close(a: Any, b: Any, within: float = 1e-4) -> bool:
+    """Whether two tensors have one shape and, nearly, one content."""
+    a, b = torch.as_tensor(a).double(), torch.as_tensor(b).double()
+    if a.shape != b.shape or not a.isfinite().all():
+        return False
+    size = max(b.abs().max().item(), 1e-3) if b.numel() else 1.0
+    return bool((a - b).abs().max() <= within * size) if b.numel() else True
+
+
+def named(got: Any, mistakes: Mapping[str, Any]) -> str | None:
+    """The description of the first mistake that gives just this result."""
+    for description, wrong in mistakes.items():
+        if close(got, wrong):
+            return description
+    return None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A probe's verdict on an adapter."""
+
+    probe: Probe
+    verdict: Verdict
+    seconds: float
+
+
+def run(
+    adapter: Adapter, probes: Iterable[Probe] | None = None
+) -> Iterator[Result]:
+    """The verdicts, one after the other.
+
+    The caller's own random numbers go on as if nothing had happened.
+    Models this small are computed fastest by one thread.
+    """
+    for one in PROBES if probes is None else probes:
+        start = time.perf_counter()
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            verdict = _verdict(adapter, one)
+        finally:
+            torch.set_num_threads(threads)
+        yield Result(one, verdict, time.perf_counter() - start)
+
+
+def _verdict(adapter: Adapter, one: Probe) -> Verdict:
+    missing = [name for name in one.needs if not adapter.has(name)]
+    if missing:
+        return not_tried(f"the adapter has no {' and no '.join(missing)}")
+    before = np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            adapter.random()
+            return one.function(adapter)
+    except (NotShown, NotImplementedError) as reason:
+        return not_tried(str(reason) or "not implemented")
+    except Exception as error:
+        return fault(explain(error, one.function))
+    finally:
+        np.random.set_state(before)
+
+
+# Where a line of the reader's own never stands.
+_OURS = (
+    str(Path(__file__).parents[1]),
+    str(Path(transformer_lib.__file__).parent),
+    *(sysconfig.get_path(p) for p in ("stdlib", "purelib", "platlib")),
+    "<frozen",
+)
+
+
+def explain(error: Exception, function: Callable) -> str:
+    """What went wrong, in a sentence or two, with the reader's line."""
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    place = _own_line(error, function)
+    if place:
+        return f"your code raised {said}\n  at {place}"
+    if "NoneType" in said:
+        return "your code returns None where a value is asked for"
+    return (
+        f"the probe could not use what your code returned: {said}\n"
+        "  Does it take the arguments asked for, and return a value?"
+    )
+
+
+def _own_line(error: Exception, function: Callable) -> str:
+    """The last line of the reader's that led to an error, or ''."""
+    place, inside = "", False
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if inside and not code.co_filename.startswith(_OURS):
+            text = linecache.getline(code.co_filename, number).strip()
+            place = f"line {number} of {code.co_name}: {text}"
+        inside = inside or code is function.__code__
+    return place.removesuffix(": ")
+
+
+@contextlib.contextmanager
+def mode(model: Any, training: bool) -> Iterator[None]:
+    """A model in training or evaluation mode, if it knows these."""
+    if not isinstance(model, nn.Module):
+        yield
+        return
+    before = {module: module.training for module in model.modules()}
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, was in before.items():
+            module.training = was

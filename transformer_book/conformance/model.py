@@ -1,0 +1,1106 @@
+"""Probes of a whole model: masks, order, layers, weights, dropout."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .core import (
+    Adapter,
+    NotShown,
+    Verdict,
+    close,
+    deviation,
+    fault,
+    mode,
+    paper,
+    probe,
+)
+from .layers import PRE_NORM
+from .positions import judge
+from .trace import BATCH, SIZES, SOURCE, TARGET, Trace, batch_first, factor_of
+
+ENOUGH = 1e-4  # of the logits' spread: less is rounding
+
+
+def build(tried: Adapter, offset: int = 0, **changes: Any) -> Any:
+    """A small model, the same each time."""
+    tried.random(offset)
+    return tried.build(*(SIZES | changes).values())
+
+
+def wild(tried: Adapter, **changes: Any) -> Any:
+    """A small model with large random weights, so that every path
+    counts; without parameters to change, as it was built."""
+    model = build(tried, **changes)
+    if isinstance(model, nn.Module):
+        tried.random(1)
+        with torch.no_grad():
+            for weight in model.parameters():
+                if weight.dim() > 1:
+                    weight.normal_(0, 1.5 / weight.size(-1) ** 0.5)
+                else:
+                    weight.add_(0.1 * torch.randn_like(weight))
+    return model
+
+
+def pairs(
+    tried: Adapter,
+    source: int = SOURCE,
+    target: int = TARGET,
+    rows: int = BATCH,
+) -> tuple[Tensor, Tensor]:
+    """Sources that end in eos, and the decoder's inputs behind bos."""
+    tried.random(2)
+    source_ids = tried.words(rows, source, size=SIZES["vocab_size"])
+    target_ids = tried.words(rows, target, size=SIZES["vocab_size"])
+    source_ids[:, -1] = tried.EOS
+    target_ids[:, 0] = tried.BOS
+    return source_ids, target_ids
+
+
+@torch.no_grad()
+def logits(
+    tried: Adapter, model: Any, source: Tensor, target: Tensor
+) -> Tensor:
+    """The logits in evaluation mode, of the shape that they must have."""
+    with mode(model, False):
+        out = torch.as_tensor(tried.logits(model, source, target))
+    wanted = *target.shape, SIZES["vocab_size"]
+    if out.shape != wanted:
+        raise ValueError(
+            f"logits are {tuple(out.shape)}, not (batch, target_len, "
+            f"vocab_size) = {wanted}"
+        )
+    return out.double()
+
+
+def moved(before: Tensor, after: Tensor) -> Tensor:
+    """How far the logits of each position move, in spreads: (len,)."""
+    return (before - after).abs().amax((0, 2)) / before.std()
+
+
+def other(ids: Tensor, tried: Adapter) -> Tensor:
+    """For each id another word."""
+    words = sorted(
+        set(range(SIZES["vocab_size"])) - {0, tried.PAD, tried.BOS, tried.EOS}
+    )
+    after = {a: b for a, b in zip(words, [*words[1:], words[0]], strict=True)}
+    flat = [after.get(i, words[0]) for i in ids.flatten().tolist()]
+    return torch.tensor(flat).view_as(ids)
+
+
+@probe("model-encoder-decoder", "model-transformer", "build", "logits")
+def shape(tried: Adapter) -> Verdict:
+    """From source and target the model makes a score for every token of
+    the vocabulary at every position of the target."""
+    model = build(tried)
+    out = logits(tried, model, *pairs(tried))
+    if not out.isfinite().all():
+        return fault("some of the scores are not finite")
+    kind = "logits"
+    if close(out.exp().sum(-1), torch.ones(BATCH, TARGET)):
+        kind = "log-probabilities"
+    elif close(out.sum(-1), torch.ones(BATCH, TARGET)) and out.min() >= 0:
+        return fault(
+            "these are probabilities: a loss that takes logits would apply "
+            "a second softmax"
+        )
+    return paper(f"{kind}, (batch, target_len, vocab_size)")
+
+
+def influence(tried: Adapter, model: Any, side: int) -> Tensor:
+    """Which positions of the target (rows) see which words of a side."""
+    ids = pairs(tried)
+    before = logits(tried, model, *ids)
+    columns = []
+    for place in range(ids[side].size(1)):
+        changed = [x.clone() for x in ids]
+        changed[side][:, place] = other(changed[side][:, place], tried)
+        columns.append(moved(before, logits(tried, model, *changed)))
+    return torch.stack(columns, 1) > ENOUGH
+
+
+@probe("masks-decoder", "masks-causal", "build", "logits")
+def future(tried: Adapter) -> Verdict:
+    """In the decoder no position sees a later one."""
+    sees = influence(tried, wild(tried), side=1)
+    leaks = sees.triu(1)
+    if not leaks.any():
+        return paper("a changed word moves nothing before it")
+    where, seen = (int(x) for x in leaks.nonzero()[0])
+    words = f"position {where} of the target sees position {seen}: "
+    if sees.all():
+        return fault(words + "there is no causal mask in the decoder")
+    if not sees.tril(-1).any():
+        return fault(words + "the causal mask is turned round")
+    if leaks.sum() == TARGET - 1 and leaks.diagonal(1).all():
+        return fault(
+            words + "the causal mask is shifted by one, or the labels are"
+        )
+    return fault(
+        words + "the causal mask is not a triangle, or heads are cut along "
+        "the positions (`view` without `transpose`)"
+    )
+
+
+@probe("attention-use-decoder", "attention-uses", "build", "logits")
+def past(tried: Adapter) -> Verdict:
+    """In the decoder each position sees itself and all before it."""
+    sees = influence(tried, wild(tried), side=1)
+    blind = ~sees & torch.ones_like(sees).tril().bool()
+    if not blind.any():
+        return paper("each word moves the scores of its own and all later "
+                     "positions")  # fmt: skip
+    where, seen = (int(x) for x in blind.nonzero()[0])
+    if not sees.tril(-1).any():
+        return fault(
+            "the decoder reads only its newest token: its self-attention "
+            "sees nothing before it"
+        )
+    return fault(f"position {where} of the target does not see {seen}")
+
+
+@probe("attention-use-cross", "attention-uses", "build", "logits")
+def source_seen(tried: Adapter) -> Verdict:
+    """Every position of the target attends to every position of the
+    source."""
+    sees = influence(tried, wild(tried), side=0)
+    if sees.all():
+        return paper("each word of the source moves each position's scores")
+    if not sees.any():
+        return fault(
+            "the scores are the same for every source: the decoder never "
+            "reads the encoder's output"
+        )
+    where, seen = (int(x) for x in (~sees).nonzero()[0])
+    return fault(f"position {where} of the target does not see source {seen}")
+
+
+@probe("background-any-distance", "background-distance", "build", "logits")
+def distance(tried: Adapter) -> Verdict:
+    """Attention relates positions no matter how far apart they are."""
+    model = wild(tried)
+    source, target = pairs(tried, 60, 50, 1)
+    before = logits(tried, model, source, target)
+    changed = source.clone(), target.clone()
+    changed[0][:, 0] = other(changed[0][:, 0], tried)
+    changed[1][:, 1] = other(changed[1][:, 1], tried)
+    for side, words in (
+        (0, "the first word of 60 does not reach the last position"),
+        (1, "the first word of 50 in the target does not reach the last"),
+    ):
+        ids = [source, target]
+        ids[side] = changed[side]
+        if moved(before, logits(tried, model, *ids))[-1] < ENOUGH / 10:
+            return fault(words)
+    return paper("the first of 60 words reaches the last position")
+
+
+@probe("masks-encoder", "masks-padding", "build", "logits")
+def padding(tried: Adapter) -> Verdict:
+    """Padding of the source is hidden: appended, it changes nothing."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    padded = F.pad(source, (0, 3), value=tried.PAD)
+    before = logits(tried, model, source, target)
+    distance = moved(before, logits(tried, model, padded, target)).max()
+    if distance < ENOUGH:
+        return paper("three paddings more, the same scores")
+    words = f"three paddings move the scores by {distance:.2g} of their spread"
+    if tried.has("encode"):
+        short, long = (
+            encoded(tried, model, source),
+            encoded(tried, model, padded),
+        )
+        if close(short, long[:, :SOURCE], 1e-3):
+            return fault(
+                f"{words}: the encoder hides padding, but the decoder's "
+                "attention to the source does not"
+            )
+    return fault(f"{words}: is there a mask in the encoder and in the "
+                 "decoder's attention to the source, and is it turned "
+                 "the right way?")  # fmt: skip
+
+
+@torch.no_grad()
+def encoded(tried: Adapter, model: Any, source: Tensor) -> Tensor:
+    """The encoder's output (batch, source_len, d_model)."""
+    with mode(model, False):
+        return torch.as_tensor(tried.encode(model, source)).double()
+
+
+@probe("sentence-mask-and-shift", "sentence-teacher", "build", "logits")
+def batch(tried: Adapter) -> Verdict:
+    """A sentence's scores do not depend on the others in its batch."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    source[0, 4:], target[0, 3:] = tried.PAD, tried.PAD
+    together = logits(tried, model, source, target)[:1, :3]
+    alone = logits(tried, model, source[:1, :4], target[:1, :3])
+    distance = moved(alone, together).max()
+    if distance < ENOUGH:
+        return paper("alone and in a batch the same scores")
+    return fault(
+        f"in a batch the scores move by {distance:.2g} of their spread: "
+        "padding, or other sentences, are attended to"
+    )
+
+
+@probe("masks-infinity", "masks-infinity", "build", "logits")
+def all_padding(tried: Adapter) -> Verdict:
+    """A row of nothing but padding spoils nothing else."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    before = logits(tried, model, source, target)[1:]
+    source[0] = tried.PAD
+    after = logits(tried, model, source, target)
+    if (
+        not after[1:].isfinite().all()
+        or moved(before, after[1:]).max() > ENOUGH
+    ):
+        return fault("a row of padding changes the scores of other rows")
+    if not after[0].isfinite().all():
+        return deviation(
+            "nan in an empty row",
+            "a source of padding gets nan, which spoils the batch's loss",
+            "PyTorch's own attention",
+        )
+    return paper("finite, and the other rows are as they were")
+
+
+@probe("positions-needed", "positions-sum", "build", "logits")
+def source_order(tried: Adapter) -> Verdict:
+    """The order of the source's words counts: the model is told their
+    positions."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    source[:, 3] = other(source[:, 2], tried)
+    swapped = source.clone()
+    swapped[:, [2, 3]] = source[:, [3, 2]]
+    before = logits(tried, model, source, target)
+    if moved(before, logits(tried, model, swapped, target)).max() < ENOUGH:
+        return fault(
+            "two words of the source may change places, and no score "
+            "changes: the encoder gets no positions"
+        )
+    return paper("two swapped words of the source move the scores")
+
+
+@probe("positions-added", "positions-module", "build", "logits")
+def target_order(tried: Adapter) -> Verdict:
+    """Positions are added at the bottom of both stacks: the order of the
+    words before counts too."""
+    model = wild(tried, N=1)
+    source, target = pairs(tried)
+    target[:, 3] = other(target[:, 2], tried)
+    swapped = target.clone()
+    swapped[:, [2, 3]] = target[:, [3, 2]]
+    before = logits(tried, model, source, target)
+    last = moved(before, logits(tried, model, source, swapped))[-1]
+    if last < ENOUGH:
+        return fault(
+            "two earlier words of the target may change places, and the "
+            "next word's scores stay: the decoder gets no positions"
+        )
+    return paper("two swapped words of the target move the next one's scores")
+
+
+@probe("attention-use-encoder", "attention-uses", "build", "logits")
+def both_ways(tried: Adapter) -> Verdict:
+    """In the encoder each position sees all positions, later ones too."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    if tried.has("encode"):
+        before = encoded(tried, model, source)
+        if before.shape[:2] != source.shape:
+            return fault(
+                f"for {SOURCE} words the encoder gives {tuple(before.shape)}: "
+                "one vector for each word"
+            )
+        sees = []
+        for place in range(SOURCE):
+            changed = source.clone()
+            changed[:, place] = other(changed[:, place], tried)
+            sees.append(moved(before, encoded(tried, model, changed)) > ENOUGH)
+        seen = torch.stack(sees, 1)
+    else:
+        trace = Trace(tried, model, source, target)
+        own = [a.weights for a in trace.attentions() if a.kind == "S"]
+        if not own:
+            raise NotShown("no attention of the encoder was seen")
+        seen = torch.stack(own).amax((0, 1, 2)) > 0
+    if seen.all():
+        return paper("each word moves the vectors of all words")
+    if not seen.triu(1).any():
+        return fault(
+            "the encoder's positions see only those before them: the "
+            "decoder's causal mask is used in the encoder"
+        )
+    where, place = (int(x) for x in (~seen).nonzero()[0])
+    return fault(f"position {where} of the source does not see {place}")
+
+
+# Layers
+
+
+def kills(tried: Adapter, model: Any, weight: Tensor, side: int) -> bool:
+    """Whether the scores forget a side if a weight becomes zero."""
+    kept = weight.detach().clone()
+    ids = list(pairs(tried))
+    changed = [x.clone() for x in ids]
+    changed[side][:, 1:] = other(changed[side][:, 1:], tried)
+    with torch.no_grad():
+        weight.zero_()
+    before = logits(tried, model, *ids)
+    after = logits(tried, model, *changed)
+    with torch.no_grad():
+        weight.copy_(kept)
+    size = before.abs().max().clamp_min(1e-6)
+    return bool((before - after)[:, 1:].abs().max() < 1e-5 * size)
+
+
+def modules_weights(model: Any) -> list[tuple[str, Tensor]]:
+    """The names and weights of a model of PyTorch."""
+    if not isinstance(model, nn.Module):
+        raise NotShown("the model is no nn.Module of PyTorch")
+    return [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+
+
+def norms(model: Any) -> list[tuple[str, Tensor]]:
+    """Weights of the norms: vectors, or numbers, that begin as ones."""
+    return [
+        (name, p)
+        for name, p in modules_weights(model)
+        if p.numel() in (1, SIZES["d_model"])
+        and p.dim() <= 1
+        and bool((p == 1).all())
+    ]
+
+
+@probe("layers-post-norm", "layers-residual", "build", "logits")
+def norm_place(tried: Adapter) -> Verdict:
+    """A sub-layer's output is LayerNorm(x + Sublayer(x)): all that goes
+    on passes through every norm."""
+    N = 2
+    model = build(tried)
+    names = norms(model)
+    if not names:
+        raise NotShown("no weights of norms, which begin as ones, were seen")
+    # in post-norm a norm of the decoder that gives zeros ends all that
+    # the decoder has read; in pre-norm the residual goes past it
+    ends = [name for name, p in names if kills(tried, model, p, side=1)]
+    count = f"{len(ends)} of {len(names)} norms let all of the target through"
+    if len(ends) == 3 * N and len(names) == 5 * N:
+        return paper(f"{count}: the decoder's {3 * N}")
+    if len(ends) == 3 * N + 1 and len(names) in (5 * N + 1, 5 * N + 2):
+        return deviation(
+            "a last norm after post-norm", count, "nn.Transformer of PyTorch"
+        )
+    if len(ends) <= 2 and len(names) >= 5 * N:
+        if len(ends) == 0 and len(names) == 5 * N:
+            if not _normalized(tried, build(tried)):
+                return deviation("pre-norm without a last norm", count)
+            return fault(
+                f"{count}: the norm is taken of the sub-layer's output; the "
+                "paper adds first: norm(x + sublayer(x))"
+            )
+        extra = len(ends) + len(names) - 5 * N - 3
+        more = " and norms of the embeddings" if extra > 0 else ""
+        return deviation(
+            f"pre-norm{more}", f"{count}: residuals go past them", PRE_NORM
+        )
+    if len(names) < 5 * N:
+        return fault(
+            f"{len(names)} norms, where {N} layers in each stack have {5 * N}:"
+            " each sub-layer has a norm of its own"
+        )
+    return fault(
+        f"{count}, where post-norm has {3 * N}: norms or residual connections "
+        "are not around every sub-layer of the decoder"
+    )
+
+
+def _normalized(tried: Adapter, model: Any) -> bool:
+    """Whether what goes into the last matrix is normalized."""
+    hidden = _hidden(tried, model)
+    return bool((hidden.mean(-1).abs() < 0.05).all())
+
+
+def _hidden(tried: Adapter, model: Any) -> Tensor:
+    """What goes into the pre-softmax matrix, (batch, len, d_model)."""
+    trace = Trace(tried, model, *pairs(tried))
+    inputs = [
+        x
+        for _, x, weight, out in trace.linears()
+        if out.size(-1) == SIZES["vocab_size"]
+    ]
+    inputs += [
+        call.args[0]
+        for call in trace.calls
+        if call.name in ("matmul", "rmatmul")
+        and call.out.shape[-1:] == (SIZES["vocab_size"],)
+    ]
+    if not inputs:
+        raise NotShown("the pre-softmax matrix was not seen")
+    return inputs[-1]
+
+
+@probe("layers-post-norm", "layers-residual", "build", "logits")
+def norm_formula(tried: Adapter) -> Verdict:
+    """LayerNorm brings each position to mean 0 and variance 1."""
+    model = build(tried)
+    hidden = _hidden(tried, model).double()
+    deviation_of = hidden.std(-1, correction=0).mean().item()
+    measured = f"at the top the mean is {hidden.mean(-1).abs().max():.1g}, "
+    measured += f"the deviation {deviation_of:.3f}"
+    if hidden.mean(-1).abs().max() > 0.05:
+        if abs(hidden.square().mean().sqrt() - 1) < 0.02:
+            return deviation("RMSNorm", measured, "T5, Llama")
+        return deviation("no norm at the top", measured)
+    if abs(deviation_of - 1) < 0.01:
+        return paper(measured)
+    width = SIZES["d_model"]
+    if abs(deviation_of - math.sqrt(1 - 1 / width)) < 0.01:
+        return deviation(
+            "unbiased deviation in the norm",
+            f"{measured}: divided by d_model - 1",
+            "the Annotated Transformer",
+        )
+    return fault(f"{measured}, where 1 is expected")
+
+
+@probe("layers-residual-each", "layers-residual", "build", "logits")
+def residuals(tried: Adapter) -> Verdict:
+    """Around each sub-layer there is a residual connection: without the
+    sub-layer, what came in goes on."""
+    model = build(tried)
+    tables = {
+        SIZES["vocab_size"],
+    }
+    for name, weight in modules_weights(model):
+        if weight.dim() != 2 or tables & set(weight.shape):
+            continue
+        if weight.size(0) > 48 or weight.size(1) != SIZES["d_model"]:
+            if weight.size(1) != SIZES["d_ff"]:
+                continue
+        for side, stack in ((1, "target"), (0, "source")):
+            if kills(tried, model, weight, side):
+                return fault(
+                    f"if {name} gives zeros, nothing of the {stack} gets "
+                    "through: its sub-layer has no residual connection"
+                )
+    return paper("every sub-layer may give zeros, and its input goes on")
+
+
+@probe("layers-stack", "layers-stacks", "build", "logits")
+def weights_used(tried: Adapter) -> Verdict:
+    """Each stack has N layers, and every one of their weights takes part
+    and learns."""
+    model = wild(tried)
+    modules_weights(model)
+    with mode(model, True):
+        out = tried.logits(model, *pairs(tried))
+    if not out.requires_grad:
+        return fault("the logits have no gradient: is the model detached?")
+    out = out.double()
+    (out.softmax(-1) * torch.randn_like(out)).sum().backward()
+    idle = [
+        name
+        for name, p in modules_weights(model)
+        if p.dim() > 1 and (p.grad is None or p.grad.abs().max() == 0)
+    ]
+    if not idle:
+        return paper("a gradient reaches every matrix")
+    more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+    return fault(
+        f"no gradient reaches {idle[0]}{more}: its layer is skipped, its "
+        "result is not used, or something is detached"
+    )
+
+
+def parameters(tried: Adapter, **changes: Any) -> int:
+    """How many numbers a small model learns, tied ones once."""
+    model = build(tried, **changes)
+    return sum(p.numel() for _, p in modules_weights(model))
+
+
+@probe("layers-own-parameters", "layers-stacks", "build")
+def own_weights(tried: Adapter) -> Verdict:
+    """Layers are built alike, with weights of their own."""
+    by_layers = [parameters(tried, N=n) for n in (1, 2, 3)]
+    steps = by_layers[1] - by_layers[0], by_layers[2] - by_layers[1]
+    if steps[0] == 0:
+        return fault("more layers, no more weights: all layers are one")
+    if steps[0] != steps[1]:
+        return fault(f"a second layer adds {steps[0]} weights, a third "
+                     f"{steps[1]}")  # fmt: skip
+    weights = [p for _, p in modules_weights(build(tried)) if p.dim() > 1]
+    same = sum(
+        a.shape == b.shape and torch.equal(a, b)
+        for i, a in enumerate(weights)
+        for b in weights[:i]
+    )
+    if same:
+        return deviation(
+            "layers that begin alike",
+            f"{same} pairs of matrices begin with the same numbers",
+            "nn.Transformer before its reset, whoever copies one layer",
+        )
+    return paper(f"each pair of layers adds {steps[0]:,} weights")
+
+
+@probe("attention-projection-shapes", "attention-multi-head", "build")
+def layer_weights(tried: Adapter) -> Verdict:
+    """A layer's weights: four matrices in each attention, two maps with
+    biases in the network, a norm for each sub-layer."""
+    d, f = SIZES["d_model"], SIZES["d_ff"]
+    got = parameters(tried, N=3) - parameters(tried, N=2)
+    network = 2 * d * f + d + f
+    right = 12 * d * d + 2 * network + 5 * 2 * d
+    if got == right:
+        return paper(f"{got:,} in a layer of each stack")
+    biases = {
+        12 * d: ("biases in attention", "nn.Transformer, Marian, fairseq"),
+        9 * d: ("biases in attention but for W^O", ""),
+        3 * d: ("a bias in W^O", ""),
+        12 * d - 10 * d + 10: ("biases in attention, norms of one number", ""),
+        10 - 10 * d: ("norms of one number", ""),
+        -2 * (d + f): ("no biases in the network", "T5, Llama"),
+        -5 * d: ("norms without biases", "Llama"),
+        12 * d - 2 * (d + f): ("biases in attention, none in the network", ""),
+    }
+    for extra, (name, who) in biases.items():
+        if got == right + extra:
+            return deviation(name, f"{extra:+d} numbers in a layer", who)
+    if got == right + 12 * d + 2 * d:
+        return deviation("biases in attention, and one more norm", f"{got:,}")
+    missing = right - got
+    for count in (1, 2, 3):
+        if missing == count * d * d:
+            return fault(
+                f"{count} of 12 matrices of attention in a layer are missing: "
+                "is W^O there, or are matrices shared?"
+            )
+        if missing == count * 2 * d:
+            return fault(f"{count} of 5 norms of a layer are missing")
+    if missing == network:
+        return fault("one of the two networks of a layer is missing")
+    return deviation(
+        "a layer of another size", f"{got:,} weights, in the paper {right:,}"
+    )
+
+
+@probe("layers-equation-2", "layers-feed-forward", "build")
+def network_weights(tried: Adapter) -> Verdict:
+    """Both maps of the network have the inner width d_ff, and biases."""
+    step = parameters(tried, d_ff=25) - parameters(tried, d_ff=24)
+    right = 2 * SIZES["N"] * (2 * SIZES["d_model"] + 1)
+    if step == right:
+        return paper(f"a wider network by 1 has {step} more weights")
+    if step == 0:
+        return deviation("a fixed d_ff", "the adapter's d_ff changes nothing")
+    if step == right - 2 * SIZES["N"]:
+        return deviation("no biases in the network", f"{step} more", "Llama")
+    if step == 3 * right / 2 or step == 2 * SIZES["N"] * 3 * SIZES["d_model"]:
+        return deviation("a gated network", f"{step} more weights", "Llama")
+    return fault(f"a wider network by 1 has {step} more weights, not {right}")
+
+
+@probe("attention-head-cost", "attention-averaging", "build", "logits")
+def heads(tried: Adapter) -> Verdict:
+    """Several heads cost what one of full width costs, and are not the
+    same: each has d_model / h."""
+    one, four = parameters(tried, h=1), parameters(tried, h=4)
+    if one != four:
+        return deviation(
+            "heads of a width of their own",
+            f"{one:,} weights with one head, {four:,} with four",
+        )
+    models = [wild(tried, h=h) for h in (1, 4)]
+    results = [logits(tried, model, *pairs(tried)) for model in models]
+    if moved(*results).max() < ENOUGH:
+        return fault("one head and four give the same scores: h is not used")
+    return paper("one head and four: as many weights, other scores")
+
+
+@probe("embeddings-tied", "embeddings-tying", "build")
+def tying(tried: Adapter) -> Verdict:
+    """Both embeddings and the pre-softmax map share one matrix."""
+    d = SIZES["d_model"]
+    step = parameters(tried, vocab_size=24) - parameters(tried)
+    tables, bias = divmod(step, d)
+    measured = f"one token more is {step} weights more"
+    words = f"{measured}: {tables} {'table' if tables == 1 else 'tables'}"
+    if bias == 1:
+        words += " and a bias"
+    if (tables, bias) == (1, 0):
+        return paper(words)
+    names = {
+        1: "one table",
+        2: "untied: two tables",
+        3: "untied: three tables",
+    }
+    if tables in names and bias in (0, 1):
+        name = names[tables] + (", a bias on the scores" if bias else "")
+        who = "the Annotated Transformer, most code with two vocabularies"
+        if (tables, bias) == (1, 1):
+            who = "Marian models in Hugging Face Transformers"
+        return deviation(name, words, who)
+    return fault(f"{measured}, where a table has {d} for each token")
+
+
+# Inside one pass
+
+
+@probe(
+    "layers-decoder-third-sublayer", "layers-decoder-layer", "build", "logits"
+)
+def order_of_sublayers(tried: Adapter) -> Verdict:
+    """The encoder's layers are attention and network; the decoder's have
+    attention to the source between these two."""
+    trace = Trace(tried, wild(tried), *pairs(tried))
+    events = [(a.place, a.kind) for a in trace.attentions()]
+    for place, x, _, out in trace.linears():
+        if out.size(-1) == SIZES["d_ff"] and x.size(-1) == SIZES["d_model"]:
+            kind = "F" if SOURCE in x.shape[:2] else "f"
+            events.append((place, kind))
+    got = "".join(kind for _, kind in sorted(events))
+    N = SIZES["N"]
+    if got == "SF" * N + "scf" * N:
+        return paper(f"{N} times attention, network; {N} times attention, "
+                     "attention to the source, network")  # fmt: skip
+    if "F" not in got and got == "S" * N + "sc" * N:
+        raise NotShown("the network's linear maps were not seen")
+    parts = {
+        "the decoder attends to the source before it attends to itself": (
+            "SF" * N + "csf" * N
+        ),
+        "the encoder's network comes before its attention": (
+            "FS" * N + "scf" * N
+        ),
+        "the decoder's network comes before its attention": (
+            "SF" * N + "fsc" * N
+        ),
+        "the network comes between the decoder's attentions": (
+            "SF" * N + "sfc" * N
+        ),
+        "the decoder never attends to the source": "SF" * N + "sf" * N,
+        "the decoder never attends to itself": "SF" * N + "cf" * N,
+        "the decoder attends to itself twice": "SF" * N + "ssf" * N,
+        "the encoder has no network": "S" * N + "scf" * N,
+        "the decoder has no network": "SF" * N + "sc" * N,
+        "a layer of the encoder is skipped": "SF" * (N - 1) + "scf" * N,
+        "a layer of the decoder is skipped": "SF" * N + "scf" * (N - 1),
+    }
+    for words, sequence in parts.items():
+        if got == sequence:
+            return fault(words)
+    if sorted(got) == sorted("SF" * N + "scf" * N):
+        return fault(f"the sub-layers come in another order: {got}")
+    counted = {kind: got.count(kind) for kind in "SFscf"}
+    return fault(f"not {N} sub-layers of each kind: {counted}")
+
+
+@probe("attention-equation-1", "attention-scaled", "build", "logits")
+def scores_factor(tried: Adapter) -> Verdict:
+    """In the model too, every score is divided by the root of d_k, the
+    width of one head."""
+    trace = Trace(tried, wild(tried), *pairs(tried))
+    d_k = SIZES["d_model"] // SIZES["h"]
+    found, way = {}, "right"
+    for attention in trace.attentions():
+        found[attention.kind], way = factor_of(trace, attention, SIZES["h"])
+        if way == "along":
+            return fault(
+                "the heads are cut along the words (`view` without "
+                "`transpose`): cut the last axis, then move the axis of heads"
+            )
+    names = {
+        d_k**-0.5: "",
+        1.0: "the scores are not divided by the root of d_k",
+        1 / d_k: "the scores are divided by d_k: take its root",
+        d_k**0.5: "the scores are multiplied by the root of d_k",
+        SIZES["d_model"] ** -0.5: (
+            "the root is of d_model: d_k is the width of one head"
+        ),
+        SOURCE**-0.5: "the root is of the number of keys, not of d_k",
+        TARGET**-0.5: "the root is of the number of keys, not of d_k",
+    }
+    for factor in found.values():
+        for right, words in names.items():
+            if words and math.isclose(factor, right, rel_tol=1e-2):
+                return fault(words)
+        if not math.isclose(factor, d_k**-0.5, rel_tol=1e-2):
+            return deviation(
+                "another scale of the scores",
+                f"times {factor:.3g}, in the paper {d_k**-0.5:.3g}",
+            )
+    return paper(
+        f"times {d_k**-0.5:.3f} for a d_k of {d_k}, in all attentions"
+    )
+
+
+@probe("attention-mask-inside", "attention-scaled", "build", "logits")
+def hidden_weights(tried: Adapter) -> Verdict:
+    """What a mask forbids gets a weight of exactly zero, and each row of
+    weights sums to 1, in every attention of the model."""
+    source, target = pairs(tried)
+    source[0, 5:] = tried.PAD
+    trace = Trace(tried, wild(tried), source, target)
+    names = {"S": "the encoder's", "s": "the decoder's", "c": "the cross-"}
+    for attention in trace.attentions():
+        weights, where = attention.weights, names[attention.kind]
+        if not close(weights.sum(-1), torch.ones(weights.shape[:-1])):
+            return fault(
+                f"weights of {where} attention do not sum to 1 for a query: "
+                "the softmax runs along another axis"
+            )
+        if attention.kind == "s":
+            leak = weights.triu(1).max().item()
+            hidden = "later positions"
+        else:
+            leak = weights[0, ..., 5:].max().item()
+            hidden = "padding"
+        if leak > 0:
+            return fault(f"in {where} attention {hidden} have a weight of "
+                         f"{leak:.2g}")  # fmt: skip
+    return paper("padding and later positions have weights of exactly 0")
+
+
+@probe("embeddings-factor", "embeddings-factor", "build", "logits")
+def embedding_factor(tried: Adapter) -> Verdict:
+    """Embeddings are multiplied by the root of d_model before positions
+    are added."""
+    sums = Trace(tried, build(tried), *pairs(tried)).sums()
+    sums = [one for one in sums if one[2] in (SOURCE, TARGET)]
+    if not sums:
+        raise NotShown("no look-up in a table was seen")
+    root = SIZES["d_model"] ** 0.5
+    factors = [factor for factor, _, _ in sums]
+    said = " and ".join(f"{factor:.3g}" for factor in factors)
+    if all(math.isclose(f, root, rel_tol=1e-3) for f in factors):
+        return paper(f"times {root:g}, the root of {SIZES['d_model']}")
+    if all(math.isclose(f, 1, rel_tol=1e-3) for f in factors):
+        return deviation(
+            "embeddings without the factor",
+            "words are added to positions as they are in the table",
+            "nn.Transformer leaves it to its user; BERT and GPT",
+        )
+    if len({round(f, 3) for f in factors}) > 1:
+        return fault(f"the two sides have the factors {said}")
+    if math.isclose(factors[0], root**2, rel_tol=1e-3):
+        return fault("the factor is sqrt(d_model), not d_model")
+    if math.isclose(factors[0], 1 / root, rel_tol=1e-3):
+        return fault("embeddings are divided by the root of d_model")
+    return fault(f"the factor is {said}, in the paper {root:g}")
+
+
+@probe("positions-formula", "positions-sinusoids", "build", "logits")
+def added_positions(tried: Adapter) -> Verdict:
+    """What is added to the words is section 3.5's table, from position 0
+    on, in the encoder and in the decoder."""
+    model = build(tried)
+    trace = Trace(tried, model, *pairs(tried))
+    sums = [one for one in trace.sums() if one[2] in (SOURCE, TARGET)]
+    if not sums:
+        raise NotShown("no look-up in a table was seen")
+    bare = [length for _, rows, length in sums if rows.numel() == 0]
+    sides = {SOURCE: "encoder", TARGET: "decoder"}
+    if len(bare) == len(sums):
+        if any("pos" in n.lower() for n, _ in model.named_modules()):
+            raise NotShown("the sum of words and positions was not seen")
+        return fault("nothing is added to the words: there are no positions")
+    if bare:
+        return fault(f"nothing is added to the words of the {sides[bare[0]]}")
+    tables = {length: rows for _, rows, length in sums}
+    if len(tables) == 2 and not close(tables[SOURCE][:TARGET], tables[TARGET]):
+        verdicts = {sides[n]: judge(rows) for n, rows in tables.items()}
+        if all(v.kind == "fault" for v in verdicts.values()):
+            return _learned(model) or fault("other positions in each stack")
+        words = "; ".join(f"{n}: {v.words}" for n, v in verdicts.items())
+        return fault(f"the stacks have different positions: {words}")
+    verdict = judge(tables.get(SOURCE, tables[max(tables)]))
+    if verdict.kind == "fault" and (learned := _learned(model)):
+        return learned
+    return verdict
+
+
+def _learned(model: nn.Module) -> Verdict | None:
+    """A deviation, if a table of positions is among the weights."""
+    for name, weight in modules_weights(model):
+        wide = weight.dim() >= 2 and weight.size(-1) == SIZES["d_model"]
+        if wide and weight[..., 0].numel() >= 30 and "layer" not in name:
+            return deviation(
+                "learned positions", f"{name} is learned", "BERT, GPT"
+            )
+    return None
+
+
+@probe("layers-equation-2", "layers-feed-forward", "build", "logits")
+def activation(tried: Adapter) -> Verdict:
+    """Between the network's two maps there is a ReLU."""
+    trace = Trace(tried, wild(tried), *pairs(tried))
+    inner, used = None, set()
+    for _, x, _, out in trace.linears():
+        if x.size(-1) == SIZES["d_ff"] and inner is not None:
+            kinds: dict[str, Callable] = {
+                "ReLU": F.relu,
+                "GELU": F.gelu,
+                "SiLU": F.silu,
+                "nothing": lambda y: y,
+                "tanh": torch.tanh,
+                "sigmoid": torch.sigmoid,
+                "leaky ReLU": F.leaky_relu,
+                "ELU": F.elu,
+                "GELU by tanh": lambda y: F.gelu(y, approximate="tanh"),
+                "squared ReLU": lambda y: y.relu().square(),
+            }
+            same = [n for n, f in kinds.items() if close(f(inner), x, 1e-5)]
+            used.add(same[0] if same else "something else")
+        inner = out if out.size(-1) == SIZES["d_ff"] else None
+    if not used:
+        raise NotShown("the network's linear maps were not seen")
+    said = " and ".join(sorted(used))
+    if used == {"ReLU"}:
+        return paper("max(0, x)")
+    if "nothing" in used:
+        return fault("no ReLU between the two maps, which are then one")
+    return deviation(
+        "another activation than ReLU", said, "Marian (SiLU), BERT (GELU)"
+    )
+
+
+@probe("attention-use-cross", "attention-uses", "build", "logits", "encode")
+def memory_everywhere(tried: Adapter) -> Verdict:
+    """Keys and values of every decoder layer come from the output of the
+    encoder's whole stack."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    memory = encoded(tried, model, source)
+    trace = Trace(tried, model, source, target)
+    last = max(a.place for a in trace.attentions() if a.kind == "S")
+    first = min(a.place for a in trace.attentions() if a.kind == "c")
+    read = 0
+    for place, x, weight, _ in trace.linears():
+        given = batch_first(x)
+        if given is None or given.size(1) != SOURCE or place < last:
+            continue
+        after = [a for a in trace.attentions() if a.kind == "c"]
+        if weight.size(0) >= SIZES["d_model"] and place > last:
+            if close(given, memory, 1e-3):
+                read += 1
+            elif place > first:
+                return fault(
+                    "a decoder layer takes keys or values from something "
+                    "else than the encoder's output"
+                )
+    if not read:
+        raise NotShown("the maps of keys and values were not seen")
+    return paper(f"{read} maps read it in {len(after)} layers")
+
+
+# Dropout
+
+
+@probe("layers-residual-dropout", "layers-dropout", "build", "logits")
+def dropout_off(tried: Adapter) -> Verdict:
+    """Dropout is for training: in evaluation nothing is random."""
+    model, ids = build(tried, dropout=0.5), pairs(tried)
+    first, second = (logits(tried, model, *ids) for _ in range(2))
+    if torch.equal(first, second) or moved(first, second).max() < 1e-5:
+        return paper("two passes in evaluation mode are equal")
+    return fault("in evaluation mode two passes differ: dropout is still on")
+
+
+@probe("dropout-base", "layers-dropout", "build", "logits")
+def dropout_on(tried: Adapter) -> Verdict:
+    """In training some numbers are dropped, at the rate asked for."""
+    model, ids = build(tried, dropout=0.5), pairs(tried)
+    modules_weights(model)
+    with mode(model, True), torch.no_grad():
+        first, second = (tried.logits(model, *ids) for _ in range(2))
+    if torch.equal(first, second):
+        return fault("in training two passes are equal: nothing is dropped")
+    return paper("two passes in training mode differ")
+
+
+@probe("layers-residual-dropout", "layers-dropout", "build", "logits")
+def training_equals_evaluation(tried: Adapter) -> Verdict:
+    """Without dropout training mode computes what evaluation computes:
+    layer normalization knows no batch."""
+    model = wild(tried, dropout=0.0)
+    modules_weights(model)
+    source, target = pairs(tried)
+    source[0, 4:] = tried.PAD
+    evaluated = logits(tried, model, source, target)
+    with mode(model, True), torch.no_grad():
+        trained = tried.logits(model, source, target).double()
+    if moved(evaluated, trained).max() < ENOUGH:
+        return paper("the same scores in both modes")
+    again = build(tried, dropout=0.0)
+    with mode(again, True), torch.no_grad():
+        passes = [tried.logits(again, source, target) for _ in range(2)]
+    if not torch.equal(*passes):
+        return deviation(
+            "dropout that cannot be turned off",
+            "with a dropout of 0 something is still dropped in training",
+            "the Annotated Transformer, on attention weights",
+        )
+    return fault(
+        "without dropout the two modes differ: batch normalization, or two "
+        "ways to compute attention that disagree"
+    )
+
+
+@probe("layers-residual-dropout", "layers-dropout", "build", "logits")
+def dropout_places(tried: Adapter) -> Verdict:
+    """Dropout falls on each sub-layer's output before it is added, and
+    nowhere else in a layer."""
+    seen = dropped(tried)
+    d, f, N = SIZES["d_model"], SIZES["d_ff"], SIZES["N"]
+    extra = []
+    if seen["weights"]:
+        extra.append("attention weights")
+    if seen[f]:
+        extra.append("the network's inner layer")
+    if seen[d] < 5 * N:
+        if seen[d] == 0:
+            return fault("no dropout on the sub-layers' outputs")
+        if seen[d] - 2 == 3 * N or seen[d] - 2 == 2 * N:
+            return deviation(
+                "no dropout after some sub-layers",
+                f"{seen[d] - 2} in {5 * N} sub-layers",
+            )
+        return fault(
+            f"dropout on {seen[d]} vectors of width d_model in {5 * N} "
+            "sub-layers: some are left out"
+        )
+    if extra:
+        return deviation(
+            f"dropout on {' and '.join(extra)}",
+            f"beside {seen[d]} places of width d_model",
+            "tensor2tensor, nn.Transformer, the Annotated Transformer",
+        )
+    return paper(f"{seen[d]} places, all of width d_model")
+
+
+@probe("model-dropout-on-sums", "model-transformer", "build", "logits")
+def dropout_of_sums(tried: Adapter) -> Verdict:
+    """Dropout falls on the sums of embeddings and positions, in both
+    stacks."""
+    seen = dropped(tried)
+    places = seen[SIZES["d_model"]]
+    expected = 5 * SIZES["N"] + 2
+    if places == expected:
+        return paper(f"{places} places: {expected - 2} sub-layers, two sums")
+    if places == expected - 2 or places < expected - 2:
+        return fault(
+            "no dropout on the sums of embeddings and positions: "
+            f"{places} places in {5 * SIZES['N']} sub-layers"
+        )
+    if places == expected - 1:
+        return fault("dropout on the sum of one stack only")
+    return deviation(
+        "more dropout than the paper's",
+        f"{places} places of width d_model, in the paper {expected}",
+    )
+
+
+def dropped(tried: Adapter) -> dict[Any, int]:
+    """How many calls of dropout had a width of d_model, of d_ff, or were
+    on attention weights, in one pass of training."""
+    model = build(tried, dropout=0.5)
+    trace = Trace(tried, model, *pairs(tried), training=True)
+    seen: dict[Any, int] = {
+        SIZES["d_model"]: 0,
+        SIZES["d_ff"]: 0,
+        "weights": 0,
+        "rates": 0,
+    }
+    for call in trace.calls:
+        if call.name == "scaled_dot_product_attention":
+            rate = call.named.get("dropout_p", 0.0)
+            seen["weights"] += rate > 0
+        if call.name != "dropout":
+            continue
+        x = call.args[0]
+        rate = call.named.get("p", call.args[1] if len(call.args) > 1 else 0.5)
+        on = call.named.get(
+            "training", call.args[2] if len(call.args) > 2 else True
+        )
+        if not rate or not on:
+            continue
+        seen["rates"] += 1
+        width = x.size(-1)
+        if width in (SIZES["d_model"], SIZES["d_ff"]) and x.dim() == 3:
+            seen[width] += 1
+        elif {SOURCE, TARGET} & set(x.shape[-2:]) and x.dim() >= 3:
+            seen["weights"] += 1
+    if not seen["rates"]:
+        raise NotShown("no call of dropout was seen")
+    return seen
+
+
+# The beginning, and learning
+
+
+@probe("model-initialisation", "model-initialisation", "build", "logits")
+def first_loss(tried: Adapter) -> Verdict:
+    """The paper does not give the initial weights; a loss near ln V is
+    that of a model that does not know anything yet."""
+    tried.random()
+    size, width = 100, 64
+    model = tried.build(size, 2, width, 2 * width, 4, 0.0)
+    source = tried.words(16, 9, size=size)
+    labels = tried.words(16, 8, size=size)
+    target = labels.roll(1, 1)
+    target[:, 0] = tried.BOS
+    with mode(model, False), torch.no_grad():
+        out = torch.as_tensor(tried.logits(model, source, target)).double()
+    loss = F.cross_entropy(out.flatten(0, 1), labels.flatten()).item()
+    flat, most = math.log(size), math.log(size) + 1.3 * width**0.5
+    measured = f"{loss:.2f} nats per token, ln V = {flat:.2f}"
+    if loss < flat - 0.1:
+        return fault(f"{measured}: an untrained model that is better than "
+                     "chance sees its labels")  # fmt: skip
+    if loss > most:
+        return fault(
+            f"{measured}: the scores are far too large. A tied table needs "
+            "entries of size d_model^-0.5, not 1"
+        )
+    return paper(measured)
+
+
+@probe("training-loop", "training-loop", "build", "logits")
+def by_heart(tried: Adapter) -> Verdict:
+    """The regime trains the model: it learns one batch by heart."""
+    model = build(tried, N=1, d_model=32, d_ff=64, h=4)
+    modules_weights(model)
+    source, labels = pairs(tried, 8, 6, 8)
+    labels[:, 0] = other(labels[:, 0], tried)
+    target = labels.roll(1, 1)
+    target[:, 0] = tried.BOS
+    with mode(model, True):
+        losses = list(learn(tried, model, source, target, labels, 200))
+    measured = f"from {losses[0]:.2f} to {losses[-1]:.3f} nats per token"
+    if not math.isfinite(losses[-1]):
+        return fault("the loss becomes nan")
+    if losses[-1] < 0.2:
+        return paper(f"{measured} in 200 steps")
+    return fault(f"{measured} in 200 steps: one batch is not learned by heart")
+
+
+def learn(tried, model, source, target, labels, steps, rate=3e-3):
+    """Train on one batch with Adam; yields the loss of each step."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    for _ in range(steps):
+        out = tried.logits(model, source, target)
+        loss = F.cross_entropy(out.flatten(0, 1), labels.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss.item()

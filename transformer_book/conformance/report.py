@@ -1,0 +1,150 @@
+"""The verdicts as a table of text, and as a page of HTML."""
+
+import html
+import os
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+from .core import Result
+
+MARKS = {"paper": "✓", "deviation": "≠", "fault": "✗", "not tried": "·"}
+ORDER = ("fault", "deviation", "paper", "not tried")
+_PAGES = {
+    "embeddings": "architecture",
+    "positions": "architecture",
+    "attention": "architecture",
+    "masks": "architecture",
+    "layers": "architecture",
+    "model": "architecture",
+    "background": "architecture",
+    "sentence": "start",
+    "batching": "training",
+    "loss": "training",
+    "schedule": "training",
+    "training": "training",
+    "checkpoints": "training",
+    "decoding": "translating",
+    "beams": "translating",
+}
+
+
+def page(label: str) -> str:
+    """The address of a label in the book.
+
+    It begins with the site's address where the environment variable
+    `TRANSFORMER_LIB_BOOK` holds one.
+    """
+    chapter = label.partition("-")[0]
+    book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/")
+    place = f"book/{_PAGES[chapter]}/{chapter}.html"
+    return f"{book}/{place}#{label.replace('_', '-')}".lstrip("/")
+
+
+def summary(results: Sequence[Result]) -> str:
+    """How many verdicts there are of each kind, in a sentence."""
+    count = Counter(result.verdict.kind for result in results)
+    seconds = sum(result.seconds for result in results)
+    many = {"paper": "as in the paper", "not tried": "not tried"}
+    parts = [
+        f"{count[kind]} {many.get(kind, kind)}"
+        + ("s" if kind in ("fault", "deviation") and count[kind] != 1 else "")
+        for kind in ("paper", "deviation", "fault", "not tried")
+    ]
+    return f"{len(results)} probes: {', '.join(parts)}. {seconds:.0f} s"
+
+
+def line(result: Result) -> str:
+    """A verdict in one line, and what a deviation or fault is below."""
+    verdict, probe = result.verdict, result.probe
+    first = f"{MARKS[verdict.kind]} {probe.row}: {probe.name}"
+    body = verdict.words
+    if verdict.kind == "deviation":
+        body = f"{verdict.name}. {verdict.words}"
+        if verdict.who:
+            body += f". So in: {verdict.who}"
+    if verdict.kind in ("fault", "deviation"):
+        says = f"The paper: {probe.says}"
+        lines = [*_wrapped(body), *_wrapped(says), f"  {page(probe.label)}"]
+        return "\n".join([first, *lines])
+    return f"{first}\n" + "\n".join(_wrapped(body))
+
+
+def _wrapped(text: str) -> list[str]:
+    return [
+        piece
+        for part in text.splitlines()
+        for piece in textwrap.wrap(
+            part, 76, initial_indent="  ", subsequent_indent="  "
+        )
+    ]
+
+
+def as_text(results: Sequence[Result]) -> str:
+    """All verdicts, faults first."""
+    ordered = sorted(results, key=lambda r: ORDER.index(r.verdict.kind))
+    return "\n".join([*map(line, ordered), "", summary(results)])
+
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem;
+  margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
+table { border-collapse: collapse; width: 100%; }
+td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
+  border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
+.fault { color: #b00020; } .deviation { color: #8a5a00; }
+.paper { color: #1b6e3c; } .not { color: #666; }
+@media (prefers-color-scheme: dark) {
+  body { background: #16181d; color: #e6e6e6; } a { color: #8ab4f8; }
+  td, th { border-color: #3a3d44; } .fault { color: #ff8a80; }
+  .deviation { color: #f4c06a; } .paper { color: #7fd6a0; }
+  .not { color: #aaa; } }
+"""
+
+
+def as_html(results: Sequence[Result], title: str) -> str:
+    """The same as a page of its own."""
+    rows = "\n".join(map(_row, _sorted(results)))
+    name = html.escape(title)
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Is it a Transformer? {name}</title>
+<style>{_STYLE}</style>
+<h1>Is it a Transformer? {name}</h1>
+<p>{html.escape(summary(results))}</p>
+<table><thead><tr><th>verdict</th><th>what the paper says</th>
+<th>what was measured</th></tr></thead>
+<tbody>
+{rows}
+</tbody></table>
+</html>
+"""
+
+
+def _sorted(results: Sequence[Result]) -> list[Result]:
+    return sorted(results, key=lambda r: ORDER.index(r.verdict.kind))
+
+
+def _row(result: Result) -> str:
+    verdict, probe = result.verdict, result.probe
+    kind = verdict.kind.split()[0]
+    words = html.escape(verdict.words)
+    if verdict.name:
+        words = f"<b>{html.escape(verdict.name)}</b>: {words}"
+    if verdict.who:
+        words += f" <i>So in: {html.escape(verdict.who)}</i>"
+    link = f'<a href="{html.escape(page(probe.label))}">{probe.row}</a>'
+    return (
+        f'<tr><td class="{kind}">{MARKS[verdict.kind]} {verdict.kind}</td>'
+        f"<td>{html.escape(probe.says)} {link}</td><td>{words}</td></tr>"
+    )
+
+
+@cache
+def template() -> str:
+    """The text of an adapter to fill in."""
+    files = resources.files(__package__)
+    return files.joinpath("template.py").read_text("utf-8")

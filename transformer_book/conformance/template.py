@@ -1,0 +1,134 @@
+"""What the conformance suite calls. Fill in what you have, delete the
+rest: every function is optional. Then
+
+    python -m transformer_book.conformance my_adapter.py
+
+A model for the suite is small (a vocabulary of 8 to 100, one to three
+layers, 16 to 64 numbers wide) and has random weights.
+"""
+
+# Special ids of your implementation.
+PAD, BOS, EOS = 0, 2, 3
+ARRAYS = "torch"  # or "numpy": what your functions take and return
+
+
+# A model: these two let most probes run.
+
+
+def build(vocab_size, N, d_model, d_ff, h, dropout):
+    """A new model; source and target have the same vocabulary."""
+    raise NotImplementedError
+
+
+def logits(model, source_ids, target_ids):
+    """Scores (batch, target_len, vocab_size) before the softmax.
+
+    source_ids (batch, source_len) end in eos and are padded with PAD;
+    target_ids (batch, target_len) is what the decoder reads, BOS first.
+    Make your masks here, as your training does.
+    """
+    raise NotImplementedError
+
+
+def encode(model, source_ids):
+    """The encoder's output, (batch, source_len, d_model)."""
+    raise NotImplementedError
+
+
+def greedy(model, source_ids, max_extra):
+    """The output for one sentence (1, source_len): a list of ids.
+
+    Without BOS, with EOS; at most max_extra longer than the source is
+    without its eos.
+    """
+    raise NotImplementedError
+
+
+def beam_search(model, source_ids, beam_size, alpha, max_extra):
+    """The best output for one sentence, as `greedy` returns it."""
+    raise NotImplementedError
+
+
+# Parts
+
+
+def attention(query, key, value, mask=None):
+    """The output (batch, h, query_len, d_v), or it and the weights.
+
+    mask is boolean, (batch, h, query_len, key_len): True = may attend.
+    """
+    raise NotImplementedError
+
+
+def multi_head(x, memory, w_q, w_k, w_v, w_o, h, mask=None):
+    """(batch, query_len, d_model): your module with these matrices.
+
+    They are (d_model, d_model), for x @ w_q: an nn.Linear has w_q.T as
+    its weight. If yours has biases, make them zero.
+    """
+    raise NotImplementedError
+
+
+def feed_forward(x, w_1, b_1, w_2, b_2):
+    """Equation 2: your module with these matrices and biases."""
+    raise NotImplementedError
+
+
+def positions(length, d_model):
+    """The table of positional encodings, (length, d_model)."""
+    raise NotImplementedError
+
+
+def masks(source_ids, target_ids):
+    """The source's mask (batch, 1, 1, source_len) and the decoder's
+    (batch, 1, target_len, target_len): boolean, True = may attend."""
+    raise NotImplementedError
+
+
+# Training
+
+
+def shift(targets):
+    """What the decoder reads, and the labels: both (batch, target_len).
+
+    targets are lists of ids, each with EOS at its end.
+    """
+    raise NotImplementedError
+
+
+def loss(logits, labels, smoothing):
+    """One number for logits (batch, len, vocab_size), labels (batch,
+    len) padded with PAD, and the share that is smoothed."""
+    raise NotImplementedError
+
+
+def learning_rate(step, d_model, warmup_steps):
+    """The rate of an update; the first step is 1."""
+    raise NotImplementedError
+
+
+def optimizer(model):
+    """The optimizer that your training makes for a model."""
+    raise NotImplementedError
+
+
+def update(model, optimizer, batches):
+    """One step of the weights, from one batch or several.
+
+    A batch has .source_ids, .target_ids, .labels and .tokens, the
+    number of labels that are not padding; model(source_ids, target_ids)
+    gives logits. The optimizer is plain SGD.
+    """
+    raise NotImplementedError
+
+
+def average(states):
+    """The mean of several state_dicts."""
+    raise NotImplementedError
+
+
+def defaults():
+    """Your settings, as far as you have them: N, d_model, d_ff, h,
+    dropout, label_smoothing, warmup_steps, beam_size, length_penalty,
+    max_extra."""
+    return {}

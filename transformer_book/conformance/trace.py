@@ -1,0 +1,308 @@
+"""What a model computes on its way: every call of PyTorch in one pass."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from .core import Adapter, NotShown, mode
+
+# All different, so that a shape says what a tensor is.
+BATCH, SOURCE, TARGET = 3, 7, 5
+SIZES = dict(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, dropout=0.0)
+
+
+@dataclass
+class Call:
+    """One call: the function's name, what it was given, what came out."""
+
+    name: str
+    args: tuple
+    named: dict[str, Any]
+    out: Any
+
+
+class Recorder(TorchFunctionMode):
+    """Keeps every call of a function of PyTorch, with copies of its
+    tensors, because some are changed later in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        named = kwargs or {}
+        if function is F.multi_head_attention_forward:
+            # A function of many parts: these are what we want to see.
+            blind = mock.patch.object(F, "has_torch_function", lambda _: False)
+            with blind, self:
+                return function(*args, **named)
+        before = _copied(args), _copied(named)
+        out = function(*args, **named)
+        name = getattr(function, "__name__", "").strip("_")
+        self.calls.append(Call(name, *before, _copied(out)))
+        return out
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, tuple | list):
+        return type(value)(_copied(x) for x in value)
+    if isinstance(value, dict):
+        return {name: _copied(x) for name, x in value.items()}
+    return value
+
+
+@dataclass
+class Attention:
+    """One attention: its weights (batch, h, query_len, key_len), where
+    in the list of calls it is, and the scores' factor if it was seen."""
+
+    weights: Tensor
+    place: int
+    scores: Tensor | None
+    dropout: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """S, s or c: the encoder's own, the decoder's own, across."""
+        lengths = self.weights.shape[-2:]
+        return {(SOURCE, SOURCE): "S", (TARGET, TARGET): "s"}.get(
+            tuple(lengths), "c"
+        )
+
+
+class Trace:
+    """One pass of a small model, and what can be read from its calls."""
+
+    def __init__(
+        self,
+        tried: Adapter,
+        model: Any,
+        source: Tensor,
+        target: Tensor,
+        training: bool = False,
+    ):
+        if not isinstance(model, torch.nn.Module):
+            raise NotShown("the model is no nn.Module of PyTorch")
+        recorder = Recorder()
+        # With gradients, or PyTorch's own layers take a hidden short cut.
+        with mode(model, training), torch.enable_grad(), recorder:
+            self.logits = tried.functions["logits"](model, source, target)
+        self.calls = recorder.calls
+
+    def attentions(self) -> list[Attention]:
+        """Every attention of the pass, in order."""
+        found = []
+        for place, call in enumerate(self.calls):
+            if call.name == "softmax":
+                found += _from_softmax(call, place)
+            elif call.name == "scaled_dot_product_attention":
+                found.append(_from_kernel(call, place))
+        if not found:
+            raise NotShown("no attention was seen among PyTorch's calls")
+        return found
+
+    def linears(self) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
+        """Each linear map: its place, input, matrix and output."""
+        for place, call in enumerate(self.calls):
+            if call.name == "linear":
+                x, weight = call.args[:2]
+                yield place, x, weight, call.out
+
+    def embedded(self) -> Iterator[tuple[int, Tensor]]:
+        """Each look-up of words in a table, batch first."""
+        for place, call in enumerate(self.calls):
+            if call.name == "embedding" and call.out.dim() == 3:
+                out = batch_first(call.out)
+                if out is not None:
+                    yield place, out
+
+    def sums(self) -> list[tuple[float, Tensor, int]]:
+        """For each embedded side: the words' factor, and what is added
+        to them, (len, d_model); nothing added is an empty tensor."""
+        found = []
+        for place, words in self.embedded():
+            scaled = 1.0
+            for call in self.calls[place + 1 : place + 40]:
+                ratio = _ratio(call.out, words)
+                if ratio is not None:
+                    scaled = ratio
+                if call.name not in ("add", "iadd", "radd"):
+                    continue
+                parts = [x for x in call.args[:2] if isinstance(x, Tensor)]
+                ratios = [_ratio(part, words) for part in parts]
+                if len(parts) == 2 and any(r is not None for r in ratios):
+                    first = ratios[0] is not None
+                    factor = ratios[0] if first else ratios[1]
+                    rest = parts[1] if first else parts[0]
+                    rows = _rows(rest, words.size(1))
+                    if rows is not None and factor is not None:
+                        found.append((factor, rows, words.size(1)))
+                        break
+            else:
+                found.append((scaled, torch.zeros(0), words.size(1)))
+        return found
+
+
+def batch_first(x: Tensor) -> Tensor | None:
+    """(batch, len, width), or None if it is nothing of the kind."""
+    if x.dim() != 3:
+        return None
+    if x.size(0) == BATCH and x.size(1) in (SOURCE, TARGET):
+        return x
+    if x.size(1) == BATCH and x.size(0) in (SOURCE, TARGET):
+        return x.transpose(0, 1)
+    return None
+
+
+def _ratio(x: Any, words: Tensor) -> float | None:
+    """The number that x is times the words, if it is."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        return None
+    x = batch_first(x)
+    if x is None or x.shape != words.shape:
+        return None
+    factor = ((x * words).sum() / (words * words).sum()).item()
+    same = torch.allclose(x, factor * words, rtol=1e-3, atol=1e-5)
+    return factor if same and factor else None
+
+
+def _rows(x: Tensor, length: int) -> Tensor | None:
+    """(len, d_model) of what is the same for every sentence."""
+    if x.dim() == 3 and x.size(0) == 1:
+        x = x[0]
+    elif x.dim() == 3 and x.size(1) == 1:
+        x = x[:, 0]
+    elif x.dim() == 3:
+        x = batch_first(x)
+        x = None if x is None or not torch.allclose(x[0], x[1]) else x[0]
+    if x is None or x.dim() != 2 or x.size(0) != length:
+        return None
+    return x
+
+
+def _from_softmax(call: Call, place: int) -> list[Attention]:
+    """An attention, if that is what the softmax is about."""
+    scores, out = call.args[0], call.out
+    dim = call.named.get("dim", call.args[1] if len(call.args) > 1 else -1)
+    dim = -1 if dim is None else dim
+    sizes = list(out.shape)
+    keys = dim % out.dim()
+    if sizes[keys] not in (SOURCE, TARGET) or out.dim() < 3:
+        return []
+    wanted = [SOURCE] if sizes[keys] == SOURCE else [TARGET]
+    wanted = [TARGET, *wanted]
+    axes = [
+        axis
+        for axis in range(out.dim())
+        if axis != keys and sizes[axis] in wanted
+    ]
+    if not axes:
+        return []
+    queries = axes[-1]
+    moved = [
+        x.movedim((queries, keys), (-2, -1)).reshape(
+            -1, *_two(x, queries, keys)
+        )
+        for x in (out, scores)
+    ]
+    weights, scores = moved
+    if len(weights) % BATCH:
+        return []
+    shape = BATCH, -1, *weights.shape[1:]
+    if out.dim() == 4 and sizes[0] != BATCH and BATCH in sizes[1:]:
+        batch = [i for i in range(4) if i not in (queries, keys)]
+        if sizes[batch[1]] == BATCH:  # heads come first
+            shape = -1, BATCH, *weights.shape[1:]
+            return [
+                Attention(
+                    weights.view(shape).transpose(0, 1),
+                    place,
+                    scores.view(shape).transpose(0, 1),
+                )
+            ]
+    return [Attention(weights.view(shape), place, scores.view(shape))]
+
+
+def _two(x: Tensor, queries: int, keys: int) -> tuple[int, int]:
+    return x.size(queries), x.size(keys)
+
+
+def _from_kernel(call: Call, place: int) -> Attention:
+    """What PyTorch's own attention was asked for."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = dict(zip(names, call.args, strict=False)) | call.named
+    query, key = given["query"], given["key"]
+    factor = given.get("scale") or 1 / math.sqrt(query.size(-1))
+    scores = query @ key.mT * factor
+    mask = given.get("attn_mask")
+    if given.get("is_causal"):
+        mask = torch.ones(scores.shape[-2:]).tril().bool()
+    masked = scores
+    if mask is not None:
+        masked = (
+            scores.masked_fill(~mask, -torch.inf)
+            if mask.dtype == torch.bool
+            else scores + mask
+        )
+    weights = masked.softmax(-1)
+    shape = BATCH, -1, *weights.shape[-2:]
+    return Attention(
+        weights.reshape(shape),
+        place,
+        masked.reshape(shape),
+        given.get("dropout_p") or 0.0,
+    )
+
+
+def factor_of(trace: Trace, attention: Attention, h: int) -> tuple[float, str]:
+    """The number that the scores are times q k, and how heads are cut.
+
+    q and k are the outputs of linear maps shortly before.
+
+    Raises:
+        NotShown: if no two of them give the scores.
+    """
+    scores = attention.scores
+    if scores is None:
+        raise NotShown("the scores were not seen")
+    visible = scores > -1e4
+    candidates: list[Tensor] = []
+    for place, _, _, out in trace.linears():
+        if place < attention.place:
+            x = batch_first(out)
+            if x is None:
+                continue
+            parts = {SIZES["d_model"]: 1, 32: 2, 48: 3}.get(x.size(-1), 0)
+            candidates += x.chunk(parts, -1) if parts else []
+    lengths = scores.shape[-2:]
+    recent = candidates[-9:]
+    for query, key in itertools.permutations(recent, 2):
+        if (query.size(1), key.size(1)) != tuple(lengths):
+            continue
+        for way, cut in (("right", _cut), ("along", _cut_along)):
+            products = cut(query, h) @ cut(key, h).mT
+            if products.shape != scores.shape:
+                continue
+            a, b = products[visible], scores[visible]
+            factor = ((a * b).sum() / (a * a).sum()).item()
+            if torch.allclose(factor * a, b, rtol=1e-3, atol=1e-4):
+                return factor, way
+    raise NotShown("the scores were not recognized as products of q and k")
+
+
+def _cut(x: Tensor, h: int) -> Tensor:
+    return x.unflatten(-1, (h, -1)).transpose(1, 2)
+
+
+def _cut_along(x: Tensor, h: int) -> Tensor:
+    return x.reshape(x.size(0), h, x.size(1), -1)

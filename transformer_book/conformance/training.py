@@ -1,0 +1,617 @@
+"""Probes of section 5: the shift, the loss, the rate, a step."""
+
+import copy
+import math
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, log_softmax
+
+from .core import (
+    Adapter,
+    Verdict,
+    close,
+    deviation,
+    fault,
+    named,
+    paper,
+    probe,
+)
+
+
+@probe("layers-shifted-targets", "batching-batch", "shift")
+def shift(tried: Adapter) -> Verdict:
+    """The decoder reads the target shifted by one position, behind a
+    begin symbol; the labels are the target with its end symbol."""
+    words = tried.words(3, 6, size=20).tolist()
+    targets = [
+        [*row[:count], tried.EOS]
+        for row, count in zip(words, (6, 3, 5), strict=True)
+    ]
+    inputs, labels = (torch.as_tensor(x) for x in tried.shift(targets))
+    if inputs.shape != labels.shape:
+        return fault(
+            f"inputs {tuple(inputs.shape)} and labels {tuple(labels.shape)} "
+            "differ in shape: each position has one label"
+        )
+    for row, target in enumerate(targets):
+        reads = [x for x in inputs[row].tolist() if x != tried.PAD]
+        wants = [x for x in labels[row].tolist() if x != tried.PAD]
+        count = len(target)
+        if wants == reads:
+            return fault(
+                "labels and inputs are the same: shift one of them, or the "
+                "model learns to copy what it reads"
+            )
+        if wants == target[:-1]:
+            return fault(
+                f"row {row}: no end symbol in the labels, so translations "
+                "never end"
+            )
+        if wants != target:
+            return fault(f"row {row}: labels {wants} for the target {target}")
+        if reads == target[:-1]:
+            return fault("the decoder's input does not begin with bos")
+        if reads == [tried.BOS, *target]:
+            return fault(f"row {row}: the input keeps eos in a padded row")
+        if reads[1:] == target[:-1] and reads[0] != tried.BOS:
+            return deviation(
+                "another begin symbol",
+                f"the input begins with {reads[0]}",
+                "fairseq and Marian",
+            )
+        if reads != [tried.BOS, *target[:-1]]:
+            return fault(f"row {row}: inputs {reads} for the target {target}")
+        if (labels[row, :count] == tried.PAD).any():
+            return fault("the labels are padded on the left")
+    return paper("inputs bos y1 y2, labels y1 y2 eos, padded alike")
+
+
+def _loss_example(tried: Adapter) -> tuple[Tensor, Tensor]:
+    """Logits of 11 tokens, labels with some padding at the ends."""
+    logits = 3 * torch.randn(3, 4, 11)
+    labels = tried.words(3, 4, size=11)
+    labels[0, 3:], labels[1, 2:] = tried.PAD, tried.PAD
+    return logits, labels
+
+
+def _cross(tried: Adapter, logits, labels, share=0.0, **how) -> float:
+    how.setdefault("ignore_index", tried.PAD)
+    return cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), label_smoothing=share, **how
+    ).item()
+
+
+@probe("loss-smoothing", "loss-smoothed", "loss")
+def smoothing(tried: Adapter) -> Verdict:
+    """Labels are smoothed by 0.1: a share of the target is spread evenly
+    over the vocabulary."""
+    logits, labels = _loss_example(tried)
+    share, size = 0.2, logits.size(-1)
+    got = torch.as_tensor(tried.loss(logits, labels, share)).double()
+    if got.shape != ():
+        return fault(
+            f"the loss is one number, yours has shape {tuple(got.shape)}"
+        )
+    real = labels != tried.PAD
+    logs = log_softmax(logits, -1)[real]
+    right = logs.gather(1, labels[real][:, None])[:, 0]
+    spread = logs.mean(1)
+
+    def per_token(kept: float, shared: float) -> float:
+        """`kept` for the right token, and the mean times `shared`."""
+        return -(kept * right + shared * spread).mean().item()
+
+    wanted = per_token(1 - share, share)
+    if close(got, wanted):
+        return paper(f"{got:.4f} nats per token with a share of {share}")
+    wrong = (
+        ((1 - share) * right + share * (logs.sum(1) - right) / (size - 1))
+        .neg()
+        .mean()
+    )
+    no_padding = logs.sum(1) - logs[:, tried.PAD] - right
+    annotated = (1 - share) * right + share * no_padding / (size - 2)
+    floors = {
+        size: _entropy(share * (size - 1) / size, size - 1),
+        size - 1: _entropy(share, size - 1),
+        size - 2: _entropy(share, size - 2),
+    }
+    kinds = {
+        size: wanted,
+        size - 1: wrong.item(),
+        size - 2: -annotated.mean().item(),
+    }
+    others = {
+        size: "PyTorch's KLDivLoss",
+        size - 1: "tensor2tensor, OpenNMT-py",
+        size - 2: "the Annotated Transformer",
+    }
+    count = real.sum().item()
+    for spread_over, value in kinds.items():
+        for factor, unit in ((1, ""), (count, ", summed over the tokens")):
+            for floor in (0.0, floors[spread_over]):
+                if close(got, factor * (value - floor)):
+                    if spread_over == size and not floor:
+                        return fault(
+                            "this is the sum: divide by the number of real "
+                            "tokens"
+                        )
+                    share_of = (
+                        f"smoothing over V - {size - spread_over}"
+                        if spread_over < size
+                        else "a divergence"
+                    )
+                    words = (
+                        "the share goes only to the wrong tokens: uniform "
+                        "smoothing gives the right one its part too"
+                        if spread_over < size
+                        else "lower than the cross-entropy by a constant"
+                    )
+                    if floor and spread_over < size:
+                        words += "; printed as a divergence"
+                    return deviation(
+                        share_of, words + unit, others[spread_over]
+                    )
+    rows = [
+        _cross(tried, logits[i : i + 1], labels[i : i + 1], share)
+        for i in range(3)
+    ]
+    everywhere = _cross(tried, logits, labels, share, ignore_index=-100)
+    mistakes = {
+        "the sign is wrong: a log-probability is negative, a loss is "
+        "positive": -wanted,
+        "padding is counted: leave out where labels are padding": everywhere,
+        "padding is counted among the tokens: divide by the number of real "
+        "ones": wanted * count / labels.numel(),
+        "nothing is smoothed": per_token(1, 0),
+        "nothing is smoothed, and padding is counted": _cross(
+            tried, logits, labels, ignore_index=-100
+        ),
+        "the share is spread as a sum over the tokens, not as a mean": (
+            per_token(1 - share, share * size)
+        ),
+        "every sentence weighs the same: add up all tokens, and divide "
+        "once by their number": sum(rows) / 3,
+        "divided by the sentences, not by the tokens": wanted * count / 3,
+        "the right token keeps all of its 1: it gives away the share": (
+            per_token(1, share)
+        ),
+        "the share is what the right token keeps": per_token(share, 1 - share),
+        "the loss takes the softmax twice: it is given logits": _cross(
+            tried, logits.softmax(-1), labels, share
+        ),
+    }
+    found = named(got, mistakes)
+    return fault(found or f"{got:.4f} where the smoothed loss is {wanted:.4f}")
+
+
+def _entropy(share: float, count: int) -> float:
+    """Of a target with 1 - share on one token, the rest on `count`."""
+    part = share / count
+    return -(1 - share) * math.log(1 - share) - share * math.log(part)
+
+
+@probe("loss-smoothing", "loss-smoothed", "loss")
+def no_smoothing(tried: Adapter) -> Verdict:
+    """Without smoothing the loss is the negative log-probability of the
+    right token."""
+    logits, labels = _loss_example(tried)
+    got = torch.as_tensor(tried.loss(logits, labels, 0.0)).double()
+    wanted = _cross(tried, logits, labels)
+    count = (labels != tried.PAD).sum().item()
+    if not got.isfinite():
+        return fault(
+            "without smoothing the loss is not finite: it takes the "
+            "logarithm of zero"
+        )
+    if close(got, wanted) or close(got, wanted * count):
+        return paper(f"{got.sum():.4f} nats")
+    if close(got, _cross(tried, logits, labels, 0.1)):
+        return fault("the share is always 0.1, whatever is asked for")
+    return fault(
+        f"{got.sum():.4f} without smoothing, where the negative "
+        f"log-probability is {wanted:.4f} per token"
+    )
+
+
+@probe("loss-perplexity", "loss-perplexity", "loss")
+def padding_is_free(tried: Adapter) -> Verdict:
+    """A loss is per token of the target; padding is none."""
+    logits, labels = _loss_example(tried)
+    more = torch.cat([logits, torch.randn(3, 3, 11)], 1)
+    padded = torch.cat([labels, torch.full((3, 3), tried.PAD)], 1)
+    before, after = (
+        torch.as_tensor(tried.loss(*pair, 0.1)).sum().item()
+        for pair in ((logits, labels), (more, padded))
+    )
+    if math.isclose(before, after, rel_tol=1e-4):
+        return paper("three more columns of padding change nothing")
+    return fault(
+        f"three columns of padding change the loss from {before:.4f} to "
+        f"{after:.4f}: padding is counted"
+    )
+
+
+@probe("loss-smoothing", "loss-smoothed", "loss")
+def impossible(tried: Adapter) -> Verdict:
+    """A token that the model finds nearly impossible costs much, but
+    not infinitely much."""
+    logits, labels = _loss_example(tried)
+    labels = labels.masked_fill(labels == tried.PAD, labels[2, 0].item())
+    logits = logits.scatter(2, labels[..., None], -1000.0)
+    got = torch.as_tensor(tried.loss(logits, labels, 0.1)).sum()
+    if got.isfinite():
+        return paper("finite where a probability rounds to zero")
+    return fault(
+        f"the loss is {got:.0f} where a probability rounds to zero: work on "
+        "log_softmax, not on the logarithm of a softmax"
+    )
+
+
+@probe("schedule-equation-3", "schedule-rate", "learning_rate")
+def equation_3(tried: Adapter) -> Verdict:
+    """The rate is d_model^-0.5 times the lower of step^-0.5 and
+    step * warmup_steps^-1.5."""
+    width, warmup = 512, 400
+    steps = (1, 10, 100, 399, 400, 401, 1600, 100_000)
+
+    def right(step: int) -> float:
+        return width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+    got = [float(tried.learning_rate(s, width, warmup)) for s in steps]
+    ratios = [
+        rate / right(step) for rate, step in zip(got, steps, strict=True)
+    ]
+    if close(ratios, [1.0] * len(steps)):
+        other = float(tried.learning_rate(7, 64, 9)) / (7 / 64**0.5 / 27)
+        if math.isclose(other, 1, rel_tol=1e-4):
+            return paper(f"{got[0]:.3g} at step 1, {got[4]:.3g} at its peak")
+        return fault("right for d_model=512 and warmup_steps=400 alone")
+    ramp = [s * warmup**-1.5 for s in steps]
+    root = [s**-0.5 for s in steps]
+    low = [min(a, b) for a, b in zip(ramp, root, strict=True)]
+    of_width = width**-0.5
+    mistakes = {
+        "the larger of the two terms, where equation 3 takes the lower": [
+            of_width * max(a, b) for a, b in zip(ramp, root, strict=True)
+        ],
+        "the ramp is step * warmup_steps^-1.5, so that it meets step^-0.5 "
+        "where the warm-up ends": [
+            of_width * min(b, s / warmup)
+            for b, s in zip(root, steps, strict=True)
+        ],
+        "the rate rises for ever: after the warm-up it is step^-0.5": [
+            of_width * a for a in ramp
+        ],
+        "there is no ramp: up to the warm-up's end the rate is "
+        "step * warmup_steps^-1.5": [of_width * b for b in root],
+        "the factor d_model^-0.5 is missing": low,
+        "the rate falls with the width: d_model^-0.5, not d_model^0.5": [
+            width**0.5 * x for x in low
+        ],
+    }
+    for moved in (-1, 1):
+        later = [s + moved for s in steps]
+        mistakes[
+            "steps count from 1: nothing is added or taken away"
+            + (" (one less)" if moved < 0 else "")
+        ] = [
+            of_width * min(max(s, 1) ** -0.5, s * warmup**-1.5) for s in later
+        ]
+    if found := named(got, mistakes):
+        return fault(found)
+    if close(ratios, [ratios[0]] * len(steps)):
+        return deviation(
+            "a factor on equation 3",
+            f"the rate is {ratios[0]:.3g} times equation 3's",
+            "tensor2tensor: 2",
+        )
+    wrong = max(range(len(steps)), key=lambda i: abs(ratios[i] - 1))
+    return fault(
+        f"at step {steps[wrong]} yours is {ratios[wrong]:.3g} times the rate "
+        "of equation 3"
+    )
+
+
+@probe("schedule-adam", "schedule-adam", "optimizer")
+def adam(tried: Adapter) -> Verdict:
+    """Adam with betas of 0.9 and 0.98 and an epsilon of 1e-9."""
+    layer = nn.Linear(2, 2)
+    optimizer = tried.optimizer(layer)
+    group = optimizer.param_groups[0]
+    kind = type(optimizer).__name__
+    held = {id(p) for g in optimizer.param_groups for p in g["params"]}
+    if held != {id(p) for p in layer.parameters()}:
+        return fault("the optimizer does not hold all of the model's weights")
+    if "betas" not in group:
+        return fault(f"{kind} has no betas: the paper uses Adam")
+    measured = f"{kind}, betas {group['betas']}, epsilon {group['eps']:.0e}"
+    if group.get("weight_decay"):
+        return deviation("weight decay", f"{measured}, weight decay")
+    if tuple(group["betas"]) != (0.9, 0.98):
+        default = tuple(group["betas"]) == (0.9, 0.999)
+        who = "Adam's default" if default else "tensor2tensor: 0.9, 0.997"
+        return deviation("other betas", measured, who)
+    if group["eps"] != 1e-9:
+        return deviation("another epsilon", measured, "Adam's default")
+    return paper(measured)
+
+
+# One step of the weights
+
+
+class _Words(nn.Module):
+    """A model small enough to compute by hand: it reads the last word
+    and the mean of the source."""
+
+    def __init__(self, size: int = 12):
+        super().__init__()
+        self.config = SimpleNamespace(d_model=6, vocab_size=size)
+        self.table = nn.Parameter(torch.randn(size, 6).double())
+        self.matrix = nn.Parameter(torch.randn(6, 6).double())
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.table
+
+    def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
+        about = self.table[source_ids].mean(1, keepdim=True)
+        return self.table[target_ids] @ self.matrix + about
+
+    def project(self, hidden: Tensor) -> Tensor:
+        return hidden @ self.table.T
+
+    def forward(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
+        return self.project(self.hidden(source_ids, target_ids))
+
+
+def _batch(tried: Adapter, lengths: list[int]) -> SimpleNamespace:
+    """Pairs whose targets have these lengths, eos included."""
+    longest = max(lengths)
+    labels = tried.words(len(lengths), longest, size=12)
+    for row, length in enumerate(lengths):
+        labels[row, length - 1] = tried.EOS
+        labels[row, length:] = tried.PAD
+    target_ids = labels.roll(1, 1)
+    target_ids[:, 0] = tried.BOS
+    target_ids[labels == tried.PAD] = tried.PAD
+    source_ids = tried.words(len(lengths), 5, size=12)
+    return SimpleNamespace(
+        source_ids=source_ids,
+        target_ids=target_ids,
+        labels=labels,
+        tokens=sum(lengths),
+    )
+
+
+class Steps:
+    """How far steps on groups of batches move a small model."""
+
+    def __init__(self, tried: Adapter):
+        self.tried = tried
+        self.model = _Words()
+        self.start = copy.deepcopy(self.model.state_dict())
+
+    def __call__(self, *groups: list[SimpleNamespace]) -> Tensor:
+        """The displacement of all weights, at a rate of 0.01."""
+        self.model.load_state_dict(self.start)
+        self.model.zero_grad()
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        if self.tried.has("updates"):
+            self.tried.updates(self.model, optimizer, list(groups))
+        else:
+            for group in groups:
+                self.tried.update(self.model, optimizer, group)
+        return self.moved()
+
+    def moved(self) -> Tensor:
+        pairs = zip(
+            self.model.state_dict().values(), self.start.values(), strict=True
+        )
+        return torch.cat([(a - b).flatten() for a, b in pairs])
+
+    def loss(self, batch: SimpleNamespace) -> float:
+        """Nats per token as the weights are now."""
+        with torch.no_grad():
+            logits = self.model(batch.source_ids, batch.target_ids)
+        return _cross(self.tried, logits, batch.labels)
+
+
+def _steps(tried: Adapter) -> Steps:
+    if not tried.has("update") and not tried.has("updates"):
+        from .core import NotShown
+
+        raise NotShown("the adapter has no update")
+    return Steps(tried)
+
+
+@probe("training-loop", "training-loop")
+def step(tried: Adapter) -> Verdict:
+    """A step changes the weights so that the loss falls."""
+    moved = _steps(tried)
+    batch = _batch(tried, [5, 4, 3])
+    before = moved.loss(batch)
+    distance = moved([batch])
+    after = moved.loss(batch)
+    if distance.abs().max() == 0:
+        return fault("nothing moved: call backward() and step()")
+    if after > before:
+        return fault(
+            f"a small step raised the loss from {before:.3f} to {after:.3f}: "
+            "is its sign right, and are labels shifted by one?"
+        )
+    return paper(f"{before:.3f} to {after:.3f} nats per token")
+
+
+@probe("training-loop", "training-step")
+def old_gradients(tried: Adapter) -> Verdict:
+    """Each step uses the gradients of its own batches alone."""
+    moved = _steps(tried)
+    one, two = _batch(tried, [5, 3]), _batch(tried, [4, 4, 2])
+    first = moved([one])
+    both = moved([one], [two])
+    moved.start = {
+        name: value.clone() for name, value in moved.model.state_dict().items()
+    }
+    # from where the first step led, the second alone
+    model = moved.model
+    start = copy.deepcopy(moved.start)
+    flat, values = 0, {}
+    for name, value in start.items():
+        count = value.numel()
+        part = (both - first)[flat : flat + count].view_as(value)
+        values[name] = value - part
+        flat += count
+    moved.start = values
+    model.load_state_dict(values)
+    alone = moved([two])
+    second = both - first
+    if close(second, alone, 1e-6):
+        return paper("a second step is as if it were the first")
+    if close(second, alone + first, 1e-2):
+        return fault(
+            "old gradients are still there: call zero_grad() in each step"
+        )
+    ratio = (second @ alone / (alone @ alone)).item()
+    return fault(
+        f"the second step is {ratio:.2f} times as long as it would be alone"
+    )
+
+
+@probe("batches-25000", "training-step")
+def accumulation(tried: Adapter) -> Verdict:
+    """The gradient of several batches is that of one large batch: each
+    token counts once."""
+    moved = _steps(tried)
+    one, two = _batch(tried, [5, 5, 5, 5]), _batch(tried, [2, 1])
+    three = _batch(tried, [3])
+    batches = one, two, three
+    each = [moved([batch]) for batch in batches]
+    got = moved(list(batches))
+    tokens = [batch.tokens for batch in batches]
+    total = sum(tokens)
+    weighted = [
+        count / total * step for count, step in zip(tokens, each, strict=True)
+    ]
+    mistakes = {
+        "only the last batch counts: clear the gradients once": each[-1],
+        "only the last batch counts, divided by all tokens": weighted[-1],
+        "only the first batch counts: go through all of them": each[0],
+        "only the first batch counts, divided by all tokens": weighted[0],
+        "this is a mean of means: divide by the tokens of all": sum(each) / 3,
+        "the gradients of the batches are summed: divide by the tokens": (
+            sum(each)
+        ),
+    }
+    if close(got, sum(weighted), 1e-6):
+        longer = moved([_doubled(one)])
+        if close(longer, 2 * each[0], 1e-6):
+            return fault("the loss is a sum: divide it by the tokens")
+        return paper("three batches give the gradient of all their tokens")
+    for words, wrong in mistakes.items():
+        if close(got, wrong, 1e-6):
+            if words.startswith("the gradients of the batches"):
+                longer = moved([_doubled(one)])
+                if close(longer, 2 * each[0], 1e-6):
+                    words = "the loss is a sum: divide it by the tokens"
+            return fault(words)
+    if close(got, sum(each), 0.2):
+        return fault("there is a step for each batch: call step() once")
+    return fault("three batches do not give the gradient of their tokens")
+
+
+def _doubled(batch: SimpleNamespace) -> SimpleNamespace:
+    """The same pairs twice over."""
+    twice = {
+        name: torch.cat([value, value])
+        for name, value in vars(batch).items()
+        if isinstance(value, Tensor)
+    }
+    return SimpleNamespace(**twice, tokens=2 * batch.tokens)
+
+
+@probe("loss-perplexity", "training-step")
+def padding_of_a_batch(tried: Adapter) -> Verdict:
+    """Padding of the target adds nothing to a step."""
+    moved = _steps(tried)
+    batch = _batch(tried, [5, 3])
+    wider = copy.deepcopy(batch)
+    for name in ("target_ids", "labels"):
+        more = torch.full((2, 3), tried.PAD)
+        setattr(wider, name, torch.cat([getattr(batch, name), more], 1))
+    before, after = moved([batch]), moved([wider])
+    if close(before, after, 1e-6):
+        return paper("three more columns of padding, the same step")
+    return fault("padding is counted in the loss of a step")
+
+
+@probe("checkpoints-average", "checkpoints-average", "average")
+def average(tried: Adapter) -> Verdict:
+    """The model that translates is the mean of its last checkpoints."""
+    states = [{"w": torch.randn(3, 4), "b": torch.randn(5)} for _ in range(5)]
+    got = tried.average(states)
+    right = {name: sum(s[name] for s in states) / 5 for name in states[0]}
+    if all(close(got[name], right[name]) for name in right):
+        return paper("the mean of five, weight by weight")
+    mistakes = {
+        "this is the sum: divide by the number of checkpoints": (
+            5 * right["w"]
+        ),
+        "this is the last checkpoint": states[-1]["w"],
+        "this is the first checkpoint": states[0]["w"],
+        "the first checkpoint is left out": (
+            sum(s["w"] for s in states[1:]) / 4
+        ),
+        "the last checkpoint is left out": (
+            sum(s["w"] for s in states[:-1]) / 4
+        ),
+    }
+    found = named(got["w"], mistakes)
+    return fault(found or "not the mean of the checkpoints' weights")
+
+
+DEFAULTS = {
+    "N": (6, "model-base-sizes"),
+    "d_model": (512, "model-base-sizes"),
+    "d_ff": (2048, "model-base-sizes"),
+    "h": (8, "model-base-sizes"),
+    "dropout": (0.1, "dropout-base"),
+    "label_smoothing": (0.1, "loss-smoothing"),
+    "warmup_steps": (4000, "schedule-warmup"),
+    "beam_size": (4, "beams-search"),
+    "length_penalty": (0.6, "beams-length-penalty"),
+    "max_extra": (50, "decoding-limit"),
+}
+
+
+def _defaults(tried: Adapter, names: tuple[str, ...]) -> Verdict:
+    given = tried.defaults()
+    known = [name for name in names if name in given]
+    if not known:
+        from .core import not_tried
+
+        return not_tried(f"defaults() names none of {', '.join(names)}")
+    wrong = [name for name in known if given[name] != DEFAULTS[name][0]]
+    if wrong:
+        words = ", ".join(
+            f"{name} is {given[name]}, in the paper {DEFAULTS[name][0]}"
+            for name in wrong
+        )
+        return deviation("other settings", words)
+    return paper(", ".join(f"{name} {given[name]}" for name in known))
+
+
+@probe("model-base-sizes", "model-config", "defaults")
+def base_sizes(tried: Adapter) -> Verdict:
+    """The base model has 6 layers in each stack, d_model = 512, d_ff =
+    2048 and 8 heads, with dropout of 0.1."""
+    return _defaults(tried, ("N", "d_model", "d_ff", "h", "dropout"))
+
+
+@probe("training-defaults", "schedule-settings", "defaults")
+def settings(tried: Adapter) -> Verdict:
+    """Training smooths by 0.1 and warms up for 4,000 steps; decoding has
+    4 beams, a length penalty of 0.6, and at most 50 extra tokens."""
+    return _defaults(tried, tuple(DEFAULTS)[5:])
