@@ -177,7 +177,17 @@ INSTALL = """\
 try:
     import transformer_lib
 except ImportError:
-    %pip install -q "executable-transformer[book] @ {source}"
+    %pip install -q "{package}"
+"""
+SAY_WHERE = """\
+# The package that the book writes is needed here.
+try:
+    import transformer_lib
+except ImportError as missing:
+    raise ImportError(
+        "this notebook needs the book's package: run `pip install '.[book]'` "
+        "in a checkout of the book, then restart the kernel"
+    ) from missing
 """
 
 
@@ -191,9 +201,13 @@ def repository() -> str:
 
 
 def package() -> str:
-    """Where pip finds the library: the repository, else this checkout."""
-    address = repository()
-    return f"git+{address}" if address else ROOT.as_uri()
+    """What pip installs, from the repository that publishes this site."""
+    return f"executable-transformer[book] @ git+{repository()}"
+
+
+def first_cell() -> str:
+    """How a notebook gets the package; an unpublished copy can only say."""
+    return INSTALL.format(package=package()) if repository() else SAY_WHERE
 
 
 def set_repository(app, config):
@@ -230,9 +244,8 @@ def write_notebooks(app, error):
         if not is_notebook(path):
             continue
         notebook = jupytext.read(path)
-        code = INSTALL.format(source=package())
         notebook.cells = list(with_captions(notebook.cells))
-        notebook.cells.insert(0, nbformat.v4.new_code_cell(code))
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(first_cell()))
         for number, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{number}"
         target = Path(app.outdir, "_sources", f"{docname}.ipynb")

@@ -197,7 +197,7 @@ FOR_BINDER = """\
 # What the notebooks need: PyTorch without CUDA, which is far smaller.
 --extra-index-url https://download.pytorch.org/whl/cpu
 {pins}
-executable-transformer[book] @ {source}
+{package}
 """
 
 
@@ -214,7 +214,7 @@ def binder() -> str:
         for line in listed.splitlines()
         if line.partition("==")[0] in wanted
     ]
-    return FOR_BINDER.format(pins="\n".join(pins), source=package())
+    return FOR_BINDER.format(pins="\n".join(pins), package=package())
 
 
 def write_binder(site: Path) -> None:

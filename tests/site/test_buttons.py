@@ -1,5 +1,6 @@
 """Where the buttons of a published site lead, without publishing one."""
 
+import builtins
 import re
 from importlib import import_module
 from types import SimpleNamespace
@@ -59,6 +60,29 @@ def test_buttons_lead_to_the_notebook(published):
         edit,
         f"../../{notebook}",
     ]
+
+
+def test_a_notebook_begins_by_what_installs_the_package(
+    published, monkeypatch
+):
+    """From where the site was published; no copy names its builder."""
+    book, _ = published
+    ours = f"executable-transformer[book] @ git+{HOME}"
+    assert f'%pip install -q "{ours}"' in book.first_cell()
+    monkeypatch.delenv("BOOK_REPOSITORY")
+    monkeypatch.delenv("GITHUB_REPOSITORY")
+    assert str(tangle.ROOT) not in book.first_cell()
+    with pytest.raises(ImportError, match=r"pip install '\.\[book\]'"):
+        exec(book.first_cell(), {"__builtins__": without_the_package()})
+
+
+def without_the_package():
+    """Python's names, with an import that does not find the package."""
+
+    def find(name, *rest):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    return {**vars(builtins), "__import__": find}
 
 
 def test_binder_gets_a_small_environment(published, tmp_path):
