@@ -262,7 +262,7 @@ def test_residual_places_the_norm(norm):
             for out in (found, expected)
         ]
         torch.testing.assert_close(*slopes, atol=1e-4, rtol=1e-4)
-    with pytest.raises(KeyError, match="middle"):
+    with pytest.raises(ValueError, match="norm=.middle.: give"):
         Residual(D_MODEL, norm="middle")
 
 

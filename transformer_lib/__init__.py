@@ -17,7 +17,7 @@ positions LearnedPositions SinusoidalPositions sinusoids
 attention MultiHeadAttention record_attention
 masks causal_mask padding_mask
 layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
-model Transformer TransformerConfig evaluating initialize_weights
+model Transformer TransformerConfig evaluating foreign_parts initialize_weights
 corpora ParallelCorpus SPLITS data_folder is_utf16 load_corpus read_parallel
 tokenization BPETokenizer Tokenizer
 batching Batch TokenBatches collate encode_pairs leave_out_long

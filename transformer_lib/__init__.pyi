@@ -62,6 +62,7 @@ from transformer_lib.masks import padding_mask as padding_mask
 from transformer_lib.model import Transformer as Transformer
 from transformer_lib.model import TransformerConfig as TransformerConfig
 from transformer_lib.model import evaluating as evaluating
+from transformer_lib.model import foreign_parts as foreign_parts
 from transformer_lib.model import initialize_weights as initialize_weights
 from transformer_lib.positions import LearnedPositions as LearnedPositions
 from transformer_lib.positions import (

@@ -18,16 +18,28 @@ class Residual(nn.Module):
     """A residual connection around a sub-layer, section 3.1.
 
     `norm="post"` is the paper's LayerNorm(x + Dropout(Sublayer(x))),
-    `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))).
+    `norm="pre"` is x + Dropout(Sublayer(LayerNorm(x))). `layer_norm`
+    makes the norm from its width.
+
+    Raises:
+        ValueError: for another `norm`.
 
     Chapter: layers-norm
     """
 
-    def __init__(self, d_model: int, dropout: float = 0.1, norm: str = "post"):
+    def __init__(
+        self,
+        d_model: int,
+        dropout: float = 0.1,
+        norm: str = "post",
+        layer_norm: Callable[[int], nn.Module] = nn.LayerNorm,
+    ):
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        if norm not in ("post", "pre"):
+            raise ValueError(f"{norm=}: give 'post' or 'pre'")
+        self.norm = layer_norm(d_model)
         self.dropout = nn.Dropout(dropout)
-        self.pre_norm = {"post": False, "pre": True}[norm]
+        self.pre_norm = norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable) -> Tensor:
         """(batch, len, d_model) to the same shape, which `sublayer` keeps."""
@@ -62,7 +74,7 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, section 3.1.
 
-    Takes its sub-layers ready-made; dropout and `norm` as in `Residual`.
+    Takes its sub-layers ready-made; the rest is as in `Residual`.
 
     Chapter: layers-encoder-layer
     """
@@ -74,12 +86,13 @@ class EncoderLayer(nn.Module):
         d_model: int,
         dropout: float = 0.1,
         norm: str = "post",
+        layer_norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
         self.residuals = nn.ModuleList(
-            Residual(d_model, dropout, norm) for _ in range(2)
+            Residual(d_model, dropout, norm, layer_norm) for _ in range(2)
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -92,7 +105,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention over the memory, feed-forward: 3.1.
 
-    Takes its sub-layers ready-made; dropout and `norm` as in `Residual`.
+    Takes its sub-layers ready-made; the rest is as in `Residual`.
 
     Chapter: layers-decoder-layer
     """
@@ -105,13 +118,14 @@ class DecoderLayer(nn.Module):
         d_model: int,
         dropout: float = 0.1,
         norm: str = "post",
+        layer_norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ):
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
         self.residuals = nn.ModuleList(
-            Residual(d_model, dropout, norm) for _ in range(3)
+            Residual(d_model, dropout, norm, layer_norm) for _ in range(3)
         )
 
     def forward(
@@ -145,24 +159,29 @@ class DecoderLayer(nn.Module):
 
 
 class _Stack(nn.Module):
-    """Layers, and with norm="pre" one more LayerNorm after them.
+    """Layers, and with norm="pre" one more norm after them.
 
     Chapter: layers-stacks
     """
 
     def __init__(
-        self, layers: Iterable[nn.Module], d_model: int, norm: str = "post"
+        self,
+        layers: Iterable[nn.Module],
+        d_model: int,
+        norm: str = "post",
+        layer_norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ):
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
+        self.norm = layer_norm(d_model) if norm == "pre" else nn.Identity()
 
 
 class Encoder(_Stack):
     """The encoder's stack, section 3.1: layers one after the other.
 
     `Encoder(layers, d_model, norm)`: `norm` says how the layers were
-    built; with "pre" one more LayerNorm follows the last of them.
+    built; with "pre" one more norm, which `layer_norm` makes, follows
+    the last of them.
 
     Chapter: layers-stacks
     """

@@ -165,22 +165,11 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.config = c = config
-
-        def embedding() -> Embeddings:
-            return Embeddings(c.vocab_size, c.d_model, c.scale_embeddings)
-
-        def attention() -> MultiHeadAttention:
-            return MultiHeadAttention(
-                c.d_model, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
-            )
-
-        def network() -> FeedForward:
-            return FeedForward(c.d_model, c.d_ff, c.relu_dropout)
-
-        self.source_embedding = self.target_embedding = embedding()
+        c = self.config = config
+        self.source_embedding = self.embedding()
+        self.target_embedding = self.source_embedding
         if c.tie != "three-way":
-            self.target_embedding = embedding()
+            self.target_embedding = self.embedding()
         self.positions: SinusoidalPositions | LearnedPositions | None = None
         if c.positions == "sinusoid":
             longest = max(c.max_length, 1024)
@@ -188,21 +177,67 @@ class Transformer(nn.Module):
         elif c.positions == "learned":
             self.positions = LearnedPositions(c.d_model, c.max_length)
         self.dropout = nn.Dropout(c.dropout)
-        rest = dict(d_model=c.d_model, dropout=c.dropout, norm=c.norm)
-        layers = [
-            EncoderLayer(attention(), network(), **rest) for _ in range(c.N)
-        ]
-        self.encoder = Encoder(layers, c.d_model, c.norm)
-        layers = [
-            DecoderLayer(attention(), attention(), network(), **rest)
-            for _ in range(c.N)
-        ]
-        self.decoder = Decoder(layers, c.d_model, c.norm)
+        layers = [self.encoder_layer() for _ in range(c.N)]
+        self.encoder = Encoder(layers, c.d_model, c.norm, self.layer_norm)
+        layers = [self.decoder_layer() for _ in range(c.N)]
+        self.decoder = Decoder(layers, c.d_model, c.norm, self.layer_norm)
         self.pre_softmax = nn.Linear(c.d_model, c.vocab_size, bias=False)
         # Before weights are tied: it would overwrite a tied embedding.
         initialize_weights(self, c.init)
         if c.tie != "none":
             self.pre_softmax.weight = self.target_embedding.weight
+
+    # The parts. A model of your own makes its own ones.
+
+    def embedding(self) -> nn.Module:
+        """A table of vectors; its `weight` is (vocab_size, d_model)."""
+        c = self.config
+        return Embeddings(c.vocab_size, c.d_model, c.scale_embeddings)
+
+    def attention(self) -> nn.Module:
+        """Any of the three attentions of section 3.2.3."""
+        c = self.config
+        return MultiHeadAttention(
+            c.d_model, c.h, c.d_k, c.d_v, c.attention_dropout, c.bias
+        )
+
+    def self_attention(self) -> nn.Module:
+        """One within the encoder or within the decoder."""
+        return self.attention()
+
+    def feed_forward(self) -> nn.Module:
+        """The network of a layer, section 3.3."""
+        c = self.config
+        return FeedForward(c.d_model, c.d_ff, c.relu_dropout)
+
+    def layer_norm(self, d_model: int) -> nn.Module:
+        """Any of the norms, section 3.1."""
+        return nn.LayerNorm(d_model)
+
+    def encoder_layer(self) -> nn.Module:
+        """A layer of the encoder, section 3.1."""
+        c = self.config
+        return EncoderLayer(
+            self.self_attention(),
+            self.feed_forward(),
+            d_model=c.d_model,
+            dropout=c.dropout,
+            norm=c.norm,
+            layer_norm=self.layer_norm,
+        )
+
+    def decoder_layer(self) -> nn.Module:
+        """A layer of the decoder, section 3.1."""
+        c = self.config
+        return DecoderLayer(
+            self.self_attention(),
+            self.attention(),
+            self.feed_forward(),
+            d_model=c.d_model,
+            dropout=c.dropout,
+            norm=c.norm,
+            layer_norm=self.layer_norm,
+        )
 
     @property
     def output_weight(self) -> Tensor:
@@ -289,3 +324,84 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes.items():
             module.training = training
+
+
+def foreign_parts(model: nn.Module) -> list[str]:
+    """What `Transformer(model.config)` would not have built so.
+
+    Each entry names a module and its class, such as
+    "encoder.layers.0.feed_forward: SwiGLU"; what is inside of such a
+    module is not named. A class other than `Transformer` comes first,
+    by its name alone. The list is empty for a model of ours, whatever
+    its weights, its device and its dropout.
+
+    Chapter: model-own
+    """
+    model = _uncompiled(model)
+    found = []
+    if type(model) is not Transformer:
+        found.append(type(model).__qualname__)
+    if isinstance(getattr(model, "config", None), TransformerConfig):
+        with torch.device("meta"):  # shapes without numbers
+            ours = Transformer(model.config)
+        found += [*_replaced_methods(model), *_unlike(model, ours)]
+    return found
+
+
+def _uncompiled(module: nn.Module) -> nn.Module:
+    """The module that `torch.compile` was given.
+
+    Chapter: model-own
+    """
+    return getattr(module, "_orig_mod", module)
+
+
+def _unlike(module: nn.Module, ours: nn.Module, path: str = "") -> list[str]:
+    """The outermost modules that differ from ours, below `path`.
+
+    Chapter: model-own
+    """
+    found = []
+    theirs = dict(module.named_children())
+    for name, our_part in ours.named_children():
+        part = _uncompiled(theirs.pop(name, nn.Identity()))
+        place = f"{path}{name}"
+        if _build(part) == _build(our_part):
+            found += _unlike(part, our_part, f"{place}.")
+        else:
+            found.append(f"{place}: {type(part).__qualname__}")
+    found += [
+        f"{path}{name}: {type(part).__qualname__}"
+        for name, part in theirs.items()
+    ]
+    return found
+
+
+def _replaced_methods(module: nn.Module) -> list[str]:
+    """Methods that this one object has in place of its class's.
+
+    Chapter: model-own
+    """
+    return [
+        name
+        for name in vars(module)
+        if not name.startswith("_") and hasattr(type(module), name)
+    ]
+
+
+def _build(module: nn.Module) -> tuple[Any, ...]:
+    """What decides what a module computes, except weights and parts.
+
+    Chapter: model-own
+    """
+    shapes = {
+        name: weight.shape
+        for name, weight in module.named_parameters(recurse=False)
+    }
+    settings = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, bool | int | float | str | tuple)
+        and name not in ("training", "p", "dropout")
+    }
+    return type(module), shapes, settings, _replaced_methods(module)
