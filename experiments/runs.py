@@ -204,6 +204,7 @@ for name in (
     "lengths",  # how long the sentences are
     "longer",  # sequences longer than any in training
     "smoothing",  # what label smoothing does to accuracy
+    "two_heads",  # which heads look at the word just written, and at the next
 ):
     RUNS[name] = Entry(f"experiments/{name}.py")
 

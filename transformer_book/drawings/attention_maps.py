@@ -1,6 +1,7 @@
 """What the chapter on heads shows."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from IPython.display import Markdown
@@ -11,107 +12,197 @@ from transformer_book.figures import (
     PAGE,
     PHONE,
     Picture,
+    Sketch,
     panels,
     show,
 )
 from transformer_book.records import markdown_table
 
-SHADES = {"encoder": "encoder", "decoder": "decoder", "cross": "key"}
+KINDS = {
+    "encoder": "encoder",
+    "decoder": "decoder, on itself",
+    "cross": "decoder, on the source",
+}
+# The heads whose job has a name here: kind, layer.head, the name.
+NAMED = {
+    ("encoder", "1.3"): "articles",
+    ("encoder", "4.3"): "next token",
+    ("encoder", "4.4"): "previous token",
+    ("cross", "1.4"): "where am I?",
+    ("cross", "2.1"): "what comes next?",
+}
 
 
-def _fading(colour: str) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    ends = COLOURS[colour] + "00", COLOURS[colour]
-    return LinearSegmentedColormap.from_list(colour, ends)
-
-
-def _grid(ax: Any, numbers: Sequence, top: float, colour: str) -> None:
-    """Shades from 0 to `top`, each with its number."""
-    ax.imshow(numbers, vmin=0, vmax=top, cmap=_fading(colour), aspect="auto")
-    for i, row in enumerate(numbers):
-        for j, number in enumerate(row):
-            shown = f"{round(number, 2) + 0.0:.2f}"  # no negative zero
-            ax.text(j, i, shown, ha="center", va="center")
+def _places(*rows: Sequence[str], width: float) -> list[float]:
+    """The middles of columns in which the words of all rows have room."""
+    columns = zip_longest(*rows, fillvalue="")
+    sizes = [7.5 * max(map(len, words)) + 8 for words in columns]
+    gap = (width - sum(sizes)) / max(1, len(sizes) - 1)
+    places, left = [], 0.0
+    for size in sizes:
+        places.append(left + size / 2)
+        left += size + gap
+    return places
 
 
-def every_head(maps: Sequence[Tensor], kind: str, axes: tuple) -> Picture:
-    """A small picture for each head; a tensor (h, rows, columns) a layer.
+def turns(
+    target: Sequence[str],
+    source: Sequence[str],
+    panels: Mapping[str, Tensor],
+) -> Picture:
+    """Where two heads look, from each token that was just written.
 
-    `axes` says what the rows and what the columns are.
+    A panel is a title and one head's weights (target_len, source_len),
+    whose row i is that of the written token `target[i]`.
+    """
+    written = [word.strip("▁") for word in target]
+    there = [word.strip("▁") for word in source]
+
+    def across() -> Sketch:
+        height = 190
+        sketch = Sketch(PAGE * 96, height * len(panels) - 10)
+        columns = _places(there, written, width=PAGE * 96 - 10)
+        for number, (title, weights) in enumerate(panels.items()):
+            top = number * height
+            sketch.words(0, top + 12, title, "start", font_weight="bold")
+            for word, x in zip(there, columns, strict=False):
+                sketch.words(x, top + 46, word, colour="source")
+            for i, word in enumerate(written):
+                sketch.words(columns[i], top + 156, word, colour="target")
+                j = int(weights[i].argmax())
+                sketch.line(
+                    (columns[i], top + 144),
+                    (columns[j], top + 58),
+                    colour="attention",
+                    width=0.8 + 3.2 * float(weights[i, j]),
+                )
+        return sketch
+
+    def down() -> Sketch:
+        step = 21
+        height = 40 + step * max(len(written), len(there)) + 14
+        sketch = Sketch(PHONE * 96, height * len(panels))
+        left, right = 116, PHONE * 96 - 100
+        for number, (title, weights) in enumerate(panels.items()):
+            top = number * height + 40
+            sketch.words(0, top - 28, title, "start", font_weight="bold")
+            for j, word in enumerate(there):
+                y = top + step * j
+                sketch.words(right + 6, y, word, "start", colour="source")
+            for i, word in enumerate(written):
+                y = top + step * i
+                sketch.words(left - 6, y, word, "end", colour="target")
+                j = int(weights[i].argmax())
+                sketch.line(
+                    (left, y),
+                    (right, top + step * j),
+                    colour="attention",
+                    width=0.8 + 3.2 * float(weights[i, j]),
+                )
+        return sketch
+
+    said = []
+    for title, weights in panels.items():
+        pairs = ", ".join(
+            f"{word} to {there[int(weights[i].argmax())]}"
+            for i, word in enumerate(written)
+        )
+        said.append(f"{title} {pairs}")
+    return show(
+        lambda narrow: down() if narrow else across(),
+        "From each German token just written, a line to the English token "
+        f"at which a head looks most. {'. '.join(said)}.",
+    )
+
+
+def sheet(maps: Mapping[str, Sequence[Tensor]]) -> Picture:
+    """Every head, a square each; those whose job has a name are framed.
+
+    For each of `KINDS` a tensor (h, rows, columns) a layer.
     """
     from matplotlib import pyplot
+    from matplotlib.colors import LinearSegmentedColormap
 
-    layers, h = len(maps), len(maps[0])
+    ends = COLOURS["attention"] + "00", COLOURS["attention"]
+    fading = LinearSegmentedColormap.from_list("attention", ends)
+    layers, h = len(maps["cross"]), len(maps["cross"][0])
+
+    def block(part: Any, kind: str) -> None:
+        axes = part.subplots(layers, h)
+        part.suptitle(KINDS[kind])
+        for layer in range(layers):
+            for head in range(h):
+                ax = axes[layer][head]
+                ax.imshow(
+                    maps[kind][layer][head],
+                    aspect="auto",
+                    cmap=fading,
+                    vmin=0,
+                    vmax=1,
+                )
+                ax.set(xticks=[], yticks=[])
+                name = f"{layer + 1}.{head + 1}"
+                known = (kind, name) in NAMED
+                ax.set_title(name, pad=2, weight="bold" if known else None)
+                ax.spines[:].set_visible(True)
+                ink = "black" if known else COLOURS["muted"]
+                ax.spines[:].set(color=ink, linewidth=2.2 if known else 0.6)
 
     def draw(narrow: bool):
-        wide = PHONE if narrow else PAGE * 0.8
-        figure, grid = pyplot.subplots(
-            layers, h, figsize=(wide, wide * layers / h)
-        )
-        for layer, weights in enumerate(maps):
-            for head in range(h):
-                ax = grid[layer][head]
-                shades = dict(vmin=0, vmax=1, cmap=_fading(SHADES[kind]))
-                ax.imshow(weights[head], aspect="auto", **shades)
-                ax.set(xticks=[], yticks=[])
-                ax.spines[:].set_visible(True)
-                ax.spines[:].set_color(COLOURS["muted"])
-                if head == 0:
-                    ax.set_ylabel(f"layer {layer + 1}")
-                if layer == 0:
-                    ax.set_title(f"head {head + 1}")
-        figure.supylabel(f"{axes[0]}, downwards")
-        figure.supxlabel(f"{axes[1]}, from left to right")
+        shape = (3, 1) if narrow else (1, 3)
+        size = (PHONE, 11.4) if narrow else (PAGE, 3.3)
+        figure = pyplot.figure(figsize=size)
+        for part, kind in zip(figure.subfigures(*shape), KINDS, strict=True):
+            block(part, kind)
         return figure
 
+    named = "; ".join(
+        f"{KINDS[kind]} {head}: {job}" for (kind, head), job in NAMED.items()
+    )
     return show(
         draw,
-        f"Attention of {layers} layers with {h} heads each ({kind}), a "
-        "square a head: some are diagonals, some look at neighbours or at "
-        "a few columns, others spread out.",
+        f"Attention of {layers} layers with {h} heads each, three times: a "
+        "square a head, for one sentence. Some are diagonals, some have a "
+        "few dark columns, others spread out. Framed are the heads whose "
+        f"job has a name: {named}.",
     )
 
 
-def tasks(measured: Mapping[str, Mapping[str, Mapping]]) -> Picture:
-    """Mean weight of every head on each kind of token, by kind."""
-    from matplotlib import pyplot
+def jobs(rows: Mapping[str, Mapping[str, float]], evenly: Mapping) -> Picture:
+    """For each job the weight that each of 16 heads gives to it: dots.
 
-    columns = {
-        "encoder": ["previous", "itself", "next", "punctuation", "<eos>"],
-        "cross": ["counterpart", "punctuation", "<eos>"],
-    }
-    top = max(
-        weight
-        for kind in columns
-        for row in measured[kind].values()
-        for weight in row.values()
-    )
+    The head that gives most is named; a tick is an even spread.
+    """
 
     def draw(narrow: bool):
-        heads = list(measured["encoder"])
-        size = (PHONE, 9.6) if narrow else (PAGE, 5.4)
-        shape = (2, 1) if narrow else (1, 2)
-        figure, axes = pyplot.subplots(*shape, figsize=size)
-        for ax, (kind, names) in zip(axes, columns.items(), strict=True):
-            grid = [[measured[kind][h][name] for name in names] for h in heads]
-            _grid(ax, grid, top, SHADES[kind])
-            ax.set_xticks(range(len(names)), names, rotation=35)
-            ax.set_yticks(range(len(heads)), heads)
-            ax.set(title=kind, ylabel="layer.head")
+        figure, ax = panels(1, narrow, height=3.1)
+        for y, (job, weights) in enumerate(rows.items()):
+            best = max(weights, key=weights.get)
+            for head, weight in weights.items():
+                ink = COLOURS["attention" if head == best else "muted"]
+                ax.plot(weight, -y, "o", color=ink, alpha=0.8)
+            ax.annotate(
+                best,
+                (weights[best], -y),
+                (0, 7),
+                textcoords="offset points",
+                ha="center",
+                weight="bold",
+            )
+            ax.plot(evenly[job], -y, "|", color="black", markersize=16)
+        ax.set_yticks([-y for y in range(len(rows))], rows)
+        ax.set(xlim=(0, 1), ylim=(0.6 - len(rows), 0.7))
+        ax.set_xlabel("share of a head's weight")
         return figure
 
     said = []
-    for kind, names in columns.items():
-        for name in names:
-            head = max(measured[kind], key=lambda h: measured[kind][h][name])
-            weight = measured[kind][head][name]
-            said.append(f"{kind}, most on {name}: {head}, {weight:.2f}")
+    for job, weights in rows.items():
+        best = max(weights, key=weights.get)
+        said.append(f"{job}: head {best}, {weights[best]:.2f}")
     return show(
         draw,
-        "Mean weight of every head on the previous token, itself, the "
-        "next, punctuation and the end (encoder), and on the counterpart, "
-        "punctuation and the end (cross-attention). " + "; ".join(said),
+        "What share of its weight each of sixteen heads gives to a job, and "
+        f"the head that gives most. {'; '.join(said)}.",
     )
 
 
@@ -130,21 +221,15 @@ def syntax(counted: Mapping[str, Mapping[str, Mapping]]) -> Markdown:
     for model, name in names.items():
         for kind, told in counted[model].items():
             low, high = told["interval"]
-            between = told["agrees_between"]
             rows.append(
                 {
                     "sentences": name,
                     "from": kind,
-                    "pairs": told["pairs"],
-                    "head": f"{told['head']}: {told['agrees']:.0%}",
-                    "tokens away": (
+                    "best head": f"{told['head']}: {told['agrees']:.0%}",
+                    "best distance": (
                         f"{told['offset']:+}: {told['offset_agrees']:.0%}"
                     ),
-                    "head ahead by": f"{low:+.0%} to {high:+.0%}",
-                    "head, with words between": "none apart"
-                    if between is None
-                    else f"{between:.0%} of {told['words_between']}",
-                    "better": verdict(told),
+                    "difference": f"{low:+.0%} to {high:+.0%}",
                 }
             )
     return Markdown(markdown_table(rows))
@@ -161,38 +246,45 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
             row[f"right both ways with {pronoun}"] = (
                 f"{share * asked:.0f} of {asked}"
             )
-        row["mean weight on a person, at most"] = f"{told['most_weight']:.1%}"
         rows.append(row)
     return Markdown(markdown_table(rows))
 
 
 def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
-    """What the loss rises by without each head, by kind."""
-    top = max(row["nats"] for kind in SHADES for row in told[kind].values())
+    """What the loss rises by without each head: dots, the named ones named."""
 
     def draw(narrow: bool):
-        figure, axes = panels(3, narrow, height=2.8)
-        for ax, kind in zip(axes, SHADES, strict=True):
-            places = [tuple(map(int, head.split("."))) for head in told[kind]]
-            layers, h = max(places)
-            grid = [
-                [told[kind][f"{i + 1}.{j + 1}"]["nats"] for j in range(h)]
-                for i in range(layers)
-            ]
-            _grid(ax, grid, top, "bad")
-            ax.set(title=kind, xlabel="head")
-            ax.set_xticks(range(h), range(1, h + 1))
-            ax.set_yticks(range(layers), range(1, layers + 1))
-            ax.set_ylabel("layer" if narrow or kind == "encoder" else "")
+        figure, ax = panels(1, narrow, height=2.3)
+        for y, kind in enumerate(KINDS):
+            for head, row in told[kind].items():
+                known = (kind, head) in NAMED
+                ink = COLOURS["attention" if known else "muted"]
+                ax.plot(row["nats"], -y, "o", color=ink, alpha=0.8)
+            heads = told[kind]
+            dear = max(heads, key=lambda head, rows=heads: rows[head]["nats"])
+            for head in {dear, *(h for k, h in NAMED if k == kind)}:
+                if heads[head]["nats"] < 0.02 and head != dear:
+                    continue
+                ax.annotate(
+                    head,
+                    (heads[head]["nats"], -y),
+                    (0, 7),
+                    textcoords="offset points",
+                    ha="center",
+                )
+        ax.set_yticks([-y for y in range(len(KINDS))], KINDS.values())
+        ax.set_ylim(0.5 - len(KINDS), 0.7)
+        ax.set_xlabel("what the loss rises by without the head, in nats")
         return figure
 
     dear = max(
-        ((kind, head) for kind in SHADES for head in told[kind]),
+        ((kind, head) for kind in KINDS for head in told[kind]),
         key=lambda at: told[at[0]][at[1]]["nats"],
     )
+    top = told[dear[0]][dear[1]]["nats"]
     return show(
         draw,
-        "By how much the loss rises without each head, in nats per token, for "
-        "encoder, decoder and encoder-decoder attention. The costliest: "
-        f"{dear[0]} {dear[1]}, {top:.2f}.",
+        "By how much the loss rises without each head, in nats per token, a "
+        "row of sixteen dots for encoder, decoder and encoder-decoder "
+        f"attention. The costliest: {dear[0]} {dear[1]}, {top:.2f}.",
     )
