@@ -25,7 +25,8 @@ loss perplexity projected_losses smoothed_loss validation_loss
 schedule TrainingConfig adam learning_rate
 checkpoints average_checkpoints checkpoint_files load_checkpoint load_config
 checkpoints load_model save_checkpoint save_config save_model write_atomically
-training History train worker
+training Gradients History train worker
+replays Replays why_not_replayed
 decoding DecoderCache Hypotheses greedy_decode next_logs
 beams beam_search decode_all length_divisor
 evaluation bleu chrf evaluate published_bleu

@@ -69,11 +69,14 @@ from transformer_lib.positions import (
     SinusoidalPositions as SinusoidalPositions,
 )
 from transformer_lib.positions import sinusoids as sinusoids
+from transformer_lib.replays import Replays as Replays
+from transformer_lib.replays import why_not_replayed as why_not_replayed
 from transformer_lib.schedule import TrainingConfig as TrainingConfig
 from transformer_lib.schedule import adam as adam
 from transformer_lib.schedule import learning_rate as learning_rate
 from transformer_lib.tokenization import BPETokenizer as BPETokenizer
 from transformer_lib.tokenization import Tokenizer as Tokenizer
+from transformer_lib.training import Gradients as Gradients
 from transformer_lib.training import History as History
 from transformer_lib.training import train as train
 from transformer_lib.training import worker as worker

@@ -9,7 +9,7 @@ Chapter: book/training/checkpoints
 import copy
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_model as read_safetensors
 from safetensors.torch import save_model as write_safetensors
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
@@ -51,7 +52,7 @@ def write_atomically(
 def save_checkpoint(
     folder: str | Path,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer | Sequence[Optimizer],
     state: dict[str, Any],
     keep: int = 5,
     every: int = 1,
@@ -60,37 +61,79 @@ def save_checkpoint(
 
     `state` is what JSON can hold, with the number of the "step". Keeps
     the newest checkpoint and the last `keep` at multiples of `every`;
-    with `every=0` only the newest. Section 6.1.
+    with `every=0` only the newest. Of a model that `torch.compile`
+    returned, the plain one is saved. Section 6.1.
 
     Raises:
+        FloatingPointError: if a weight, or what the optimizer keeps for
+            one, is not finite: nothing is written.
         TypeError: for a `state` that JSON cannot hold.
 
     Chapter: checkpoints-resume
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     content = {
         "model": model.state_dict(),
-        "optimizer": optimizer.state_dict()["state"],
+        "optimizer": [
+            one.state_dict()["state"] for one in _as_list(optimizer)
+        ],
         "state": json.dumps(state),
     }
+    _refuse_what_is_not_finite(model, content["optimizer"], state["step"])
     path = Path(folder) / f"checkpoint-{state['step']:08d}.pt"
     write_atomically(path, lambda part: torch.save(content, part))
     files = checkpoint_files(folder)
     due = [file for file in files if every and _step_of(file) % every == 0]
-    for old in {*files} - {*due[::-1][:keep], path}:
-        old.unlink()
+    kept = {path, *due[max(len(due) - keep, 0) :]}
+    for file in files:
+        if file not in kept:
+            file.unlink()
     return path
 
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
-    """The checkpoints of a folder, oldest first.
+    """The checkpoints of a folder, oldest first; no other file.
 
     Chapter: checkpoints-resume
     """
-    return sorted(Path(folder).glob("checkpoint-[0-9]*.pt"), key=_step_of)
+    found = Path(folder).glob("checkpoint-*.pt")
+    numbered = [path for path in found if _number_in(path).isdecimal()]
+    return sorted(numbered, key=_step_of)
+
+
+def _number_in(path: Path) -> str:
+    return path.stem.removeprefix("checkpoint-")
 
 
 def _step_of(path: Path) -> int:
-    return int(path.stem.removeprefix("checkpoint-"))
+    return int(_number_in(path))
+
+
+def _as_list(optimizer: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
+    single = isinstance(optimizer, Optimizer)
+    return [optimizer] if single else [*optimizer]
+
+
+def _refuse_what_is_not_finite(
+    model: nn.Module, kept: list[dict[int, Any]], step: int
+) -> None:
+    """From NaN no training can go on: the checkpoint before it can.
+
+    Chapter: checkpoints-resume
+    """
+    named = dict(model.named_parameters())
+    for states in kept:
+        for number, state in states.items():
+            for name, value in state.items():
+                if isinstance(value, Tensor):
+                    named[f"{name} of weight {number}, in Adam,"] = value
+    for name, value in named.items():
+        if not value.isfinite().all():
+            raise FloatingPointError(
+                f"{name} holds NaN or infinity at step {step}, so no "
+                "checkpoint is written: go on from the one before, with a "
+                "lower rate or a clip_norm"
+            )
 
 
 def _read(path: str | Path, mmap: bool = True) -> dict[str, Any]:
@@ -117,7 +160,7 @@ def _read(path: str | Path, mmap: bool = True) -> dict[str, Any]:
 def load_checkpoint(
     path: str | Path,
     model: nn.Module | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
 ) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
@@ -134,10 +177,13 @@ def load_checkpoint(
     # An optimizer would keep the file mapped, and Windows not delete it.
     content = _read(path, mmap=optimizer is None)
     if model is not None:
+        model = getattr(model, "_orig_mod", model)  # of torch.compile
         model.load_state_dict(content["model"])
     if optimizer is not None:
-        state = {"state": content["optimizer"]}  # its settings stay
-        optimizer.load_state_dict(optimizer.state_dict() | state)
+        optimizers = _as_list(optimizer)
+        for one, state in zip(optimizers, content["optimizer"], strict=True):
+            # Its settings stay as they are.
+            one.load_state_dict(one.state_dict() | {"state": state})
     return json.loads(content["state"])
 
 

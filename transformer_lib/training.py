@@ -7,18 +7,18 @@ Chapter: book/training/training
 """
 
 import atexit
-import copy
 import json
+import logging
 import math
 import os
 import random
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.attention import sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from tqdm import tqdm
 
 from transformer_lib.attention import MultiHeadAttention
@@ -40,6 +41,8 @@ from transformer_lib.checkpoints import (
 from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.model import evaluating
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -64,122 +67,252 @@ def train(
     training_config: TrainingConfig,
     evaluate: Callable[..., Any] | TokenBatches | None = None,
     folder: str | Path | None = None,
+    *,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    schedule: Callable[[int], float] | None = None,
+    gradients: type["Gradients"] | None = None,
 ) -> "History":
     """Train a model to `max_steps`, or go on where it was stopped.
 
+    Section 5.
+
     Args:
-        model: trained on the device that it is on; on a GPU, hooks
-            of the library's own model run only while a shape of batch
-            is new and may not wait for the GPU, and `evaluate` may not
-            change what is dropped or trained. Afterwards, also after an
-            error, it is in evaluation mode.
+        model: trained on the device that it is on, and compiled if
+            `torch.compile` returned it. Afterwards, also after an
+            error, its modules are in the modes that they were in.
         batches: the training data. All workers of `torchrun` give the
             same batches, and each takes its share of every step.
         training_config: the settings.
         evaluate: called as evaluate(model, step), without dropout and
-            gradients, every `validate_every` steps and at the end;
-            the numbers it returns, in a dict, join the log. If it is
-            a `TokenBatches`, their `validation_loss` joins it.
+            gradients, every `validate_every` steps and at the end. The
+            numbers it returns, in a dict, join the log; a single number
+            is logged as "validation", and a name that the log has
+            already as "validation_" and the name. If `evaluate` is a
+            `TokenBatches`, their `validation_loss` joins the log.
         folder: for log.jsonl and checkpoints. A run that was stopped
             there goes on as if it had not been stopped.
-
-    Section 5.
+        optimizer: the paper's Adam if not given; or one of your own, or
+            several, each for some of the weights. The settings' betas,
+            epsilon, warm-up and scale of the rate are then not used.
+        schedule: schedule(step), a factor of the optimizer's own rates,
+            for steps from 1. If not given, the rates are constant. The
+            paper's Adam has the rate 1 and, if not given, equation 3.
+        gradients: how a batch's gradients are computed, such as
+            `Replays`; step by step if not given.
 
     Raises:
-        ValueError: in the folder of a run with other settings or data
-            or with more steps.
-        FloatingPointError: if the loss is not finite.
+        TypeError: for a model, batches or `evaluate` of another kind.
+        ValueError: in the folder of a run with other settings, data or
+            frozen weights, or with more steps; if the optimizer's
+            weights are not the model's.
+        FloatingPointError: if the loss or, where a checkpoint is due, a
+            weight is not finite.
+        torch.OutOfMemoryError: says which batch was too large.
+        RuntimeError: if another training runs in this process.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the current
             step is saved.
 
     Chapter: training-loop
     """
     config = training_config
-    rank, workers = worker()
-    optimizer = adam(model, config.betas, config.epsilon)
-    progress = _Progress({})
-    if folder is not None:
-        folder = Path(folder)
-        progress = _resume(folder, model, optimizer, batches, config)
-    if progress.step > config.max_steps:
-        raise ValueError(f"{folder} is beyond step {config.max_steps}")
-    losses = _shared(_Losses(model, config))
-    optimizer.zero_grad()
-    add_gradients: Callable[..., Tensor] = partial(_add_gradients, losses)
-    if replays := workers == 1 and _can_be_recorded(model):
-        add_gradients = _Replays(losses)
-    per_step = config.accumulate * workers
-    stream = _endless(batches, progress.step * per_step)
-    unread: list[Tensor] = []  # (loss, nll) of the last steps
-    stop, quiet = False, rank > 0 or None  # None: a bar in a terminal
-
-    def due(every: int) -> bool:
-        last = progress.step == config.max_steps
-        return last or (every > 0 and progress.step % every == 0)
-
-    bar = tqdm(total=config.max_steps, initial=progress.step, disable=quiet)
-    with bar, _prepared(model, config), _asked_to_stop() as signals:
-        mark = time.perf_counter()
-        began, counted = mark - progress.seconds, progress.tokens
-        while progress.step < config.max_steps and not stop:
-            group = list(islice(stream, per_step))
-            progress.step += 1
-            tokens = sum(batch.tokens for batch in group)
-            progress.tokens += tokens
-            # Dropout depends only on these three: a resumed run drops
-            # what it would have dropped, each worker its own.
-            chance = random.Random(f"{config.seed} {progress.step} {rank}")
-            torch.manual_seed(chance.getrandbits(32))
-            for batch in (mine := group[rank::workers]):
-                # DistributedDataParallel sends gradients at the last one.
-                losses.require_backward_grad_sync = batch is mine[-1]
-                unread.append(add_gradients(batch, tokens))
-            if config.clip_norm is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-            rate = config.learning_rate_scale * learning_rate(
-                progress.step, model.config.d_model, config.warmup_steps
-            )
-            optimizer.param_groups[0]["lr"] = rate
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=not replays)
-            bar.update()
-
-            stop = _total(torch.tensor(len(signals))).item() > 0
-            validate = due(config.validate_every)
-            log = validate or due(config.log_every)
-            save = stop or due(config.checkpoint_every)
-            if not (log or save):
-                continue
-            _read_losses(unread, progress)
-            speed = (progress.tokens - counted) / (time.perf_counter() - mark)
-            scores = {
-                "epoch": (progress.step * per_step - 1) // len(batches),
-                "learning_rate": rate,
-                "tokens_per_second": round(speed),
-            }
-            if validate and evaluate is not None and rank == 0:
-                scores |= _validate(model, evaluate, progress.step)
-            progress.seconds = time.perf_counter() - began
-            if log:
-                _log(progress, scores, folder if rank == 0 else None)
-                bar.set_postfix(nll=f"{progress.log[-1]['nll']:.3f}")
-            if save and folder is not None and rank == 0:
-                keep, every = config.keep_checkpoints, config.checkpoint_every
-                state = asdict(progress)
-                save_checkpoint(folder, model, optimizer, state, keep, every)
-            mark, counted = time.perf_counter(), progress.tokens
-    optimizer.zero_grad()
-    if workers > 1:
+    _check_kinds(model, batches, evaluate, folder)
+    updates = _Updates(model, config, optimizer, schedule)
+    run = _Run(model, batches, config, evaluate, folder, updates, gradients)
+    progress, stop = run.progress, False
+    with _prepared(model, config), updates, _asked_to_stop() as signals:
+        with run.bar:
+            run.log_if_due()  # if a validation failed when it was due
+            stream = _endless(batches, progress.step * run.batches_per_step)
+            while progress.step < config.max_steps and not stop:
+                run.step(list(islice(stream, run.batches_per_step)))
+                stop = _total(torch.tensor(len(signals))).item() > 0
+                run.log_if_due()
+                if stop or run.due(config.checkpoint_every):
+                    run.save()
+    run.losses.zero_grad()
+    if run.workers > 1:
         distributed.barrier()  # until the first one has saved
     if stop or signals:  # these came after the last step
         raise KeyboardInterrupt
     return History(progress.log)
 
 
+class _Run:
+    """A training run: what it works with, and how far it has come.
+
+    Chapter: training-loop
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: TokenBatches,
+        config: TrainingConfig,
+        evaluate: Callable[..., Any] | TokenBatches | None,
+        folder: str | Path | None,
+        updates: "_Updates",
+        gradients: type["Gradients"] | None,
+    ):
+        self.rank, self.workers = worker()
+        self.batches_per_step = config.accumulate * self.workers
+        self.model, self.batches, self.config = model, batches, config
+        self.evaluate, self.updates = evaluate, updates
+        self.folder, self.progress = None, _Progress({})
+        if folder is not None:
+            self.folder = Path(folder)
+            self.progress = _resume(
+                self.folder, model, updates, batches, config
+            )
+        if self.progress.step > config.max_steps:
+            raise ValueError(f"{folder} is beyond step {config.max_steps}")
+        self.losses = _shared(_Losses(model, config))
+        self.gradients = (gradients or Gradients)(self.losses)
+        self.gradients.clear()
+        self.unread: list[Tensor] = []  # (loss, nll) of the last steps
+        self.bar = tqdm(
+            total=config.max_steps,
+            initial=self.progress.step,
+            disable=True if self.rank > 0 else None,  # None: in a terminal
+        )
+        self.restart_clock()
+        self.began = self.mark - self.progress.seconds
+
+    def step(self, group: list[Batch]) -> None:
+        """Change the weights once, by the batches of all workers."""
+        self.progress.step += 1
+        tokens = sum(batch.tokens for batch in group)
+        self.progress.tokens += tokens
+        self.seed_dropout()
+        mine = group[self.rank :: self.workers]
+        for batch in mine:
+            if self.workers > 1:  # gradients are sent at the last one
+                self.losses.require_backward_grad_sync = batch is mine[-1]
+            with _memory_explained(batch):
+                self.unread.append(self.gradients.add(batch, tokens))
+        if self.config.clip_norm is not None:
+            weights = self.losses.parameters()
+            nn.utils.clip_grad_norm_(weights, self.config.clip_norm)
+        self.updates.step(self.progress.step)
+        self.gradients.clear()
+        self.bar.update()
+
+    def seed_dropout(self) -> None:
+        """Dropout follows from the seed, the step and the worker.
+
+        So a resumed run drops what it would have dropped.
+        """
+        seed, step = self.config.seed, self.progress.step
+        chance = random.Random(f"{seed} {step} {self.rank}")
+        if self.model.output_weight.is_cpu:  # no GPU's dice are touched
+            torch.default_generator.manual_seed(chance.getrandbits(32))
+        else:
+            torch.manual_seed(chance.getrandbits(32))
+
+    def due(self, every: int) -> bool:
+        """Whether this step is one of "every so many", or the last."""
+        step = self.progress.step
+        last = step == self.config.max_steps
+        return last or (every > 0 and step % every == 0)
+
+    def log_if_due(self) -> None:
+        """A line of the log, after a validation if that is due."""
+        progress = self.progress
+        validate = self.due(self.config.validate_every)
+        if not (validate or self.due(self.config.log_every)):
+            return
+        if progress.step == (progress.log[-1]["step"] if progress.log else 0):
+            return  # before the first step; or resumed, and has its line
+        self.read_losses()
+        speed = (progress.tokens - self.counted) / self.seconds_of_steps()
+        scores = self.validate() if validate else {}
+        progress.seconds = time.perf_counter() - self.began
+        before = progress.log[-1]["tokens"] if progress.log else 0
+        per_step, tokens = self.batches_per_step, progress.tokens - before
+        line = {
+            "step": progress.step,
+            "loss": progress.loss / tokens,
+            "nll": progress.nll / tokens,
+            "tokens": progress.tokens,
+            "seconds": round(progress.seconds, 2),
+            "epoch": (progress.step * per_step - 1) // len(self.batches),
+            "learning_rate": self.updates.rate(progress.step),
+            "tokens_per_second": round(speed),
+        }
+        for name, score in scores.items():
+            while name in line:
+                name = f"validation_{name}"
+            line[name] = score
+        progress.loss = progress.nll = 0.0
+        progress.log.append(line)
+        if self.folder is not None and self.rank == 0:
+            lines = [json.dumps(line) + "\n" for line in progress.log]
+            write_atomically(self.folder / "log.jsonl", "".join(lines))
+        self.bar.set_postfix(nll=f"{line['nll']:.3f}")
+        _logger.info("step %d: nll %.3f", line["step"], line["nll"])
+        self.restart_clock()
+
+    def validate(self) -> dict[str, Any]:
+        """The numbers of `evaluate`, as JSON has them."""
+        if self.evaluate is None or self.rank > 0:
+            return {}
+        try:
+            if not callable(self.evaluate):
+                loss = validation_loss(self.model, self.evaluate)
+                return {"validation_loss": loss}
+            with evaluating(self.model):
+                scores = self.evaluate(self.model, self.progress.step)
+        except BaseException:
+            self.save()  # so that what was learnt is not lost
+            raise
+        # A tensor, or NumPy's number, becomes an ordinary number.
+        text = json.dumps(scores, default=lambda number: number.tolist())
+        scores = json.loads(text)
+        if scores is None:
+            return {}
+        return scores if isinstance(scores, dict) else {"validation": scores}
+
+    def save(self) -> None:
+        """A checkpoint, written by the first worker."""
+        self.read_losses()
+        self.progress.seconds = time.perf_counter() - self.began
+        if self.folder is not None and self.rank == 0:
+            save_checkpoint(
+                self.folder,
+                self.model,
+                self.updates.optimizers,
+                asdict(self.progress),
+                self.config.keep_checkpoints,
+                self.config.checkpoint_every,
+            )
+        self.restart_clock()
+
+    def read_losses(self) -> None:
+        """Add up the losses of the last steps; a GPU is waited for."""
+        if not self.unread:
+            return
+        progress, sums = self.progress, _total(torch.stack(self.unread))
+        self.unread.clear()
+        for loss, nll in sums.tolist():  # (steps, 2)
+            progress.loss += loss
+            progress.nll += nll
+        if not math.isfinite(progress.loss):
+            raise FloatingPointError(
+                f"the loss is {progress.loss} by step {progress.step}: "
+                "lower learning_rate_scale, or give a clip_norm"
+            )
+
+    def restart_clock(self) -> None:
+        """The speed is that of the steps from here on."""
+        self.mark, self.counted = time.perf_counter(), self.progress.tokens
+
+    def seconds_of_steps(self) -> float:
+        return time.perf_counter() - self.mark
+
+
 def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
     """Epoch after epoch, without the batches that were taken before.
 
-    Chapter: training-step
+    Chapter: training-loop
     """
     first, start = divmod(taken, len(batches))
     for epoch in count(first):
@@ -187,69 +320,126 @@ def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
         start = 0
 
 
-def _add_gradients(
-    losses: nn.Module, batch: Batch, tokens: int | Tensor
-) -> Tensor:
-    """Gradients of the loss per token; returns (loss, nll), summed.
+def _check_kinds(
+    model: nn.Module, batches: Any, evaluate: Any, folder: Any
+) -> None:
+    """Raise TypeError for what cannot be trained or trained on.
 
-    The batch is one worker's, the tokens are those of all workers.
+    Chapter: training-loop
+    """
+
+    def must_have(what: str, given: Any, names: str, cure: str) -> None:
+        for name in names.split():
+            if not hasattr(given, name):
+                kind = type(given).__name__
+                message = f"{what}, a {kind}, has no {name}: {cure}"
+                raise TypeError(message)
+
+    cure = "give a Transformer, or a model that computes what it does"
+    must_have("the model", model, "hidden output_weight config", cure)
+    names = "epoch __len__" + " fingerprint" * (folder is not None)
+    cure = "give TokenBatches(pairs, tokens_per_batch)"
+    must_have("the training data", batches, names, cure)
+    if evaluate is not None and not callable(evaluate):
+        cure = "give a function of model and step, or TokenBatches(pairs)"
+        must_have("`evaluate`", evaluate, "epoch", cure)
+
+
+class _Losses(nn.Module):
+    """Batch in, losses out: the smoothed sum and the plain one.
 
     Chapter: training-step
     """
-    loss, nll = losses(batch)
-    # DistributedDataParallel takes the mean over the workers; the loss
-    # per token needs their sum.
-    (loss * worker()[1] / tokens).backward()
-    return torch.stack([loss.detach(), nll])
+
+    def __init__(self, model: nn.Module, config: TrainingConfig):
+        super().__init__()
+        self.model = _plain(model)
+        self.compiled = self.model is not model
+        self.hidden = self.model.hidden
+        if self.compiled:  # as `torch.compile` was told to
+            self.hidden = model.dynamo_ctx(self.hidden)
+        self.config = config
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        weight = self.model.output_weight
+        batch = batch.to(weight.device)
+        bf16 = self.config.precision == "bf16"
+        with torch.autocast(weight.device.type, torch.bfloat16, enabled=bf16):
+            hidden = self.hidden(batch.source_ids, batch.target_ids)
+            return projected_losses(
+                hidden,
+                weight,
+                batch.labels,
+                label_smoothing=self.config.label_smoothing,
+                smoothing=self.config.smoothing,
+            )
 
 
-def _can_be_recorded(model: nn.Module) -> bool:
-    """Whether it is on the GPU in use, and of known parts: none waits.
+def _plain(model: nn.Module) -> nn.Module:
+    """The module that `torch.compile` wrapped, or the model itself.
 
     Chapter: training-step
     """
-    device = next(model.parameters()).device
-    if device.type != "cuda" or torch.is_anomaly_enabled():
-        return False
-    here = device.index == torch.cuda.current_device()
-    parts = {type(x).__module__.partition(".")[0] for x in model.modules()}
-    return here and parts <= {"torch", "transformer_lib"}
+    if getattr(model, "_compiled_call_impl", None) is not None:
+        raise ValueError(
+            "model.compile() compiles model(...), which training does not "
+            "call: give train(torch.compile(model), ...)"
+        )
+    return getattr(model, "_orig_mod", model)
 
 
-class _Replays:
-    """`_add_gradients` on a GPU, recorded for each shape of a batch.
+class Gradients:
+    """Adds the gradients of batches to those of a model's weights.
+
+    Args:
+        losses: a module that turns a `Batch` into two sums in nats, of
+            the loss with smoothing, and of the loss without
 
     Chapter: training-step
     """
 
     def __init__(self, losses: nn.Module):
         self.losses = losses
-        self.pool = torch.cuda.graph_pool_handle()  # memory of all graphs
-        self.seen: dict[Any, Any] = {}
-        for weight in losses.parameters():  # a graph adds in place
-            if weight.requires_grad:
-                weight.grad = torch.zeros_like(weight)
+        self.weights = [*losses.parameters()]
 
-    def __call__(self, batch: Batch, tokens: int) -> Tensor:
-        shape = batch.source_ids.shape, batch.labels.shape
-        if shape not in self.seen:
-            if len(self.seen) < 256:
-                self.seen[shape] = None
-            return _add_gradients(self.losses, batch, tokens)
-        batch = batch.to(next(self.losses.parameters()).device)
-        if self.seen[shape] is None:
-            graph, own = torch.cuda.CUDAGraph(), copy.deepcopy(batch)
-            count = torch.full_like(own.labels[0, 0], tokens)
-            with torch.cuda.graph(graph, pool=self.pool):
-                sums = _add_gradients(self.losses, own, count)
-            self.seen[shape] = graph, own, count, sums
-        graph, own, count, sums = self.seen[shape]
-        own.source_ids.copy_(batch.source_ids)
-        own.target_ids.copy_(batch.target_ids)
-        own.labels.copy_(batch.labels)
-        count.fill_(tokens)
-        graph.replay()
-        return sums.clone()
+    def add(self, batch: Batch, tokens: int | Tensor) -> Tensor:
+        """Adds those of the loss per token; returns both sums, (2,).
+
+        The batch is one worker's, the tokens are those of all workers.
+        """
+        loss, nll = self.losses(batch)
+        # DistributedDataParallel takes the mean over the workers; the
+        # loss per token needs their sum.
+        (loss * worker()[1] / tokens).backward()
+        return torch.stack([loss.detach(), nll])
+
+    def clear(self) -> None:
+        """Forget all gradients, before the next step."""
+        for weight in self.weights:
+            weight.grad = None
+
+
+@contextmanager
+def _memory_explained(batch: Batch) -> Iterator[None]:
+    """If the memory is too small for a batch, say what helps.
+
+    Chapter: training-step
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        short = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not (short or "can't allocate memory" in str(error)):
+            raise
+        (rows, source), target = batch.source_ids.shape, batch.labels.size(1)
+        raise torch.OutOfMemoryError(
+            f"out of memory for a batch of {rows} pairs, {source} source and "
+            f"{target} target ids long: give fewer tokens_per_batch, and "
+            "accumulate=2 or more to have as many tokens in a step"
+        ) from error
+
+
+_one_at_a_time = threading.Lock()
 
 
 @contextmanager
@@ -258,23 +448,142 @@ def _prepared(model: nn.Module, config: TrainingConfig) -> Iterator[None]:
 
     Chapter: training-step
     """
-    device = next(model.parameters()).device
-    gpus = [device] if device.type == "cuda" else []
-    before = torch.get_float32_matmul_precision()
-    if config.precision == "bf16" and device.type == "cpu":
-        # oneDNN keeps a program for each shape that it meets, and PyTorch
-        # keeps it too: of the last 1,024, gigabytes. Read at first use.
-        for cache in "ONEDNN_PRIMITIVE_CACHE", "LRU_CACHE":
-            os.environ.setdefault(f"{cache}_CAPACITY", "8")
-    with torch.random.fork_rng(gpus), sdpa_kernel(MultiHeadAttention.kernels):
-        if gpus:
-            torch.set_float32_matmul_precision("high")  # TF32
-        model.train()
-        try:
+    if not _one_at_a_time.acquire(blocking=False):
+        raise RuntimeError(
+            "another training runs in this process, and both would use the "
+            "same random numbers: train in another process"
+        )
+    device = model.output_weight.device
+    if device.type == "cpu":
+        dice = torch.random.fork_rng([])
+    else:
+        every = range(torch.accelerator.device_count())
+        dice = torch.random.fork_rng(every, device_type=device.type)
+    kernels = sdpa_kernel(MultiHeadAttention.kernels)
+    modes = {module: module.training for module in model.modules()}
+    try:
+        with dice, kernels, _with_tf32(device), _with_small_caches(device):
+            model.train()
             yield
-        finally:
-            model.eval()
+    finally:
+        for module, training in modes.items():
+            module.training = training
+        _one_at_a_time.release()
+
+
+@contextmanager
+def _with_tf32(device: torch.device) -> Iterator[None]:
+    """On a GPU products are in TF32, unless the caller has chosen.
+
+    Chapter: training-step
+    """
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # chosen by PyTorch's newer interface
+        device = torch.device("cpu")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        if device.type == "cuda":
             torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _with_small_caches(device: torch.device) -> Iterator[None]:
+    """Keep few of the programs that bf16 on a CPU needs.
+
+    oneDNN keeps one for each shape that it meets, and PyTorch keeps it
+    too: of the last 1,024, gigabytes. Both read these at their first use.
+
+    Chapter: training-step
+    """
+    caches = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"
+    ours = [name for name in caches if name not in os.environ]
+    os.environ.update(dict.fromkeys(ours, "8"))
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+
+
+class _Updates:
+    """What changes the weights: the optimizers, and their rates.
+
+    Chapter: training-optimizers
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainingConfig,
+        optimizer: Optimizer | Sequence[Optimizer] | None,
+        schedule: Callable[[int], float] | None,
+    ):
+        def equation_3(step: int) -> float:
+            return config.learning_rate_scale * learning_rate(
+                step, model.config.d_model, config.warmup_steps
+            )
+
+        def constant(step: int) -> float:
+            return 1.0
+
+        self.papers = optimizer is None
+        if optimizer is None:
+            optimizer = adam(model, config.betas, config.epsilon)
+            optimizer.param_groups[0]["lr"] = 1.0
+        single = isinstance(optimizer, Optimizer)
+        self.optimizers = [optimizer] if single else [*optimizer]
+        self.schedule = schedule or (equation_3 if self.papers else constant)
+        self.own_rates = [group["lr"] for group in self.groups()]
+        weights = set(model.parameters())
+        for group in self.groups():
+            if not weights.issuperset(group["params"]):
+                raise ValueError(
+                    "the optimizer has a weight that is not the model's: "
+                    "make it of model.parameters()"
+                )
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The groups of weights of all optimizers, with their settings."""
+        return [
+            group
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+        ]
+
+    def set_rates(self, factor: float) -> None:
+        """The optimizers' own rates, times a factor."""
+        for group, rate in zip(self.groups(), self.own_rates, strict=True):
+            group["lr"] = factor * rate
+
+    def step(self, step: int) -> None:
+        """Change the weights, at the rates of this step."""
+        self.set_rates(self.schedule(step))
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def rate(self, step: int) -> float:
+        """The rate of the first weights, for the log."""
+        return float(self.schedule(step) * self.own_rates[0])
+
+    def described(self) -> list[str] | None:
+        """Kinds and settings of the caller's optimizers; not the paper's."""
+        if self.papers:
+            return None
+        described = [type(one).__name__ for one in self.optimizers]
+        for group, rate in zip(self.groups(), self.own_rates, strict=True):
+            count = len(group["params"])
+            described.append(str(group | {"lr": rate, "params": count}))
+        return described
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self.set_rates(1.0)  # the optimizers are the caller's again
 
 
 @dataclass
@@ -289,72 +598,23 @@ class History:
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
         lines = [line for line in self.lines if name in line]
-        return [line["step"] for line in lines], [x[name] for x in lines]
-
-
-def _log(
-    progress: _Progress, scores: dict[str, Any], folder: Path | None
-) -> None:
-    """Add a line to the log and begin new sums.
-
-    Chapter: training-record
-    """
-    before = progress.log[-1]["tokens"] if progress.log else 0
-    line = dict(
-        step=progress.step,
-        loss=progress.loss / (progress.tokens - before),
-        nll=progress.nll / (progress.tokens - before),
-        tokens=progress.tokens,
-        seconds=round(progress.seconds, 2),
-        **scores,  # a score with a name from above is an error
-    )
-    progress.loss = progress.nll = 0.0
-    progress.log.append(line)
-    if folder is not None:
-        lines = [json.dumps(line) + "\n" for line in progress.log]
-        write_atomically(folder / "log.jsonl", "".join(lines))
-
-
-def _read_losses(unread: list[Tensor], progress: _Progress) -> None:
-    """Add up the losses of the last steps; here a GPU is waited for.
-
-    Chapter: training-record
-    """
-    sums = _total(torch.stack(unread))  # (steps, 2)
-    unread.clear()
-    for loss, nll in sums.tolist():
-        progress.loss += loss
-        progress.nll += nll
-    if not math.isfinite(progress.loss):
-        cure = "lower learning_rate_scale, or give a clip_norm"
-        loss, step = progress.loss, progress.step
-        raise FloatingPointError(f"the loss is {loss} by step {step}: {cure}")
-
-
-def _validate(
-    model: nn.Module, evaluate: Callable | TokenBatches, step: int
-) -> dict[str, Any]:
-    """The numbers of a validation, as JSON has them.
-
-    Chapter: training-record
-    """
-    if not callable(evaluate):
-        return {"validation_loss": validation_loss(model, evaluate)}
-    with evaluating(model):
-        scores = evaluate(model, step) or {}
-    # A tensor, or NumPy's number, becomes an ordinary number.
-    return json.loads(json.dumps(scores, default=lambda x: x.tolist()))
+        steps = [line["step"] for line in lines]
+        return steps, [line[name] for line in lines]
 
 
 _MAY_CHANGE = (
-    "max_steps log_every validate_every checkpoint_every keep_checkpoints"
-).split()
+    "max_steps",
+    "log_every",
+    "validate_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+)
 
 
 def _resume(
     folder: Path,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    updates: _Updates,
     batches: TokenBatches,
     config: TrainingConfig,
 ) -> _Progress:
@@ -365,21 +625,35 @@ def _resume(
     settings = asdict(model.config) | asdict(config)
     for name in _MAY_CHANGE:  # the others affect the weights
         del settings[name]
-    settings |= {"workers": worker()[1], "data": batches.fingerprint()}
-    progress = _Progress(json.loads(json.dumps(settings)))  # as it is read
-    if files := checkpoint_files(folder):
-        begun = load_checkpoint(files[-1])["settings"]
-        for name, value in progress.settings.items():
-            if begun.get(name) != value:
-                message = f"{name}={begun.get(name)}, not {value}"
-                raise ValueError(f"{files[-1]} was trained with {message}")
-        progress = _Progress(**load_checkpoint(files[-1], model, optimizer))
-    return progress
+    frozen = [n for n, w in model.named_parameters() if not w.requires_grad]
+    settings |= {
+        "model": type(_plain(model)).__name__,
+        "frozen": frozen,
+        "optimizer": updates.described(),
+        "workers": worker()[1],
+        "data": batches.fingerprint(),
+    }
+    settings = json.loads(json.dumps(settings))  # as they are read
+    files = checkpoint_files(folder)
+    if not files:
+        return _Progress(settings)
+    begun = load_checkpoint(files[-1])["settings"]
+    for name in sorted({*begun, *settings}):
+        if begun.get(name) != settings.get(name):
+            raise ValueError(
+                f"{files[-1]} was trained with {name}={begun.get(name)}, "
+                f"not {settings.get(name)}"
+            )
+    state = load_checkpoint(files[-1], model, updates.optimizers)
+    _logger.info("going on at step %d", state["step"])
+    return _Progress(**state)
 
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
     """Ctrl-C and SIGTERM fill a list; a second one has its usual effect.
+
+    Signals reach the main thread alone: in another the list stays empty.
 
     Chapter: training-resume
     """
@@ -390,8 +664,9 @@ def _asked_to_stop() -> Iterator[list[int]]:
         signals.append(number)
         signal.signal(number, usual[number])
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        usual[number] = signal.signal(number, note)
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            usual[number] = signal.signal(number, note)
     try:
         yield signals
     finally:
@@ -406,33 +681,8 @@ def worker() -> tuple[int, int]:
 
     Chapter: training-workers
     """
-    number, count = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    return int(number or 0), int(count or 1)
-
-
-class _Losses(nn.Module):
-    """Batch in, losses out: the smoothed sum and the plain one.
-
-    Chapter: training-workers
-    """
-
-    def __init__(self, model: nn.Module, config: TrainingConfig):
-        super().__init__()
-        self.model, self.config = model, config
-
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        weight = self.model.output_weight
-        batch = batch.to(weight.device)
-        bf16 = self.config.precision == "bf16"
-        with torch.autocast(weight.device.type, torch.bfloat16, enabled=bf16):
-            hidden = self.model.hidden(batch.source_ids, batch.target_ids)
-            return projected_losses(
-                hidden,
-                weight,
-                batch.labels,
-                label_smoothing=self.config.label_smoothing,
-                smoothing=self.config.smoothing,
-            )
+    rank, workers = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    return int(rank or 0), int(workers or 1)
 
 
 def _shared(losses: nn.Module) -> nn.Module:
@@ -445,10 +695,13 @@ def _shared(losses: nn.Module) -> nn.Module:
     if not distributed.is_initialized():
         gpu = next(losses.parameters()).is_cuda
         backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
-        # A day, as the others wait while the first one validates.
+        # A day, as the others wait while the first one validates. If one
+        # of them dies, torchrun ends the others at once.
         distributed.init_process_group(backend, timeout=timedelta(days=1))
         atexit.register(distributed.destroy_process_group)
-    return DistributedDataParallel(losses)
+    for buffer in losses.buffers():  # once, and not in every step
+        distributed.broadcast(buffer, src=0)
+    return DistributedDataParallel(losses, broadcast_buffers=False)
 
 
 def _total(tensor: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import EOS
 from transformer_lib.loss import projected_losses
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.replays import Replays
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import train
 from transformer_lib.translator import Translator
@@ -132,7 +133,8 @@ def ours(size, tokens, precision, vocab_size=None):
         contextlib.suppress(Enough),
         contextlib.redirect_stderr(io.StringIO()),
     ):
-        train(model, batches, settings, look)
+        replays = Replays if DEVICE.type == "cuda" else None
+        train(model, batches, settings, look, gradients=replays)
     late = [mark for mark in marks if mark[0] >= known]
     found = rate(late) | {"until known": round(late[0][1] - began, 1)}
     if DEVICE.type == "cuda":
