@@ -33,6 +33,7 @@ SEEDS = range(8)
 
 @torch.no_grad()
 def measure(model: Transformer, batches: TokenBatches) -> dict[str, float]:
+    model.eval()
     nats, right, sure, tokens = 0.0, 0, 0.0, 0
     for batch in batches.epoch(0):
         logits = model(batch.source_ids, batch.target_ids)
