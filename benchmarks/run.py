@@ -36,7 +36,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch  # noqa: E402
-from live import live  # noqa: E402
 from searches import CTranslate2Search, searches  # noqa: E402
 from steps import training_steps  # noqa: E402
 
@@ -53,6 +52,8 @@ from transformer_lib.model import (  # noqa: E402
 from transformer_lib.schedule import TrainingConfig  # noqa: E402
 from transformer_lib.training import train  # noqa: E402
 
+# Of Multi30k with 8,000 subwords: the batch in the middle of an epoch, sorted,
+# and the first 64 test sentences. So no machine needs the corpus.
 LENGTHS = json.loads(Path(__file__).with_name("lengths.json").read_text())
 SIZES = {
     "tiny": TransformerConfig.tiny,
@@ -299,8 +300,6 @@ def main() -> object:
                 row, clocks[options.clock], rounds, options.threads
             )
             show(row, spent)
-    if options.only in "live page":
-        live(rounds)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import copy
 import json
 import pickle
 import random
-import time
 import re
+import time
 import unicodedata
 from collections import Counter
 from itertools import pairwise

@@ -1,6 +1,6 @@
 """Additive attention beside dot products: how long, and how much kept.
 
-    python benchmarks/additive.py    writes runs/additive.json
+    python experiments/additive.py --out runs/additive
 
 Section 3.2.1 says that dot products are faster and need less space, at
 about equal cost in theory. Both kinds make their scores from the same
@@ -9,8 +9,11 @@ are timed. They take turns, and each round gives a quotient of two times,
 so that whatever else the machine does slows both alike.
 """
 
+import argparse
 import json
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +26,6 @@ from transformer_lib.attention import attention
 from transformer_lib.checkpoints import write_atomically
 
 D_K, POSITIONS, ROUNDS = 64, 1024, 15
-RECORD = Path(__file__).parent.parent / "runs/additive.json"
 
 
 def processor_seconds(run: Callable[[], Tensor]) -> float:
@@ -72,18 +74,22 @@ def compare(n: int) -> dict:
     }
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(words)
     torch.set_num_threads(1)
     record = {
+        "command": shlex.join(["python", "experiments/additive.py", *words]),
         "d_k": D_K,
         "torch": torch.__version__,
         "kernels": torch.backends.cpu.get_cpu_capability(),
         "rows": [compare(n) for n in (16, 64, 256)],
     }
     text = json.dumps(record, indent=1) + "\n"
-    write_atomically(RECORD, text)
+    write_atomically(options.out / "additive.json", text)
     print(text)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
