@@ -195,8 +195,24 @@ for init in f"{INITS} packed-nothing {BEST}".split():
                 f"{start}{more} --seed {seed} --device {{device}}"
             )
 
+# From 2017 to now: the first rung, what promises most, then the rest. Seed 0
+# tries learning rates, another seed takes the best of them.
+LADDER = (
+    "paper muon pre-norm cool-down gated adamw rms-norm short-first"
+    " no-smoothing no-biases"
+)
+for rung in LADDER.split():
+    for seed in range(3):
+        more = f" --rate-of since/{rung}-0" if seed else ""
+        RUNS[f"since/{rung}-{seed}"] = Entry(
+            f"experiments/since.py {rung} --seed {seed}{more} {WHERE}",
+            after=f"since/{rung}-0" if seed else "",
+        )
+RUNS["since_seconds"] = Entry("experiments/since.py seconds")
+
 # Counts, made in minutes of one core.
 for name in (
+    "additive",  # how long additive attention takes beside dot products
     "distance",  # how far apart a stack learns that two symbols agree
     "errors",  # where the translations of Multi30k's test set fail
     "everyday",  # the same of everyday sentences
@@ -204,6 +220,7 @@ for name in (
     "lengths",  # how long the sentences are
     "longer",  # sequences longer than any in training
     "smoothing",  # what label smoothing does to accuracy
+    "two_heads",  # where two heads look, before and after a word
     "two_heads",  # which heads look at the word just written, and at the next
 ):
     RUNS[name] = Entry(f"experiments/{name}.py")

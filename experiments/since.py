@@ -1,0 +1,536 @@
+r"""From 2017 to now, one change at a time, on the paper's own task.
+
+    make -C experiments since                    every run that is missing
+    python experiments/since.py paper --out runs/since/paper-0
+    python experiments/since.py paper --seed 1 --rate-of since/paper-0 \
+        --out runs/since/paper-1
+    python experiments/since.py seconds --out runs/since_seconds
+    python experiments/since.py table            what the records say
+
+A ladder: the first rung is the paper as printed, and each other rung changes
+one thing in it. Data, vocabulary, tokens in a step, size and number of steps
+are the same for all: Tatoeba, German to English, the `tiny` model, a run of
+ten minutes on one idle core. Interrupted, a run goes on where it was.
+
+Every rung is tuned alike. Its first seed is trained at three learning rates,
+and beyond the best of them as long as the best is the highest or the lowest
+that was tried. Other seeds take the best. The rates are multiples of
+equation 3's.
+
+A rung counts as better, or worse, than the paper if a t-test of the
+validation losses over the seeds has p below 0.01, with the spread of the
+seeds taken from all rungs together.
+"""
+
+import argparse
+import json
+import math
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from variations import claimed
+
+from transformer_book.records import load_counts, load_files, recorded_runs
+from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.checkpoints import (
+    checkpoint_files,
+    save_config,
+    write_atomically,
+)
+from transformer_lib.corpora import load_corpus
+from transformer_lib.evaluation import evaluate
+from transformer_lib.experiment import describe_machine, write_report
+from transformer_lib.loss import projected_losses, validation_loss
+from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.schedule import TrainingConfig, learning_rate
+from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.training import train
+
+LANGUAGES = "de", "en"
+VOCAB_SIZE = 8000
+TOKENS = 2048  # in a step, on either side
+STEPS = 2000
+WARMUP = 400
+RATES = [0.35, 0.7, 1.4]  # times equation 3
+EVERY = 50  # steps between two validations
+
+
+# The changes. Each is what a reader would write.
+
+
+class RMSNormalized(Transformer):
+    def layer_norm(self, d_model):
+        return nn.RMSNorm(d_model)
+
+
+class GatedFeedForward(nn.Module):
+    """w_2 (SiLU(w_gate x) * w_1 x), with as many weights as equation 2."""
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        width = round(2 / 3 * d_ff)
+        self.w_gate = nn.Linear(d_model, width)
+        self.w_1 = nn.Linear(d_model, width)
+        self.w_2 = nn.Linear(width, d_model)
+
+    def forward(self, x):
+        gate = nn.functional.silu(self.w_gate(x))
+        return self.w_2(gate * self.w_1(x))
+
+
+class Gated(Transformer):
+    def feed_forward(self):
+        return GatedFeedForward(self.config.d_model, self.config.d_ff)
+
+
+class Unbiased(Transformer):
+    """No biases: attention has none, so feed-forward and norms lose them."""
+
+    def feed_forward(self):
+        network = super().feed_forward()
+        network.w_1.bias = network.w_2.bias = None
+        return network
+
+    def layer_norm(self, d_model):
+        return nn.LayerNorm(d_model, bias=False)
+
+
+# Optimizers and schedules. A schedule is a factor of the optimizer's rate,
+# which is the highest that equation 3 reaches.
+
+
+def equation_3(step):
+    """The paper's: up in a straight line, then down with the root."""
+    return min(step / WARMUP, (WARMUP / step) ** 0.5)
+
+
+def cool_down(step):
+    """Up in a straight line, then down to zero in another."""
+    return min(step / WARMUP, (STEPS - step) / (STEPS - WARMUP))
+
+
+def adam(model, rate):
+    """The paper's."""
+    return [
+        torch.optim.Adam(
+            model.parameters(), rate, betas=(0.9, 0.98), eps=1e-9, fused=True
+        )
+    ]
+
+
+def adamw(model, rate):
+    """Today's: a shorter memory, and matrices decay."""
+    matrices = [w for w in model.parameters() if w.dim() > 1]
+    vectors = [w for w in model.parameters() if w.dim() == 1]
+    groups = [
+        {"params": matrices, "weight_decay": 0.1},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return [
+        torch.optim.AdamW(
+            groups, rate, betas=(0.9, 0.95), eps=1e-8, fused=True
+        )
+    ]
+
+
+def muon(model, rate):
+    """Muon for the matrices of both stacks, the paper's Adam for the rest.
+
+    An update is scaled to be about as large as Adam's, so that one rate
+    serves both.
+    """
+    stacks = nn.ModuleList([model.encoder, model.decoder])
+    hidden = [w for w in stacks.parameters() if w.dim() == 2]
+    inside = set(hidden)
+    rest = [w for w in model.parameters() if w not in inside]
+    return [
+        torch.optim.Muon(
+            hidden,
+            rate,
+            weight_decay=0.0,
+            adjust_lr_fn="match_rms_adamw",
+        ),
+        torch.optim.Adam(rest, rate, betas=(0.9, 0.98), eps=1e-9, fused=True),
+    ]
+
+
+class ShortFirst(TokenBatches):
+    """The first epoch goes from short sentences to long ones."""
+
+    def epoch(self, number, start=0):
+        if number > 0:
+            return super().epoch(number, start)
+        ordered = TokenBatches(
+            self.pairs, self.tokens_per_batch, shuffle=False
+        )
+        return ordered.epoch(0, start)
+
+
+@dataclass
+class Rung:
+    """What is not as in the paper."""
+
+    model: type[nn.Module] = Transformer
+    sizes: dict = field(default_factory=dict)
+    training: dict = field(default_factory=dict)
+    optimizers: Callable = adam
+    schedule: Callable = equation_3
+    batches: type[TokenBatches] = TokenBatches
+
+
+RUNGS = {
+    "paper": Rung(),
+    "muon": Rung(optimizers=muon),
+    "pre-norm": Rung(sizes={"norm": "pre"}),
+    "cool-down": Rung(schedule=cool_down),
+    "gated": Rung(Gated),
+    "rms-norm": Rung(RMSNormalized),
+    "adamw": Rung(optimizers=adamw),
+    "short-first": Rung(batches=ShortFirst),
+    "no-biases": Rung(Unbiased),
+    "no-smoothing": Rung(training={"label_smoothing": 0.0}),
+}
+
+
+# Training
+
+
+def data(limit=None):
+    """Pairs of ids to train on, to validate on, the test, the tokenizer."""
+    parts = [
+        load_corpus("tatoeba", *LANGUAGES, split)[:limit]
+        for split in ("train", "validation", "test")
+    ]
+    texts = parts[0].sources + parts[0].targets
+    tokenizer = BPETokenizer.train(texts, VOCAB_SIZE)
+    learnt, held_out = (encode_pairs(part, tokenizer) for part in parts[:2])
+    return learnt, held_out, parts[2], tokenizer
+
+
+def build(rung, vocab_size, seed):
+    torch.manual_seed(seed)
+    config = TransformerConfig.tiny(vocab_size, **rung.sizes)
+    return rung.model(config)
+
+
+def highest_rate(rate, d_model):
+    """The rate at the end of the warm-up: so many times equation 3's."""
+    return rate * learning_rate(WARMUP, d_model, WARMUP)
+
+
+class Judge:
+    """Validates, and notes the processor time of the steps since."""
+
+    def __init__(self, pairs, step):
+        self.batches = TokenBatches.in_order(pairs)
+        self.step = step
+        self.began = time.process_time()
+
+    def __call__(self, model, step):
+        spent = time.process_time() - self.began
+        found = {
+            "validation_loss": validation_loss(model, self.batches),
+            "cpu_seconds_a_step": round(spent / (step - self.step), 4),
+        }
+        self.step, self.began = step, time.process_time()
+        return found
+
+
+def trained(options, rate, learnt, held_out, vocab_size):
+    """A rung at one rate: its model and its log."""
+    rung, folder = RUNGS[options.rung], options.out / f"rate-{rate:g}"
+    settings = TrainingConfig(
+        max_steps=options.max_steps,
+        seed=options.seed,
+        log_every=EVERY,
+        validate_every=EVERY,
+        checkpoint_every=EVERY,
+        keep_checkpoints=1,
+        precision=options.precision,
+    )
+    settings = replace(settings, **rung.training)
+    model = build(rung, vocab_size, options.seed).to(options.device)
+    batches = rung.batches(learnt, TOKENS, options.seed)
+    made = checkpoint_files(folder)
+    step = int(made[-1].stem.split("-")[1]) if made else 0
+    history = train(
+        model,
+        batches,
+        settings,
+        Judge(held_out, step),
+        folder,
+        optimizer=rung.optimizers(
+            model, highest_rate(rate, model.config.d_model)
+        ),
+        schedule=rung.schedule,
+    )
+    return model, batches, settings, history
+
+
+def final_loss(history):
+    return history.lines[-1]["validation_loss"]
+
+
+def beyond(losses):
+    """A rate to try next, if the best is the lowest or highest; or None."""
+    rates = sorted(losses)
+    best = min(losses, key=losses.get)
+    if best == rates[-1]:
+        return 2 * best
+    return best / 2 if best == rates[0] else None
+
+
+def climb(options):
+    """Train a rung at its rates and leave the record of the best."""
+    learnt, held_out, test, tokenizer = data(options.limit)
+    losses, kept = {}, {}
+    waiting = list(RATES)
+    if options.rate_of:
+        waiting = [load_files(options.rate_of)["report.json"]["rate"]]
+    while waiting:
+        rate = waiting.pop(0)
+        try:
+            kept[rate] = trained(
+                options, rate, learnt, held_out, len(tokenizer)
+            )
+            losses[rate] = final_loss(kept[rate][-1])
+        except FloatingPointError as error:
+            print(f"rate {rate:g}: {error}")
+            losses[rate] = math.inf
+        if not waiting and not options.rate_of:
+            further = beyond(losses)
+            waiting = [further] if further else []
+    best = min(losses, key=losses.get)
+    model, batches, settings, history = kept[best]
+    info = {"corpus": "tatoeba", "languages": [*LANGUAGES]}
+    save_config(options.out, model, tokenizer, **info, rung=options.rung)
+    seconds = [line["cpu_seconds_a_step"] for line in history.lines]
+    found = {
+        "validation_loss": losses[best],
+        "cpu_seconds_a_step": statistics.median(seconds),
+    }
+    tried = {f"{rate:g}": loss for rate, loss in losses.items()}
+    log = options.out / f"rate-{best:g}" / "log.jsonl"
+    write_atomically(options.out / "log.jsonl", log.read_text("utf-8"))
+    write_report(
+        options.out,
+        options.command,
+        model,
+        batches,
+        settings,
+        history,
+        found,
+        evaluate(model, tokenizer, test),
+        rung=options.rung,
+        rate=best,
+        rates=tried,
+    )
+    for weights in options.out.glob("rate-*/checkpoint-*.pt"):
+        weights.unlink()  # what they were for is written
+    print(f"{options.out}: {losses[best]:.4f} nats per token at rate {best:g}")
+
+
+# What a step costs
+
+
+def measure(options):
+    """Processor seconds and operations of a step, the rungs in turn."""
+    learnt, _, _, tokenizer = data(options.limit)
+    batches = TokenBatches(learnt, TOKENS).epoch(0)
+    models = {n: build(rung, len(tokenizer), 0) for n, rung in RUNGS.items()}
+    optimizers = {
+        name: RUNGS[name].optimizers(model, 1e-4)
+        for name, model in models.items()
+    }
+    seconds = {name: [] for name in RUNGS}
+    operations = {name: [] for name in RUNGS}
+    for turn in range(options.rounds + 1):
+        batch = next(batches)
+        for name, model in models.items():
+            began = time.process_time()
+            step(model, optimizers[name], batch)
+            if turn:  # the first one warms up
+                seconds[name].append(time.process_time() - began)
+    for _ in range(options.rounds):
+        batch = next(batches)
+        for name, model in models.items():
+            with FlopCounterMode(display=False) as counter:
+                step(model, optimizers[name], batch)
+            operations[name].append(counter.get_total_flops())
+    found = {
+        "command": options.command,
+        "rounds": options.rounds,
+        "machine": describe_machine(),
+        "rungs": {
+            name: {
+                "seconds": round(statistics.median(seconds[name]), 4),
+                "operations": round(statistics.mean(operations[name])),
+                "parameters": sum(w.numel() for w in model.parameters()),
+            }
+            for name, model in models.items()
+        },
+    }
+    text = json.dumps(found, indent=1) + "\n"
+    write_atomically(options.out / "since_seconds.json", text)
+    print(text)
+
+
+def step(model, optimizers, batch):
+    """A training step, as `train` takes it."""
+    hidden = model.hidden(batch.source_ids, batch.target_ids)
+    loss, _ = projected_losses(hidden, model.output_weight, batch.labels)
+    (loss / batch.tokens).backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+# What the records say
+
+
+def table():
+    """A row for each rung of which all seeds are recorded, as dicts."""
+    runs = {}  # {rung: its files, a seed each}
+    for name in recorded_runs("since"):
+        files = load_files(name)
+        runs.setdefault(files["report.json"]["rung"], []).append(files)
+    losses = {
+        rung: [f["report.json"]["result"]["validation_loss"] for f in seeds]
+        for rung, seeds in runs.items()
+    }
+    costs = load_counts("since_seconds").get("rungs", {})
+    target = statistics.mean(losses["paper"])
+    rows = []
+    for rung, seeds in runs.items():
+        reports = [files["report.json"] for files in seeds]
+        gap, within, p = compared(losses, rung)
+        needed = [steps_until(files["log.jsonl"], target) for files in seeds]
+        steps = statistics.mean(needed)
+        cost = costs.get(rung, {})
+        rows.append(
+            {
+                "rung": rung,
+                "seeds": len(seeds),
+                "rates tried": len(reports[0]["rates"]),
+                "rate": reports[0]["rate"],
+                "nats": statistics.mean(losses[rung]),
+                "gap": gap,
+                "within": within,
+                "p": p,
+                "steps": steps,
+                "seconds": steps * cost.get("seconds", math.nan),
+                "operations": steps * cost.get("operations", math.nan),
+                "bleu": statistics.mean(r["test"]["bleu"] for r in reports),
+            }
+        )
+    return rows
+
+
+def compared(losses, rung):
+    """Nats above the paper, half of the 95% interval, and p.
+
+    A t-test with the spread of the seeds of all rungs, taken to be one.
+    """
+    squares = sum(
+        sum((loss - statistics.mean(each)) ** 2 for loss in each)
+        for each in losses.values()
+    )
+    freedom = sum(len(each) - 1 for each in losses.values())
+    if freedom == 0:
+        return math.nan, math.nan, math.nan
+    counts = len(losses[rung]), len(losses["paper"])
+    error = math.sqrt(squares / freedom * (1 / counts[0] + 1 / counts[1]))
+    gap = statistics.mean(losses[rung]) - statistics.mean(losses["paper"])
+    within = error * quantile(0.975, freedom)
+    return gap, within, 2 * (1 - below(abs(gap) / error, freedom))
+
+
+def below(t, freedom):
+    """How often Student's t is below `t`, which is not negative."""
+    x = torch.linspace(0, t, 10_001, dtype=torch.float64)
+    density = (1 + x.square() / freedom) ** (-(freedom + 1) / 2)
+    scale = math.exp(
+        math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    ) / math.sqrt(freedom * math.pi)
+    return 0.5 + scale * torch.trapezoid(density, x).item()
+
+
+def quantile(share, freedom):
+    """The t below which Student's t is so often; by halving."""
+    low, high = 0.0, 1e3
+    for _ in range(60):
+        middle = (low + high) / 2
+        if below(middle, freedom) < share:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def steps_until(log, target):
+    """The step at which validation loss fell to `target`; NaN if never.
+
+    Between two validations the loss is taken to fall in a straight line.
+    """
+    step, loss = 0, math.inf
+    for line in log:
+        after, lower = line["step"], line["validation_loss"]
+        if lower <= target:
+            if math.isinf(loss):
+                return after
+            return step + (after - step) * (loss - target) / (loss - lower)
+        step, loss = after, lower
+    return math.nan
+
+
+def show(options):
+    for row in table():
+        told = [
+            f"{value:.4g}" if isinstance(value, float) else str(value)
+            for value in row.values()
+        ]
+        print("  ".join(told))
+
+
+def parser():
+    made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    what = made.add_subparsers(required=True)
+    for rung in RUNGS:
+        one = what.add_parser(rung)
+        one.add_argument("--seed", type=int, default=0)
+        one.add_argument("--rate-of", help="the run whose rate to take")
+        one.add_argument("--max-steps", type=int, default=STEPS)
+        one.add_argument("--limit", type=int, help="pairs")
+        one.add_argument("--precision", default="fp32")
+        one.add_argument("--device", default="cpu")
+        one.add_argument("--out", type=Path, required=True)
+        one.set_defaults(run=climb, rung=rung)
+    one = what.add_parser("seconds")
+    one.add_argument("--rounds", type=int, default=15)
+    one.add_argument("--limit", type=int, help="pairs")
+    one.add_argument("--out", type=Path, required=True)
+    one.set_defaults(run=measure)
+    what.add_parser("table").set_defaults(run=show)
+    return made
+
+
+def main(words):
+    options = parser().parse_args(words)
+    options.command = shlex.join(["python", "experiments/since.py", *words])
+    if options.run is climb:
+        with claimed(options.out):
+            climb(options)
+    else:
+        options.run(options)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,132 @@
+"""The ladder from 2017 to now: its rungs, its tuning, its arithmetic."""
+
+import json
+import math
+import statistics
+
+import pytest
+import since
+import torch
+from translators import hides_what_comes_later, ignores_padding
+
+import runs
+from transformer_lib.decoding import DecoderCache
+from transformer_lib.embeddings import EOS
+
+SOURCE = torch.tensor([[5, 6, 7, 8, 9, EOS], [9, 4, EOS, 0, 0, 0]])
+TARGET = torch.tensor([[2, 10, 11, 12, 5], [2, 9, 0, 0, 0]])
+every = pytest.mark.parametrize("name", since.RUNGS)
+
+
+@every
+def test_a_rung_is_a_translator_of_the_papers_size(name):
+    model = since.build(since.RUNGS[name], 40, 0).double()
+    paper = since.build(since.RUNGS["paper"], 40, 0)
+    ours, theirs = (
+        sum(w.numel() for w in one.parameters()) for one in (model, paper)
+    )
+    assert 0.98 < ours / theirs < 1.02
+    model.eval()
+    ignores_padding(model, SOURCE, TARGET)
+    hides_what_comes_later(model)
+
+
+@every
+@torch.no_grad()
+def test_with_a_cache_a_rung_computes_the_same(name):
+    model = since.build(since.RUNGS[name], 40, 0).double().eval()
+    memory = model.encode(SOURCE)
+    ids = torch.randint(4, 40, (2, 9))
+    wanted = model.decode(ids, memory, SOURCE)
+    cache = DecoderCache(model, memory)
+    parts = [
+        model.decode(ids[:, start:end], None, SOURCE, cache)
+        for start, end in ((0, 1), (1, 2), (2, 6), (6, 9))
+    ]
+    torch.testing.assert_close(torch.cat(parts, dim=1), wanted)
+
+
+def test_schedules_reach_the_whole_rate_after_the_warm_up():
+    for schedule in since.equation_3, since.cool_down:
+        assert schedule(since.WARMUP) == 1
+        assert schedule(since.WARMUP / 2) == 0.5
+    assert since.cool_down(since.STEPS) == 0
+    assert since.equation_3(4 * since.WARMUP) == 0.5
+
+
+def test_every_weight_has_one_optimizer():
+    for rung in since.RUNGS.values():
+        model = since.build(rung, 40, 0)
+        held = [
+            weight
+            for optimizer in rung.optimizers(model, 1e-3)
+            for group in optimizer.param_groups
+            for weight in group["params"]
+        ]
+        assert len(held) == len(set(held)) == len([*model.parameters()])
+
+
+def test_the_table_has_every_rung():
+    assert {*runs.LADDER.split()} == {*since.RUNGS}
+
+
+def test_the_best_rate_lies_between_two_that_were_tried():
+    assert since.beyond({0.35: 2.0, 0.7: 1.9, 1.4: 2.1}) is None
+    assert since.beyond({0.35: 2.0, 0.7: 1.9, 1.4: 1.8}) == 2.8
+    assert since.beyond({0.35: 1.8, 0.7: 1.9, 1.4: math.inf}) == 0.175
+
+
+def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = "--max-steps 6 --limit 300".split()
+    words = ["cool-down", *small, "--out", "first"]
+    whole = [*since.RATES]
+    monkeypatch.setattr(since, "RATES", whole[:1])
+    monkeypatch.setattr(since, "beyond", lambda losses: None)
+    since.main(words)  # as if it had been stopped after one rate
+    (tmp_path / "first/report.json").unlink()
+    monkeypatch.setattr(since, "RATES", whole)
+    since.main(words)
+    report = json.loads((tmp_path / "first/report.json").read_text("utf-8"))
+    assert [*report["rates"]] == [f"{rate:g}" for rate in whole]
+    best = min(report["rates"].values())
+    assert report["rates"][f"{report['rate']:g}"] == best
+    assert report["result"]["validation_loss"] == best
+    assert report["result"]["cpu_seconds_a_step"] > 0
+    assert report["test"]["split"] == "test"
+
+    more = ["--seed", "1", "--rate-of", "first", "--out", "second"]
+    since.main(["cool-down", *small, *more])
+    second = json.loads((tmp_path / "second/report.json").read_text("utf-8"))
+    assert [*second["rates"]] == [f"{report['rate']:g}"]
+    assert second["training"]["seed"] == 1
+
+
+def test_students_t():
+    """Against tables of the distribution."""
+    assert since.quantile(0.975, 4) == pytest.approx(2.776, abs=1e-3)
+    assert since.quantile(0.995, 20) == pytest.approx(2.845, abs=1e-3)
+    assert since.below(0, 3) == 0.5
+
+
+def test_a_gap_is_judged_by_the_spread_of_all_rungs():
+    """By hand: spread 0.01 with 4 degrees of freedom."""
+    losses = {"paper": [2.0, 2.01, 2.02], "other": [1.9, 1.91, 1.92]}
+    gap, within, p = since.compared(losses, "other")
+    assert gap == pytest.approx(-0.1)
+    assert statistics.stdev(losses["paper"]) == pytest.approx(0.01)
+    error = 0.01 * math.sqrt(2 / 3)
+    assert within == pytest.approx(2.776 * error, rel=1e-3)
+    assert 0 < p < 0.01
+    _, _, same = since.compared(losses, "paper")
+    assert same == pytest.approx(1)
+
+
+def test_steps_until_a_loss():
+    log = [
+        {"step": step, "validation_loss": loss}
+        for step, loss in ((50, 4.0), (100, 3.0), (150, 2.0))
+    ]
+    assert since.steps_until(log, 2.5) == 125
+    assert since.steps_until(log, 4.5) == 50
+    assert math.isnan(since.steps_until(log, 1.0))
