@@ -17,9 +17,8 @@ and beyond the best of them as long as the best is the highest or the lowest
 that was tried. Other seeds take the best. The rates are multiples of
 equation 3's.
 
-A rung counts as better, or worse, than the paper if a t-test of the
-validation losses over the seeds has p below 0.01, with the spread of the
-seeds taken from all rungs together.
+What the records say, and when a rung counts as better than the paper, is in
+transformer_book/ladder.py.
 """
 
 import argparse
@@ -38,7 +37,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from variations import claimed
 
-from transformer_book.records import load_counts, load_files, recorded_runs
+from transformer_book.ladder import rungs
+from transformer_book.records import load_files, markdown_table
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     checkpoint_files,
@@ -396,108 +396,8 @@ def step(model, optimizers, batch):
 # What the records say
 
 
-def table():
-    """A row for each rung of which all seeds are recorded, as dicts."""
-    runs = {}  # {rung: its files, a seed each}
-    for name in recorded_runs("since"):
-        files = load_files(name)
-        runs.setdefault(files["report.json"]["rung"], []).append(files)
-    losses = {
-        rung: [f["report.json"]["result"]["validation_loss"] for f in seeds]
-        for rung, seeds in runs.items()
-    }
-    costs = load_counts("since_seconds").get("rungs", {})
-    target = statistics.mean(losses["paper"])
-    rows = []
-    for rung, seeds in runs.items():
-        reports = [files["report.json"] for files in seeds]
-        gap, within, p = compared(losses, rung)
-        needed = [steps_until(files["log.jsonl"], target) for files in seeds]
-        steps = statistics.mean(needed)
-        cost = costs.get(rung, {})
-        rows.append(
-            {
-                "rung": rung,
-                "seeds": len(seeds),
-                "rates tried": len(reports[0]["rates"]),
-                "rate": reports[0]["rate"],
-                "nats": statistics.mean(losses[rung]),
-                "gap": gap,
-                "within": within,
-                "p": p,
-                "steps": steps,
-                "seconds": steps * cost.get("seconds", math.nan),
-                "operations": steps * cost.get("operations", math.nan),
-                "bleu": statistics.mean(r["test"]["bleu"] for r in reports),
-            }
-        )
-    return rows
-
-
-def compared(losses, rung):
-    """Nats above the paper, half of the 95% interval, and p.
-
-    A t-test with the spread of the seeds of all rungs, taken to be one.
-    """
-    squares = sum(
-        sum((loss - statistics.mean(each)) ** 2 for loss in each)
-        for each in losses.values()
-    )
-    freedom = sum(len(each) - 1 for each in losses.values())
-    if freedom == 0:
-        return math.nan, math.nan, math.nan
-    counts = len(losses[rung]), len(losses["paper"])
-    error = math.sqrt(squares / freedom * (1 / counts[0] + 1 / counts[1]))
-    gap = statistics.mean(losses[rung]) - statistics.mean(losses["paper"])
-    within = error * quantile(0.975, freedom)
-    return gap, within, 2 * (1 - below(abs(gap) / error, freedom))
-
-
-def below(t, freedom):
-    """How often Student's t is below `t`, which is not negative."""
-    x = torch.linspace(0, t, 10_001, dtype=torch.float64)
-    density = (1 + x.square() / freedom) ** (-(freedom + 1) / 2)
-    scale = math.exp(
-        math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
-    ) / math.sqrt(freedom * math.pi)
-    return 0.5 + scale * torch.trapezoid(density, x).item()
-
-
-def quantile(share, freedom):
-    """The t below which Student's t is so often; by halving."""
-    low, high = 0.0, 1e3
-    for _ in range(60):
-        middle = (low + high) / 2
-        if below(middle, freedom) < share:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def steps_until(log, target):
-    """The step at which validation loss fell to `target`; NaN if never.
-
-    Between two validations the loss is taken to fall in a straight line.
-    """
-    step, loss = 0, math.inf
-    for line in log:
-        after, lower = line["step"], line["validation_loss"]
-        if lower <= target:
-            if math.isinf(loss):
-                return after
-            return step + (after - step) * (loss - target) / (loss - lower)
-        step, loss = after, lower
-    return math.nan
-
-
 def show(options):
-    for row in table():
-        told = [
-            f"{value:.4g}" if isinstance(value, float) else str(value)
-            for value in row.values()
-        ]
-        print("  ".join(told))
+    print(markdown_table(rungs()))
 
 
 def parser():

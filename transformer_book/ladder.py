@@ -1,0 +1,119 @@
+"""What the records of the ladder say: from 2017 to now, rung by rung.
+
+`experiments/since.py` makes them. A rung counts as better, or as worse,
+than the paper's if a t-test over the seeds has p below 0.01.
+"""
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+
+from transformer_book.records import load_counts, load_run, recorded_runs
+
+
+def rungs() -> list[dict[str, Any]]:
+    """A row for each rung that is recorded, the paper's first.
+
+    `nats` and `bleu` are means over the seeds; `gap` is how many nats
+    a token the rung is above the paper, 95% within plus or minus
+    `within`. `steps`, `seconds` of a processor and `operations` are
+    what the rung needed until the paper's final loss: NaN if it never
+    got there.
+    """
+    runs: dict[str, list] = {}
+    for name in recorded_runs("since"):
+        run = load_run(name)
+        runs.setdefault(run.report["rung"], []).append(run)
+    losses = {
+        rung: [run.report["result"]["validation_loss"] for run in seeds]
+        for rung, seeds in runs.items()
+    }
+    costs = load_counts("since_seconds").get("rungs", {})
+    target = statistics.mean(losses["paper"])
+    rows = []
+    for rung, seeds in runs.items():
+        first = seeds[0].report
+        gap, within, p = compared(losses, rung)
+        steps = statistics.mean(
+            steps_until(*run.series("validation_loss"), target)
+            for run in seeds
+        )
+        cost = costs.get(rung, {})
+        rows.append(
+            {
+                "rung": rung,
+                "seeds": len(seeds),
+                "rates tried": len(first["rates"]),
+                "rate": first["rate"],
+                "nats": statistics.mean(losses[rung]),
+                "gap": gap,
+                "within": within,
+                "p": p,
+                "steps": steps,
+                "seconds": steps * cost.get("seconds", math.nan),
+                "operations": steps * cost.get("operations", math.nan),
+                "bleu": statistics.mean(
+                    run.report["test"]["bleu"] for run in seeds
+                ),
+            }
+        )
+    return sorted(rows, key=lambda row: row["rung"] != "paper")
+
+
+def compared(
+    losses: dict[str, list[float]], rung: str
+) -> tuple[float, float, float]:
+    """Nats above the paper, half of the 95% interval, and p.
+
+    A t-test in which the seeds of all rungs are taken to have one
+    spread: three seeds alone say little about theirs.
+    """
+    squares = sum(len(each) * np.var(each) for each in losses.values())
+    freedom = sum(len(each) - 1 for each in losses.values())
+    gap = statistics.mean(losses[rung]) - statistics.mean(losses["paper"])
+    if freedom == 0:
+        return gap, math.nan, math.nan
+    counts = len(losses[rung]), len(losses["paper"])
+    error = math.sqrt(squares / freedom * (1 / counts[0] + 1 / counts[1]))
+    p = 2 * (1 - below(abs(gap) / error, freedom))
+    return gap, error * quantile(0.975, freedom), p
+
+
+def below(t: float, freedom: int) -> float:
+    """How often Student's t is below `t`, which is not negative."""
+    x = np.linspace(0, t, 10_001)
+    density = (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
+    gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    scale = math.exp(gammas) / math.sqrt(freedom * math.pi)
+    ends = (density[0] + density[-1]) / 2  # by the trapezoidal rule
+    return 0.5 + scale * (density.sum() - ends) * x[1]
+
+
+def quantile(share: float, freedom: int) -> float:
+    """The t below which Student's t is so often; by halving."""
+    low, high = 0.0, 1000.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        if below(middle, freedom) < share:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def steps_until(steps: list[int], losses: list[float], target: float) -> float:
+    """The step at which a loss fell to `target`; NaN if it never did.
+
+    Between two measurements it is taken to fall in a straight line.
+    """
+    before, above = 0, math.inf
+    for step, loss in zip(steps, losses, strict=True):
+        if loss <= target:
+            if math.isinf(above):
+                return step
+            share = (above - target) / (above - loss)
+            return before + share * (step - before)
+        before, above = step, loss
+    return math.nan
