@@ -7,12 +7,14 @@ What the site folds is marked for JupyterLab to fold, too.
     python tools/tangle.py --check    print what differs, exit 1 if any
 
 A module whose chapter has a problem is left as it is; the others are
-written all the same.
+written all the same. A file of the library that somebody has edited is
+named and nothing is written, because its text would be lost.
 """
 
 import argparse
 import ast
 import difflib
+import hashlib
 import json
 import re
 import subprocess
@@ -34,6 +36,7 @@ CELL = re.compile(
 )
 FOLDED = {"check", "hide-cell", "hide-input", "remove-cell", "remove-input"}
 LABEL = re.compile(r"^\(([\w-]+)\)=\s*$", re.M)
+WRITTEN = ROOT / "_build" / "tangled.json"  # what was written last, hashed
 HEADER = """\
 # Collected from the book by tools/tangle.py. Do not edit: change the
 # chapter, then run `make tangle`.
@@ -347,6 +350,48 @@ def tangle() -> tuple[dict[str, str], list[str]]:
     return files, [p for chapter in chapters for p in chapter.problems]
 
 
+def is_kept(text: str) -> bool:
+    """Whether a text of the library can be replaced without a loss.
+
+    It can if it was written here, or if git has it: as a file of some
+    commit, or as one side of the conflict that it shows.
+    """
+    if WRITTEN.exists():
+        if digest(text) in json.loads(WRITTEN.read_text("utf-8")):
+            return True
+    command = ["git", "hash-object", "--stdin"]
+    asked = {"cwd": ROOT, "input": text.encode(), "capture_output": True}
+    try:
+        name = subprocess.run(command, **asked, check=True).stdout.strip()
+        command = ["git", "cat-file", "-e", name]
+        found = subprocess.run(command, cwd=ROOT, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):  # not a repository
+        return not WRITTEN.exists()
+    return found.returncode == 0 or "\n<<<<<<< " in text
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def edited(wanted: dict[Path, str]) -> list[str]:
+    """What to do about each file that would lose an edit by hand."""
+    pages = {path.stem: path.relative_to(ROOT) for path in contents()}
+    found = []
+    for path, new in sorted(wanted.items()):
+        if path.suffix == ".md" or not path.exists():
+            continue
+        text, name = path.read_text("utf-8"), path.relative_to(ROOT)
+        if text != new and not is_kept(text):
+            page = pages.get(path.stem, "tools/tangle.py")
+            found.append(
+                f"{name} was edited by hand. The book is the source: make "
+                f"the change in {page}, then remove {name} and run `make "
+                "tangle`"
+            )
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -354,28 +399,48 @@ def main() -> int:
     )
     check = parser.parse_args().check
     files, problems = tangle()
-    print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
     wanted = {ROOT / LIBRARY / name: text for name, text in files.items()}
     if not problems:  # a module that no chapter writes goes
         for path in (ROOT / LIBRARY).glob("*.py*"):
             wanted.setdefault(path, "")
     for path in filter(Path.exists, [ROOT / "index.md", *contents()]):
         wanted[path] = with_marks(path.read_text("utf-8"))
+    lost = edited(wanted)
+    for problem in [*problems, *lost]:
+        print(problem, file=sys.stderr)
+    if check:
+        differing = compare(wanted)
+        if differing and not lost:
+            print(f"{differing} files differ: run `make tangle`")
+        return int(bool(problems or differing))
+    if not lost:
+        write(wanted)
+    return int(bool(problems or lost))
+
+
+def compare(wanted: dict[Path, str]) -> int:
+    """Print how the files differ from what is wanted; how many do."""
     differing = 0
     for path, new in sorted(wanted.items()):
         old = path.read_text("utf-8") if path.exists() else ""
         differing += old != new
-        if check:
-            lines = (text.splitlines(True) for text in (old, new))
-            name = str(path.relative_to(ROOT))
-            sys.stdout.writelines(difflib.unified_diff(*lines, name, name))
-        elif not new:
+        lines = (text.splitlines(True) for text in (old, new))
+        name = str(path.relative_to(ROOT))
+        sys.stdout.writelines(difflib.unified_diff(*lines, name, name))
+    return differing
+
+
+def write(wanted: dict[Path, str]) -> None:
+    """Write the files, and down what was written of the library."""
+    for path, new in wanted.items():
+        old = path.read_text("utf-8") if path.exists() else ""
+        if not new:
             path.unlink()
         elif old != new:
             path.write_text(new, "utf-8")
-    if check and differing:
-        print(f"{differing} files differ: run `make tangle`")
-    return int(bool(problems or (check and differing)))
+    ours = [new for path, new in wanted.items() if path.suffix != ".md"]
+    WRITTEN.parent.mkdir(exist_ok=True)
+    WRITTEN.write_text(json.dumps([digest(text) for text in ours]), "utf-8")
 
 
 if __name__ == "__main__":

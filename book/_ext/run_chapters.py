@@ -1,10 +1,11 @@
 """Runs the chapters, and keeps what came of it in `_build/executed`.
 
-A chapter runs again when its code, a package, or a file that it read
-when it last ran has changed: `tracing` notes which. What failed or wrote
-to stderr runs again in any case. Two chapters run at a time, the longest
-first. MyST-NB's own cache notices neither a changed library nor changed
-data, and runs one chapter after the other.
+A chapter runs again when its code, a package that it imported or a file
+that it read when it last ran has changed: `tracing` notes which. Other
+packages may come and go, and the checkout may be copied elsewhere. What
+failed or wrote to stderr runs again in any case. Two chapters run at a
+time, the longest first. MyST-NB's own cache notices neither a changed
+library nor changed data, and runs one chapter after the other.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ from sphinx.util.display import status_iterator
 ROOT = Path(__file__).resolve().parents[2]
 TRACING = str(Path(__file__).parent / "tracing")
 SECONDS = 1200  # that a cell may take: after these it hangs
+IMPORT = "import "  # begins a line of a trace that names a module
 AT_ONCE = 2
 THREADS = str(max(1, (os.cpu_count() or 1) // AT_ONCE))  # for each
 
@@ -45,11 +47,27 @@ def is_notebook(path: str | Path) -> bool:
 
 
 @cache
-def surroundings() -> str:
-    found = importlib.metadata.distributions()
-    names = sorted(f"{d.name} {d.version}" for d in found)
-    data = os.environ.get("TRANSFORMER_LIB_DATA", "")
-    return f"{sys.version}\n{names}\n{data}"
+def distributions() -> dict[str, list[str]]:
+    """The installed distributions that a module may be of."""
+    return importlib.metadata.packages_distributions()
+
+
+def versions(modules: set[str]) -> dict[str, str]:
+    """The distributions that these modules are of, with their versions.
+
+    A module that was asked for in vain is of none.
+    """
+    names = {n for m in modules for n in distributions().get(m, [])}
+    return {name: version_of(name) for name in sorted(names)}
+
+
+@cache
+def version_of(distribution: str) -> str:
+    """Its version, or nothing if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def code_cells(notebook) -> list:
@@ -57,13 +75,23 @@ def code_cells(notebook) -> list:
 
 
 def code_key(notebook) -> str:
-    """A hash of a chapter's cells, but for captions, and the packages."""
+    """A hash of a chapter's cells, but for captions, and of the Python."""
     cells = [
         [cell.source, cell.metadata.get("tags", [])]
         for cell in code_cells(notebook)
     ]
-    text = json.dumps([cells, surroundings()])
+    data = os.environ.get("TRANSFORMER_LIB_DATA", "")
+    text = json.dumps([cells, sys.version, data])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_current(result: dict, path: Path) -> bool:
+    """Whether a chapter would give today what it gave then."""
+    return (
+        result["key"] == code_key(jupytext.read(path))
+        and all(version_of(n) == v for n, v in result["packages"].items())
+        and all(digest(ROOT / n) == d for n, d in result["depends"].items())
+    )
 
 
 @cache
@@ -89,17 +117,42 @@ def dependency(line: str) -> Path | None:
     return None if path.is_dir() else path  # imports list folders too
 
 
-def digest(path: str | Path) -> str:
-    """A hash of a file, or of a folder's list of files."""
-    path, content = Path(path), b""
-    if path.is_dir():
-        files = (p for p in path.iterdir() if p.suffix != ".lock")
-        stats = ((p.name, p.stat()) for p in files)
-        rows = sorted((n, s.st_size, s.st_mtime_ns) for n, s in stats)
-        content = repr(rows).encode()
-    elif path.exists():
-        content = path.read_bytes()
-    return hashlib.sha256(content).hexdigest()
+def digest(path: Path) -> str:
+    """A hash of a file, or of the files that lie in a folder.
+
+    Of corpora, which are large and never change, the sizes are enough.
+    """
+    if not path.is_dir():
+        return content(path, *stamp(path)) if path.exists() else ""
+    files = (file for file in path.iterdir() if file.suffix != ".lock")
+    whole = path.is_relative_to(ROOT)
+    rows = sorted((file.name, size_or_hash(file, whole)) for file in files)
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def size_or_hash(file: Path, whole: bool) -> str:
+    """What stands for a file in the digest of its folder."""
+    if file.is_dir():
+        return "folder"
+    size, changed = stamp(file)
+    return content(file, size, changed) if whole else str(size)
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """A file's size, and when it was changed."""
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+@cache
+def content(path: Path, size: int, changed: int) -> str:
+    """A file's hash, computed again if it is another size or newer."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def inside(path: Path) -> str:
+    """A path from the checkout's root, if it is in the checkout."""
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
 # Running one chapter
@@ -144,12 +197,15 @@ def run_once(path: Path) -> dict:
             error = str(raised)
         seconds = time.perf_counter() - began
         lines = set(trace.read_text("utf-8").splitlines())
-    read = {str(place) for line in lines if (place := dependency(line))}
+    modules = {x.removeprefix(IMPORT) for x in lines if x.startswith(IMPORT)}
+    opened = {x for x in lines if not x.startswith(IMPORT)}
+    read = {place for line in opened if (place := dependency(line))}
     outputs = [cell.outputs for cell in code_cells(notebook)]
     noise = [o for cell in outputs for o in cell if o.get("name") == "stderr"]
     return {
         "key": code_key(jupytext.read(path)),
-        "depends": {name: digest(name) for name in sorted(read)},
+        "packages": versions(modules),
+        "depends": {inside(path): digest(path) for path in sorted(read)},
         "seconds": seconds,
         "when": time.time(),
         "error": error,
@@ -179,11 +235,7 @@ def to_run(app, docnames) -> list[str]:
         if not is_notebook(path):
             continue
         result = kept(app, docname)
-        if (
-            not result.get("keep")
-            or result["key"] != code_key(jupytext.read(path))
-            or any(digest(n) != d for n, d in result["depends"].items())
-        ):
+        if not result.get("keep") or not is_current(result, path):
             found.append(docname)
     return found
 

@@ -49,6 +49,25 @@ def test_library_is_in_step():
     assert files == {p.name: p.read_text("utf-8") for p in library}
 
 
+def test_an_edit_of_the_library_is_never_lost(tmp_path, monkeypatch, capsys):
+    """It is named, and so is the chapter that it belongs in."""
+    write(tmp_path, monkeypatch, one=["A = 1"])
+    monkeypatch.setattr(tangle, "WRITTEN", tmp_path / "_build" / "written")
+    monkeypatch.setattr("sys.argv", ["tangle.py"])
+    (tmp_path / "index.md").write_text("")
+    module = tmp_path / "transformer_lib" / "one.py"
+    module.parent.mkdir()
+    assert tangle.main() == 0 and "A = 1" in module.read_text()
+    page = tmp_path / "one.md"
+    page.write_text(page.read_text().replace("A = 1", "A = 2"))
+    assert tangle.main() == 0 and "A = 2" in module.read_text()
+    module.write_text("A = 3\n")
+    assert tangle.main() == 1 and module.read_text() == "A = 3\n"
+    assert "make the change in one.md" in capsys.readouterr().err
+    module.unlink()
+    assert tangle.main() == 0 and "A = 2" in module.read_text()
+
+
 def test_a_module_is_collected(tmp_path, monkeypatch):
     cells = ["import os\n\nLIMIT, HALF = 3, 1.5\n_HIDDEN = 1"]
     cells += ['def f():\n    """Say."""\n    os']

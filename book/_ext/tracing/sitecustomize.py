@@ -1,7 +1,8 @@
-"""Notes which files a chapter reads, in its kernel and what that starts.
+"""Notes what a chapter reads and imports, in its kernel and what it starts.
 
 `run_chapters.py` puts this folder on the kernel's path, so that every Python
-process imports it first. Each path is written when it is first seen.
+process imports it first. Each path, and each package as "import NAME", is
+written when it is first seen.
 """
 
 import os
@@ -16,6 +17,11 @@ if "BOOK_TRACE" in os.environ:
     _seen = set()
 
     def _note(event, arguments):
+        if event == "import":
+            package = arguments[0].partition(".")[0]
+            if package not in _seen:
+                _seen.add(package)
+                os.write(_trace, f"import {package}\n".encode())
         if event not in ("open", "os.listdir", "os.scandir"):
             return
         path = arguments[0]
