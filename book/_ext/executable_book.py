@@ -28,12 +28,10 @@ BESIDE = [
     "book_map",
     "mended_pages",
     "tables",
-    "moved_pages",
     "folding",
     "first_reading",
     "finding",
     "ledger",
-    "icons",
 ]
 
 

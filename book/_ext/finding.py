@@ -1,27 +1,25 @@
-"""How a reader, a search engine or a program finds the book's pages.
+"""How a reader or a search engine finds the book's pages and files.
 
-Descriptions, `sitemap.xml`, `robots.txt`, `llms.txt`, a page
-for addresses that lead nowhere, and the record of how each page ran. Of
-the extensions for these, each does one and is not among the pinned
-packages; a list is some ten lines here.
+Descriptions, a search that knows hyphens, a page for addresses that lead
+nowhere, what Binder installs, and the files that `make pdf` and `make epub`
+add. Of the extensions for these, each does one and is not among the pinned
+packages.
 """
 
 import html
 import os
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from docutils import nodes
 from page_lines import line_of
-from run_chapters import execution
 from sphinx.search.en import SearchEnglish
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "http://localhost:8000/"  # where `make serve` shows the site
-RECORD = "book/appendix/running"  # where `{run-record}` stands
+DOWNLOADS = ["index", "book/appendix/running"]  # have `{downloads}`
 
 
 def site_address() -> str:
@@ -131,66 +129,6 @@ def add_search_script(app, pagename, templatename, context, doctree):
         app.add_js_file("search_page.js", loading_method="defer")
 
 
-# Lists of all pages
-
-
-def in_order(env) -> list[tuple[str, list[str]]]:
-    """Each part's caption and pages, in reading order."""
-    root = env.config.root_doc
-    parts = [("", [root])]
-    for toctree in env.tocs and env.get_doctree(root).findall(
-        lambda node: node.tagname == "toctree"
-    ):
-        caption = toctree.get("caption") or ""
-        parts.append((caption, [name for _, name in toctree["entries"]]))
-    return parts
-
-
-def sitemap(pages: list[str], address: str) -> str:
-    lines = [
-        f"<url><loc>{html.escape(address + page)}</loc></url>"
-        for page in pages
-    ]
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
-        + "\n".join(lines)
-        + "\n</urlset>\n"
-    )
-
-
-def llms(env, address: str) -> str:
-    """A table of contents for programs that read."""
-    book = env.config.html_title
-    lines = [f"# {book}", "", f"> {line_of(env, 'index', 400)}"]
-    for caption, names in in_order(env):
-        lines += ["", f"## {caption or 'Start'}", ""]
-        for name in names:
-            source = f"{address}_sources/{name}.md"
-            line = line_of(env, name, 160)
-            lines.append(f"- [{title_of(env, name)}]({source}): {line}")
-    return "\n".join(lines) + "\n"
-
-
-def write_lists(app, error):
-    if error or app.builder.name not in {"html", "dirhtml"}:
-        return
-    address = site_address()
-    names = [n for _, part in in_order(app.env) for n in part]
-    pages = [f"{name}.html" for name in names if name in app.env.titles]
-    target = Path(app.outdir)
-    target.joinpath("sitemap.xml").write_text(
-        sitemap(pages, address or LOCAL), "utf-8"
-    )
-    target.joinpath("robots.txt").write_text(
-        f"User-agent: *\nAllow: /\nSitemap: {address or LOCAL}sitemap.xml\n",
-        "utf-8",
-    )
-    target.joinpath("llms.txt").write_text(llms(app.env, address), "utf-8")
-    write_binder(target)
-    offer(target)
-
-
 # Where the launch buttons lead
 
 FOR_BINDER = """\
@@ -254,7 +192,7 @@ class Downloads(SphinxDirective):
 
 def offer(site: Path) -> None:
     """Put links to the files that are there in place of the marks."""
-    for name in ["index", RECORD]:
+    for name in DOWNLOADS:
         page = site / f"{name}.html"
         if not page.exists():
             continue
@@ -274,59 +212,19 @@ def offer(site: Path) -> None:
         page.write_text(text, "utf-8")
 
 
-# The record of how each page ran
-
-
-class Record(SphinxDirective):
-    """A table of the pages that the build executed."""
-
-    def run(self):
-        return [nodes.container("", classes=["run-record"])]
-
-
-def fill_record(app, doctree, docname):
-    for place in doctree.findall(nodes.container):
-        if "run-record" not in place.get("classes", []):
-            continue
-        rows = []
-        for caption, names in in_order(app.env):
-            for name in names:
-                if not (run := execution(app.env, name)):
-                    continue
-                when = datetime.fromtimestamp(run["mtime"], UTC)
-                address = app.builder.get_relative_uri(docname, name)
-                title = html.escape(title_of(app.env, name))
-                rows.append(
-                    f'<tr><td><a href="{address}">{title}</a></td>'
-                    f"<td>{html.escape(caption)}</td>"
-                    f'<td class="number">{run["runtime"]:.1f}</td>'
-                    f"<td>{when:%Y-%m-%d %H:%M}</td></tr>"
-                )
-        head = "".join(
-            f'<th scope="col">{name}</th>'
-            for name in ("page", "part", "seconds", "executed (UTC)")
-        )
-        place += nodes.raw(
-            "",
-            f'<table class="table"><thead><tr>{head}</tr></thead>'
-            f"<tbody>{''.join(rows)}</tbody></table>",
-            format="html",
-        )
-
-
-def rewrite_record(app, env):
-    return [RECORD] if RECORD in env.found_docs else []
+def complete(app, error):
+    """What stands beside the pages, when they are all there."""
+    if not error and app.builder.format == "html":
+        write_binder(Path(app.outdir))
+        offer(Path(app.outdir))
 
 
 def setup(app):
     app.add_search_language(English)
-    app.add_directive("run-record", Record)
     app.add_directive("downloads", Downloads)
     app.connect("config-inited", set_address, priority=400)
-    app.connect("env-updated", rewrite_record)
-    app.connect("doctree-resolved", fill_record)
     app.connect("html-page-context", describe)
     app.connect("html-page-context", add_search_script)
     app.connect("html-collect-pages", lost_page)
-    app.connect("build-finished", write_lists)
+    app.connect("build-finished", complete)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

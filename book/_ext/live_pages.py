@@ -123,10 +123,13 @@ def fetch_runtime(folder: Path) -> str:
 
 
 def write_runtime(source: Path, target: Path) -> int:
-    """onnxruntime-web for the site; returns the bytes that travel."""
+    """onnxruntime-web for the site; returns the bytes that travel.
+
+    Its modules end in .js: not every server knows what .mjs is.
+    """
     target.mkdir()
     for name in SCRIPTS:
-        shutil.copy(source / name, target)
+        shutil.copy(source / name, (target / name).with_suffix(".js"))
     packed = gzip.compress((source / MACHINE).read_bytes(), mtime=0)
     (target / f"{MACHINE}.gz").write_bytes(packed)
     return sum(path.stat().st_size for path in target.iterdir())

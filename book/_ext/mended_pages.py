@@ -1,27 +1,20 @@
-"""The finished pages, mended and lightened.
+"""The finished pages, mended.
 
 Sphinx, the theme and sphinx-exercise leave some things that a screen
-reader stumbles over, or that a first visit loads without need. None of
-them has an option for these, so they are changed in the page's HTML.
+reader stumbles over. None of them has an option for these, so they are
+changed in the page's HTML.
 """
 
 import re
 import shutil
 from pathlib import Path
 
-import icons
 from docutils import nodes
 from glossary_tips import mark_terms
+from sphinx.jinja2glue import BuiltinTemplateLoader
 from sphinx_exercise.nodes import exercise_enumerable_node
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# None of these is needed before the page can be read.
-LATER = re.compile(
-    r'<script((?: [^>]*)? src="[^"]*/(?:clipboard\.min|copybutton'
-    r"|design-tabs|doctools|sphinx-book-theme|sphinx_highlight"
-    r'|togglebutton)\.js[^"]*")>'
-)
 
 
 def name_exercises(app, doctree, docname):
@@ -36,43 +29,8 @@ def name_exercises(app, doctree, docname):
             del title[0], title[-1]
 
 
-SEARCH = re.compile(
-    r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)'
-    r'\.js[^"]*"></script>'
-)
-FORMULA = re.compile(r'class="(?:[^"]* )?math[ "]|\\\(|\\\[|\$\$')
-MATHJAX = re.compile(
-    r"<script>window\.MathJax = [^\n]*</script>\s*"
-    r'<script [^>]*src="([^"]*mathjax[^"]*)"></script>'
-)
-
-# Nothing runs here through Thebe; and this sheet asks for basic.css alone,
-# which the browser would learn only when it has come.
-THEBE = re.compile(r"\s*<link [^>]*sphinx-thebe\.css[^>]*>")
-ASKS_FOR_BASIC = re.compile(r'styles/theme\.css(?:\?digest=\w+)?"')
-
-
-def lighten(page: str) -> str:
-    """Load the search's index on the search page alone, and MathJax
-    where formulas are; elsewhere it is fetched when nothing else is.
-    No page needs the theme's script of icons, and outside the search
-    most scripts can wait until the page is there."""
-    page = icons.SCRIPT.sub("", page)
-    page = THEBE.sub("", page)
-    page = ASKS_FOR_BASIC.sub('basic.css"', page)
-    if 'id="search-results"' not in page:
-        page = SEARCH.sub("", page)
-        page = LATER.sub(r"<script defer\1>", page)
-    if not FORMULA.search(page):
-        page = MATHJAX.sub(
-            r'<link rel="prefetch" as="script" href="\1" />', page
-        )
-    return page
-
-
 def mend(page: str) -> str:
     """What a screen reader would stumble over, mended."""
-    page = lighten(page)
     page = page.replace(
         '<div id="pst-primary-sidebar" ',
         '<div id="pst-primary-sidebar" role="complementary" '
@@ -121,16 +79,25 @@ def drop_stale(app):
         shutil.rmtree(folder)
 
 
-def mend_pages(app):
-    """Let every page that the templates write be mended."""
+class Mended(BuiltinTemplateLoader):
+    """Sphinx's templates, whose pages are mended when they are written."""
+
+    def render(self, template, context):
+        return mend(super().render(template, context))
+
+
+def choose_templates(app, config):
+    config.template_bridge = f"{__name__}.Mended"
+    config.templates_path.append(str(Path(__file__).parent / "templates"))
+
+
+def prepare(app):
     if app.builder.format == "html":
         drop_stale(app)
-        render = app.builder.templates.render
-        app.builder.templates.render = lambda *args: mend(render(*args))
 
 
 def setup(app):
-    app.config.templates_path.append(str(Path(__file__).parent / "templates"))
-    app.connect("builder-inited", mend_pages)
+    app.connect("config-inited", choose_templates)
+    app.connect("builder-inited", prepare)
     app.connect("doctree-resolved", name_exercises)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

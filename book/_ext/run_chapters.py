@@ -24,7 +24,6 @@ import jupytext
 import myst_nb.sphinx_
 import nbformat
 from myst_nb.core.execute import NotebookClientBase
-from myst_nb.sphinx_ import NbMetadataCollector
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from sphinx.util.display import status_iterator
@@ -66,7 +65,7 @@ def version_of(distribution: str) -> str:
     """Its version, or nothing if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+    except (importlib.metadata.PackageNotFoundError, ValueError):
         return ""
 
 
@@ -87,9 +86,10 @@ def code_key(notebook) -> str:
 
 def is_current(result: dict, path: Path) -> bool:
     """Whether a chapter would give today what it gave then."""
+    packages = result.get("packages", {"": "of an older form"})
     return (
         result["key"] == code_key(jupytext.read(path))
-        and all(version_of(n) == v for n, v in result["packages"].items())
+        and all(version_of(n) == v for n, v in packages.items())
         and all(digest(ROOT / n) == d for n, d in result["depends"].items())
     )
 
@@ -298,12 +298,6 @@ def give_results(app):
         return Result(notebook, source, config, logger, result=result)
 
     myst_nb.sphinx_.create_client = create_client
-
-
-def execution(env, docname: str) -> dict:
-    """How a chapter ran: runtime, succeeded, traceback, mtime."""
-    data = NbMetadataCollector.get_doc_data(env)[docname]
-    return data.get("exec_data", {})
 
 
 def setup(app):

@@ -12,11 +12,15 @@ from bs4 import BeautifulSoup
 from transformer_lib import Translator
 
 SITE = tangle.ROOT / "_build" / "html"
-PAGES = sorted(
-    path.relative_to(SITE).as_posix()
-    for path in SITE.rglob("*.html")
-    if "_static" not in path.parts
-    and 'http-equiv="refresh"' not in path.read_text("utf-8")
+CHAPTERS = {
+    path.relative_to(tangle.ROOT).with_suffix(".html").as_posix()
+    for path in tangle.contents()
+}
+FOUND = {path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")}
+PAGES = sorted(  # of this build, without what an earlier one left
+    name
+    for name in FOUND
+    if name in CHAPTERS or not name.startswith(("book/", "_static/"))
 )
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 

@@ -102,5 +102,3 @@ def test_address_of_the_site(published, monkeypatch):
     assert finding.site_address() == "https://someone.github.io/thebook/"
     monkeypatch.setenv("BOOK_URL", "https://book.example")
     assert finding.site_address() == "https://book.example/"
-    listed = finding.sitemap(["index.html"], finding.site_address())
-    assert "<loc>https://book.example/index.html</loc>" in listed

@@ -379,6 +379,26 @@ def test_the_size_that_is_shown_is_what_travels(visit, runtime):
     assert f"({sum(sizes.values()) / 1e6:.1f} MB)" in said
 
 
+def test_a_download_that_is_cut_off_says_so(visit, runtime):
+    """As one that never begins, and another try works."""
+    page = opened(visit, "translate", LITTLE)
+    cut = (DATA / "little-spanish" / "decoder.onnx.gz").read_bytes()[:5000]
+    page.route("**/decoder.onnx.gz", lambda route: route.fulfill(body=cut))
+    example = page.get_by_role("button", name="I like trees", exact=True)
+    example.click()
+    wait_for_text(page, "could not be loaded. Is there still a connection")
+    page.unroute("**/decoder.onnx.gz")
+    example.click()
+    wait_for_text(page, "Me gustan los árboles")
+
+
+def test_the_site_needs_no_rare_kinds_of_files():
+    """A server that comes as it is knows how to send each of them."""
+    known = {".js", ".css", ".json", ".gz", ".bin", ".tsv", ".wasm", ".wat"}
+    files = (SITE / "_static" / "live").rglob("*.*")
+    assert {path.suffix for path in files} <= known
+
+
 HOSTILE = "<img src=x onerror='window.hit = 1'> <b>trees</b> & <bos>"
 
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -118,31 +116,11 @@ def test_every_page_describes_itself():
     assert len(lines) == len(CHAPTERS)
 
 
-def test_a_page_waits_for_few_scripts():
-    """All others may come when it can be read; the search needs its own."""
-    for name in PAGES:
-        head = soup(name).head
-        scripts = head.select("script[src]:not([defer]):not([async])")
-        names = {re.search(r"([\w.]+)\.js", one["src"])[1] for one in scripts}
-        few = {"documentation_options", "book", "draw_charts"}
-        assert names <= few or name == "search.html", name
-
-
 def test_neighbours_say_what_is_there():
     for name, after in zip(CHAPTERS[1:-1], CHAPTERS[2:], strict=True):
         link = soup(f"{name}.html").select_one("a.right-next")
         assert link["href"].endswith(Path(after).name + ".html")
         assert len(link.select_one(".prev-next-says").text) > 15
-
-
-def test_lists_name_every_chapter():
-    tree = ET.parse(SITE / "sitemap.xml")
-    places = {place.text or "" for place in tree.iter()}
-    listed = (SITE / "llms.txt").read_text("utf-8")
-    for name in CHAPTERS:
-        assert any(p.endswith(f"/{name}.html") for p in places), name
-        assert f"_sources/{name}.md)" in listed, name
-        assert (SITE / "_sources" / f"{name}.md").exists()
 
 
 def test_record_lists_every_executed_page():
@@ -175,13 +153,3 @@ def test_notebook_is_offered_without_outputs(path):
     notebook = nbformat.read(path, as_version=4)
     assert "import transformer_lib" in notebook.cells[0].source
     assert not any(cell.get("outputs") for cell in notebook.cells)
-
-
-def test_old_addresses_lead_to_pages(monkeypatch):
-    monkeypatch.syspath_prepend(str(tangle.ROOT / "book" / "_ext"))
-    from moved_pages import MOVED
-
-    for old, new in MOVED.items():
-        page = SITE / f"{old}.html"
-        led = (page.parent / soup(f"{old}.html").a["href"]).resolve()
-        assert led == SITE.resolve() / f"{new}.html" and led.exists()

@@ -12,19 +12,22 @@ let runtime = null;
  * The site holds it packed, so that as much travels from every server.
  */
 async function download(name, count) {
-  let answer;
   try {
-    answer = await fetch(address(`${name}.gz`));
+    const answer = await fetch(address(`${name}.gz`));
     if (!answer.ok) throw new Error();
+    return await unpack(await whole(answer.body.getReader(), count));
   } catch {
     throw new Error(
       `${name} could not be loaded. Is there still a connection to the ` +
         "site? Try again.",
     );
   }
+}
+
+/** All that arrives, as one array. */
+async function whole(reader, count) {
   const parts = [];
   let size = 0;
-  const reader = answer.body.getReader();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
@@ -32,13 +35,13 @@ async function download(name, count) {
     size += value.length;
     count(value.length);
   }
-  const whole = new Uint8Array(size);
+  const bytes = new Uint8Array(size);
   let at = 0;
   for (const part of parts) {
-    whole.set(part, at);
+    bytes.set(part, at);
     at += part.length;
   }
-  return unpack(whole);
+  return bytes;
 }
 
 /** Some servers say that a packed file is packed: then it no longer is. */
@@ -53,10 +56,10 @@ async function unpack(bytes) {
 async function startRuntime(count) {
   const [binary, ort] = await Promise.all([
     download(`${RUNTIME}.wasm`, count),
-    import(address("ort/ort.wasm.min.mjs").href),
+    import(address("ort/ort.wasm.min.js").href),
   ]);
   ort.env.wasm.numThreads = 1;
-  ort.env.wasm.wasmPaths = { mjs: address(`${RUNTIME}.mjs`).href };
+  ort.env.wasm.wasmPaths = { mjs: address(`${RUNTIME}.js`).href };
   ort.env.wasm.wasmBinary = binary.buffer;
   return ort;
 }
