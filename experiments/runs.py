@@ -208,7 +208,9 @@ for rung in LADDER.split():
             f"experiments/since.py {rung} --seed {seed}{more} {WHERE}",
             after=f"since/{rung}-0" if seed else "",
         )
-RUNS["since_seconds"] = Entry("experiments/since.py seconds")
+RUNS["since_seconds"] = Entry(
+    "experiments/since.py seconds --precision {precision}"
+)
 
 # Counts, made in minutes of one core.
 for name in (

@@ -22,6 +22,8 @@ transformer_book/ladder.py.
 """
 
 import argparse
+import ast
+import inspect
 import json
 import math
 import shlex
@@ -176,7 +178,7 @@ class ShortFirst(TokenBatches):
 
 @dataclass
 class Rung:
-    """What is not as in the paper."""
+    """What is not as in the paper; `parts` are the classes it needs."""
 
     model: type[nn.Module] = Transformer
     sizes: dict = field(default_factory=dict)
@@ -184,6 +186,28 @@ class Rung:
     optimizers: Callable = adam
     schedule: Callable = equation_3
     batches: type[TokenBatches] = TokenBatches
+    parts: tuple = ()
+
+    def lines(self):
+        """Lines of code that a reader writes, without their docstrings."""
+        paper = Rung()
+        own = [
+            getattr(self, name)
+            for name in ("model", "optimizers", "schedule", "batches")
+            if getattr(self, name) != getattr(paper, name)
+        ]
+        code = [lines_of(part) for part in (*own, *self.parts)]
+        return sum(code) + len(self.sizes) + len(self.training)
+
+
+def lines_of(part):
+    """How many lines the code of a class or a function has."""
+    tree = ast.parse(inspect.getsource(part))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            if ast.get_docstring(node):
+                del node.body[0]
+    return len([line for line in ast.unparse(tree).splitlines() if line])
 
 
 RUNGS = {
@@ -191,7 +215,7 @@ RUNGS = {
     "muon": Rung(optimizers=muon),
     "pre-norm": Rung(sizes={"norm": "pre"}),
     "cool-down": Rung(schedule=cool_down),
-    "gated": Rung(Gated),
+    "gated": Rung(Gated, parts=(GatedFeedForward,)),
     "rms-norm": Rung(RMSNormalized),
     "adamw": Rung(optimizers=adamw),
     "short-first": Rung(batches=ShortFirst),
@@ -356,14 +380,14 @@ def measure(options):
         batch = next(batches)
         for name, model in models.items():
             began = time.process_time()
-            step(model, optimizers[name], batch)
+            step(model, optimizers[name], batch, options.precision)
             if turn:  # the first one warms up
                 seconds[name].append(time.process_time() - began)
     for _ in range(options.rounds):
         batch = next(batches)
         for name, model in models.items():
             with FlopCounterMode(display=False) as counter:
-                step(model, optimizers[name], batch)
+                step(model, optimizers[name], batch, options.precision)
             operations[name].append(counter.get_total_flops())
     found = {
         "command": options.command,
@@ -374,6 +398,7 @@ def measure(options):
                 "seconds": round(statistics.median(seconds[name]), 4),
                 "operations": round(statistics.mean(operations[name])),
                 "parameters": sum(w.numel() for w in model.parameters()),
+                "lines": RUNGS[name].lines(),
             }
             for name, model in models.items()
         },
@@ -383,10 +408,12 @@ def measure(options):
     print(text)
 
 
-def step(model, optimizers, batch):
+def step(model, optimizers, batch, precision):
     """A training step, as `train` takes it."""
-    hidden = model.hidden(batch.source_ids, batch.target_ids)
-    loss, _ = projected_losses(hidden, model.output_weight, batch.labels)
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        hidden = model.hidden(batch.source_ids, batch.target_ids)
+        weight = model.output_weight
+        loss, _ = projected_losses(hidden, weight, batch.labels)
     (loss / batch.tokens).backward()
     for optimizer in optimizers:
         optimizer.step()
@@ -416,6 +443,7 @@ def parser():
     one = what.add_parser("seconds")
     one.add_argument("--rounds", type=int, default=15)
     one.add_argument("--limit", type=int, help="pairs")
+    one.add_argument("--precision", default="fp32")
     one.add_argument("--out", type=Path, required=True)
     one.set_defaults(run=measure)
     what.add_parser("table").set_defaults(run=show)

@@ -66,6 +66,13 @@ def test_every_weight_has_one_optimizer():
         assert len(held) == len(set(held)) == len([*model.parameters()])
 
 
+def test_a_change_is_a_few_lines():
+    lines = {name: rung.lines() for name, rung in since.RUNGS.items()}
+    assert lines.pop("paper") == 0 and lines["pre-norm"] == 1
+    assert lines["rms-norm"] == 3
+    assert all(0 < each <= 15 for each in lines.values())
+
+
 def test_the_table_has_every_rung():
     assert {*runs.LADDER.split()} == {*since.RUNGS}
 

@@ -20,7 +20,7 @@ def rungs() -> list[dict[str, Any]]:
     a token the rung is above the paper, 95% within plus or minus
     `within`. `steps`, `seconds` of a processor and `operations` are
     what the rung needed until the paper's final loss: NaN if it never
-    got there.
+    got there. `lines` is the code that the change needs.
     """
     runs: dict[str, list] = {}
     for name in recorded_runs("since"):
@@ -54,6 +54,7 @@ def rungs() -> list[dict[str, Any]]:
                 "steps": steps,
                 "seconds": steps * cost.get("seconds", math.nan),
                 "operations": steps * cost.get("operations", math.nan),
+                "lines": cost.get("lines", math.nan),
                 "bleu": statistics.mean(
                     run.report["test"]["bleu"] for run in seeds
                 ),
