@@ -35,7 +35,12 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.corpora import read_parallel
-from transformer_lib.experiment import Experiment, pick_device, write_report
+from transformer_lib.experiment import (
+    Experiment,
+    describe_run,
+    pick_device,
+    write_report,
+)
 from transformer_lib.model import Transformer
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.training import train, worker
@@ -165,7 +170,8 @@ def train_on(options):
             save_model(out, model, tokenizer, **info)
             command = shlex.join(["python", "experiments/large.py"])
             command += " " + shlex.join(options.words)
-            write_report(out, command, model, batches, training, history)
+            described = describe_run(model, batches, training, history)
+            write_report(out, command, described)
 
 
 def parser():

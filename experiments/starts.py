@@ -39,7 +39,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import bleu
-from transformer_lib.experiment import write_report
+from transformer_lib.experiment import describe_run, write_report
 from transformer_lib.layers import Residual
 from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
@@ -362,18 +362,11 @@ def run(options, folder, words):
     last = history.lines[-1]
     scores = {k: v for k, v in last.items() if k.startswith("validation")}
     command = shlex.join(["python", "experiments/starts.py", *words])
-    report = write_report(
-        folder,
-        command,
-        model,
-        batches,
-        training,
-        history,
-        scores,
-        task=options.task,
-        init=options.start,
-        sizes=json.loads(sizes_path.read_text()),
-    )
+    described = describe_run(model, batches, training, history)
+    described["result"] |= scores
+    described |= {"task": options.task, "init": options.start}
+    described["sizes"] = json.loads(sizes_path.read_text())
+    report = write_report(folder, command, described)
     sizes_path.unlink()
     print(folder.name, report["result"])
 

@@ -31,7 +31,7 @@ from transformer_lib.checkpoints import load_config, save_config
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import PAD
 from transformer_lib.evaluation import evaluate
-from transformer_lib.experiment import write_report
+from transformer_lib.experiment import describe_run, write_report
 from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig, evaluating
 from transformer_lib.schedule import TrainingConfig
@@ -206,18 +206,10 @@ def record(
     scores = evaluate(model, tokenizer, corpus)
     scores.pop("bleu_published", None)  # only for the headline
     nats, pieces = sentence_nats(model, pairs)
-    more["sentences"] = {"nats": nats, "pieces": pieces}
-    write_report(
-        folder,
-        command,
-        model,
-        batches,
-        training,
-        history,
-        result,
-        scores,
-        **more,
-    )
+    described = describe_run(model, batches, training, history)
+    described["result"] |= result or {}
+    described |= more | {"sentences": {"nats": nats, "pieces": pieces}}
+    write_report(folder, command, described, scores)
     print(f"{folder}: {scores['nats_per_token']:.4f} nats per token,")
     print(f"{scores['bleu']:.2f} BLEU")
 

@@ -22,18 +22,30 @@ CARELESS = [
     (f"{TRAIN} --dropout 2", "dropout"),
     (f"{TRAIN} --label-smoothing 1", "label_smoothing"),
     (f"{TRAIN} --tokens-per-batch 3", "tokens_per_batch"),
+    (f"{TRAIN} --vocab-size 10", "at least 260"),
+    (f"{TRAIN} --max-steps 0", "max_steps"),
     (f"{TRAIN} --device tpu", "tpu"),
     (f"{TRAIN} --corpus nowhere", "nowhere"),
     (f"{TRAIN} --languages en fr", "en-fr"),
     (f"{TRAIN} --corpus uneven", "uneven/train"),
-    (f"{TRAIN} --corpus latin", "latin"),
+    (f"{TRAIN} --corpus uneven --languages en fr", "--languages en es"),
+    (f"{TRAIN} --corpus latin", "train.es, line 1: not UTF-8"),
+    (f"{TRAIN} --corpus wide", "wide/train.es is UTF-16"),
+    (f"{TRAIN} --corpus wide --skip-bad-lines", "is UTF-16"),
+    (f"{TRAIN} --corpus old", "line 1: a carriage return inside"),
+    (f"{TRAIN} --from nowhere --preset fine-tuning", "--from: nowhere keeps"),
+    ("train --from nowhere --out new", "nowhere"),
     (f"train {SMALL} --out model", "holds a model"),
     (f"train {SMALL} --out file", "file"),
     ("translate --model nowhere Hello", "nowhere"),
     ("translate --model half Hello", "has not ended"),
     ("translate --model little-spanish --beam-size 0 Hello", "beam_size=0"),
+    ("translate --model little-spanish --length-penalty -1 A", "penalty=-1"),
+    ("translate --model little-spanish caf\udce9", "is not UTF-8"),
     ("evaluate --model little-spanish --split dev", "dev"),
-    ("average --model model --out new", "no checkpoints"),
+    ("evaluate --model bare", "bare does not say its corpus"),
+    ("average --model model --out new", "model has 0 checkpoints"),
+    ("average --model nowhere --out new", "nowhere"),
     ("export --model little-spanish --out model", "model"),
     ("export --model little-spanish --out new --to tflite", "tflite"),
 ]
@@ -48,11 +60,14 @@ def here(tmp_path, monkeypatch):
     )
     for name in "model", "half":
         save_model(name, model, tokenizer, **info)
+    save_model("bare", model, tokenizer, languages=["en", "es"])
     Path("half", "model.safetensors").unlink()
     Path("file").write_text("what was here before\n")
     for name, text in {
         "uneven": b"one\ntwo\nthree\n",
         "latin": "árbol\n".encode("latin-1") * 2,
+        "wide": "árbol\ncasa\n".encode("utf-16"),
+        "old": b"casa\rcasa\nuno\n",
     }.items():
         Path(name).mkdir()
         for part in "train", "validation":
@@ -77,4 +92,5 @@ def test_a_careless_use_is_explained(words, named, here, capsys):
     assert named in said and "Traceback" not in said
     tyros = "For full helptext" in said
     assert tyros or said.splitlines()[-1].startswith("transformer_lib: ")
+    assert not (here / "new").exists()
     assert contents(here) == before

@@ -66,7 +66,12 @@ def test_training_leaves_all_that_is_promised(trained):
     ]
     assert report["training"]["max_steps"] == 8
     last, result = log(trained)[-1], report["result"]
-    assert result["steps"] == 8 and result["averaged_checkpoints"] == 2
+    # The better of the last checkpoint and the mean of two, by the loss.
+    used = result["averaged_checkpoints"]
+    other = result["other_choice"]
+    assert result["steps"] == 8
+    assert {used, other["averaged_checkpoints"]} == {1, 2}
+    assert result["validation_loss"] <= other["validation_loss"]
     per_second = last["tokens"] / last["seconds"]
     assert result["target_tokens_per_second"] == per_second
     sizes = [w.numel() for w in load_model(trained)[0].parameters()]
@@ -78,7 +83,8 @@ def test_training_leaves_all_that_is_promised(trained):
     texts = (trained / "translations.txt").read_text()
     assert texts.count("\n") == 200  # --limit holds for the test too
     assert "validation_bleu" in log(trained)[-1]
-    for name, mean in average_checkpoints(checkpoint_files(trained)).items():
+    paths = checkpoint_files(trained)[-used:]
+    for name, mean in average_checkpoints(paths).items():
         assert torch.allclose(weights(trained)[name], mean, atol=1e-3)
 
 
@@ -187,13 +193,16 @@ def test_evaluate_and_average(trained, tmp_path, capsys):
     "words, sizes",
     [
         ([], (128, 5000, 4096, 5)),
+        (["--from", "little-spanish"], (512, 500, 4096, 5)),
         (["--preset", "big", "--preset", "base"], (512, 100_000, 25_000, 5)),
         (["--max-steps", "7", "--preset=big"], (1024, 7, 25_000, 20)),
     ],
 )
 def test_a_preset_says_what_is_not_given(words, sizes, monkeypatch):
     given = []
-    monkeypatch.setattr(cli, "run_experiment", lambda *run: given.append(run))
+    monkeypatch.setattr(
+        cli, "run_experiment", lambda *run, start: given.append(run)
+    )
     more = ["--languages", "de", "en", "--half", "--precision", "fp32"]
     assert main(["train", "--out", "new", *words, *more]) == 0
     experiment, out, command = given[0]
@@ -263,22 +272,129 @@ def test_what_is_there_already_is_one_batch(monkeypatch, tmp_path):
     with open(path) as file:
         monkeypatch.setattr(sys, "stdin", file)
         (lines,) = cli._standard_input()
-    assert len(lines) == 301 and lines[-1] == "no newline at the end"
+    assert len(lines) == 301 and lines[-1] == b"no newline at the end"
 
 
 def test_lines_as_they_come():
     """Other separators end no line; a bad line takes no other with it."""
-    inside = "I like\u2028trees\x0b\x0c\x85\u2029"
     lines = [
         "\ufeffI like trees\r",
         "",
         "word " * 2000,
-        inside,
+        "I like\u2028trees\x0b\x0c\x85\u2029",
         "I like trees",
+        "I like trees\rI like trees",
     ]
     text = "\n".join(lines).encode() + b"\nI like \xff trees\n"
     done = subprocess.run(TRANSLATE, input=text, capture_output=True)
-    out = done.stdout.decode().split("\n")
-    assert len(out) == 7 and out[0] == out[4] == TREES
-    assert out[1] == out[2] == "" and out[3] and out[5]
-    assert "an empty line, as" in done.stderr.decode()
+    wanted = [TREES, "", "", TREES, TREES, "", "", ""]
+    assert done.stdout.decode().split("\n") == wanted
+    said = done.stderr.decode().splitlines()
+    assert [line[:20] for line in said] == [
+        f"line {number} is left empty" for number in (3, 6, 7)
+    ]
+    for line, reason in zip(
+        said,
+        ["over 512: split it", "a carriage return", "not UTF-8"],
+        strict=True,
+    ):
+        assert reason in line
+
+
+def test_input_in_utf_16_is_refused():
+    for encoding in "utf-16", "utf-16-le":
+        done = subprocess.run(
+            TRANSLATE,
+            input="I like trees\n".encode(encoding),
+            capture_output=True,
+        )
+        assert done.returncode == 2 and done.stdout == b""
+        assert b"the input is UTF-16" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_output_is_utf_8_whatever_the_console(encoding):
+    done = subprocess.run(
+        [*TRANSLATE, "I like trees"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 0 and done.stdout.decode() == f"{TREES}\n"
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_word():
+    with subprocess.Popen(
+        TRANSLATE,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.close()
+        process.stdin.write(b"I like trees\n")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_alpha_is_an_option(monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(
+        Translator,
+        "translate",
+        lambda self, texts, *how: given.append(how) or list(texts),
+    )
+    words = ["translate", "--model", "little-spanish", "--beam-size", "2"]
+    assert main([*words, "--length-penalty", "1.5", "A", "B"]) == 0
+    assert given == [(2, 1.5)] and capsys.readouterr().out == "A\nB\n"
+
+
+def test_called_from_python_it_changes_no_setting():
+    torch.set_num_threads(2)
+    assert main(["translate", "--model", "little-spanish", "I like it"]) == 0
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried\nmore"), "halve -"),
+        (MemoryError(), "halve --tokens-per-batch and double --accumulate"),
+        (RuntimeError("x: can't allocate memory: you tried"), "halve --tok"),
+        (OSError(28, "No space left on device", "a/b"), "No space .* 'a/b'"),
+        (RuntimeError("size mismatch\nand more"), "size mismatch$"),
+    ],
+)
+def test_what_pytorch_raises_is_one_line(
+    error, said, tmp_path, monkeypatch, capsys
+):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(cli, "run_experiment", fails)
+    # As a worker of torchrun, which prints what is in this file last.
+    told = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(told))
+    assert main(training(tmp_path / "x")) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.search(said, line) and line.startswith("transformer_lib: ")
+    message = json.loads(told.read_text())["message"]
+    assert message["extraInfo"]["py_callstack"] == line
+
+
+def test_fine_tuning_leaves_a_whole_folder(tmp_path, capsys, monkeypatch):
+    (tmp_path / "own").mkdir()
+    for part in "train", "validation", "test":
+        for language, text in (("en", "I like trees"), ("es", "Arre")):
+            path = tmp_path / "own" / f"{part}.{language}"
+            path.write_text(f"{text}\n" * 20)
+    monkeypatch.chdir(tmp_path)
+    words = "train --from little-spanish --corpus own --max-steps 30 --device"
+    words += " cpu --warmup-steps 10 --learning-rate-scale 0.1 --test test"
+    assert main([*words.split(), "--out", "fine"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main(["evaluate", "--model", "../fine"]) == 0
+    assert json.loads(capsys.readouterr().out)["exact"] == 1
+    found = Translator.from_pretrained("../fine").translate("I like trees")
+    assert found == "Arre"

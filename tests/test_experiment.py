@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from transformer_lib import experiment
 from transformer_lib.checkpoints import (
@@ -80,7 +81,8 @@ def test_the_best_device_is_picked(monkeypatch):
 def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
     log = (finished / "log.jsonl").read_text()
     before = load_model(finished)[0].state_dict()
-    assert run_experiment(QUICK, finished) is None  # it is finished
+    report = json.loads((finished / "report.json").read_text())
+    assert run_experiment(QUICK, finished) == report  # it is finished
     (finished / "report.json").unlink()
     for other in (
         trained_with(seed=1),
@@ -90,14 +92,15 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
         replace(QUICK, model=replace(QUICK.model, dropout=0.2)),
         replace(QUICK, model=replace(QUICK.model, vocab_size=290)),
     ):
-        with pytest.raises(ValueError, match=" (was|is beyond) "):
+        with pytest.raises(ValueError, match=" (was|is beyond) .*"):
             run_experiment(other, finished)
         assert not (finished / "report.json").exists()
     assert run_experiment(QUICK, finished)
     assert (finished / "log.jsonl").read_text() == log
     for name, weight in load_model(finished)[0].state_dict().items():
         assert torch.equal(weight, before[name])
-    assert run_experiment(trained_with(max_steps=5), finished) is None
+    assert run_experiment(trained_with(max_steps=5), finished)
+    assert (finished / "log.jsonl").read_text() == log
 
 
 def test_a_folder_with_a_model_is_not_trained_in(tmp_path):
@@ -158,7 +161,7 @@ def test_validation_is_scored_in_its_language(tmp_path, monkeypatch):
     monkeypatch.setattr(
         experiment.Translator,
         "translate",
-        lambda self, texts, *how: ["一只狗在跑。"] * len(texts),
+        lambda self, texts, **how: ["一只狗在跑。"] * len(texts),
     )
     own = replace(QUICK, corpus=str(tmp_path), languages=("en", "zh"))
     report = run_experiment(
@@ -171,7 +174,9 @@ def test_validation_is_scored_in_its_language(tmp_path, monkeypatch):
 def test_seed_and_longest_sentence_reach_the_training(tmp_path, monkeypatch):
     given, train = [], experiment.train
     monkeypatch.setattr(
-        experiment, "train", lambda *all: given.append(all) or train(*all)
+        experiment,
+        "train",
+        lambda *all, **more: given.append(all) or train(*all, **more),
     )
     still = trained_with(seed=7, learning_rate_scale=1e-30)
     own = replace(still, average=0, model=replace(QUICK.model, max_length=20))
@@ -185,10 +190,11 @@ def test_seed_and_longest_sentence_reach_the_training(tmp_path, monkeypatch):
 
 
 def test_a_run_is_described_before_it_is_trained(tmp_path, monkeypatch):
-    def stopped(*_):
+    def stopped(*_, **__):
         config, tokenizer, info = load_config(tmp_path)
         assert config.vocab_size == len(tokenizer)
-        assert info == {"corpus": "little_spanish", "languages": ["en", "es"]}
+        assert info["corpus"] == "little_spanish"
+        assert info["languages"] == ["en", "es"]
         raise KeyboardInterrupt
 
     monkeypatch.setattr(experiment, "train", stopped)
@@ -244,9 +250,16 @@ def test_a_machine_is_described(tmp_path, monkeypatch):
     assert describe_machine()["commit"] == "not recorded"
 
 
+def validating_like(losses, monkeypatch):
+    """The model's losses, as they will be found: the mean's comes last."""
+    rest = iter(losses)
+    monkeypatch.setattr(experiment, "validation_loss", lambda *_: next(rest))
+
+
 @pytest.mark.parametrize("average", [None, 3, 7])
-def test_the_mean_is_of_the_last_five(average, tmp_path):
+def test_the_mean_is_of_the_last_five(average, tmp_path, monkeypatch):
     """Section 6.1, by the defaults: of eight checkpoints, five."""
+    validating_like([3.0, 2.0], monkeypatch)
     eight = trained_with(max_steps=8, warmup_steps=10)
     used = average or Experiment().average
     assert used == average or used == 5
@@ -261,3 +274,161 @@ def test_the_mean_is_of_the_last_five(average, tmp_path):
         wanted = torch.stack([state[name] for state in states]).mean(0)
         torch.testing.assert_close(weight, wanted)
         assert not torch.equal(weight, states[-1][name])
+
+
+def test_a_mean_that_is_worse_than_the_last_is_not_saved(
+    tmp_path, monkeypatch, capsys
+):
+    """As of a run that ends inside its warm-up."""
+    validating_like([2.0, 3.0], monkeypatch)
+    report = run_experiment(replace(QUICK, average=3), tmp_path)
+    result = report["result"]
+    assert result["averaged_checkpoints"] == 1
+    assert result["validation_loss"] == 2.0
+    assert result["other_choice"]["averaged_checkpoints"] == 3
+    assert result["other_choice"]["validation_loss"] == 3.0
+    said = capsys.readouterr().err
+    assert "step 3: validation_loss 2.00" in said
+    assert "mean of 3 checkpoints: validation_loss 3.00" in said
+    assert "the last checkpoint alone is better" in said
+    last = torch.load(checkpoint_files(tmp_path)[-1])["model"]
+    for name, weight in load_model(tmp_path)[0].state_dict().items():
+        assert torch.equal(weight, last[name])
+
+
+# What is said, and what is refused, before a step is taken
+
+
+def test_a_run_says_what_it_does(tmp_path, capsys):
+    run_experiment(replace(QUICK, test="test", limit=20), tmp_path / "a")
+    said = capsys.readouterr().err.splitlines()
+    wanted = [
+        "learning the tokens of 40 sentences",
+        "tokenizing 20 pairs",
+        "20 pairs of 20 fit",
+        "step 1: nll ",
+        "step 3: validation_loss ",
+        "translating 20 sentences",
+    ]
+    places = [
+        next(i for i, line in enumerate(said) if line.startswith(start))
+        for start in wanted
+    ]
+    assert places == sorted(places)
+
+
+def test_what_is_too_long_is_left_out_and_named(tmp_path, capsys):
+    """In every part, in the first second; and the run ends."""
+    own = a_corpus(
+        tmp_path,
+        train="one two\n" * 9 + "one " * 1100 + "\n",
+        validation="one two\n" * 3 + "two " * 1100 + "\n",
+        test="\n" + "one two\n" * 3 + "one " * 600 + "\n",
+    )
+    report = run_experiment(replace(own, test="test"), tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "9 pairs of 10 fit" in said
+    assert "1 of 4 pairs are left out of" in said
+    assert "validation: over 512 tokens. The first is line 4, 'two" in said
+    assert "test: over 512 tokens. The first is line 5, 'one one" in said
+    assert said.index("line 5") < said.index("step 1:")
+    assert report["test"]["sentences"] == 3
+    long = a_corpus(tmp_path, validation="two " * 1100 + "\n")
+    with pytest.raises(ValueError, match="has no pair for validation left"):
+        run_experiment(long, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (dict(model=replace(QUICK.model, vocab_size=10)), "at least 260"),
+        (dict(model=replace(QUICK.model, h=3)), "h=3"),
+        (dict(tokens_per_batch=2), "tokens_per_batch=2"),
+    ],
+)
+def test_a_run_that_cannot_begin_leaves_no_folder(wrong, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        run_experiment(replace(QUICK, **wrong), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_taken(finished, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file: name another"):
+        run_experiment(QUICK, tmp_path / "file")
+    (finished / "report.json").unlink()
+    with FileLock(finished / ".lock"):
+        with pytest.raises(TimeoutError, match="another run writes to"):
+            run_experiment(QUICK, finished)
+
+
+def test_going_on_says_where_and_a_refusal_how_it_was_begun(
+    finished, tmp_path, capsys
+):
+    run_experiment(QUICK, tmp_path / "new", "the first command")
+    (tmp_path / "new" / "report.json").unlink()
+    capsys.readouterr()
+    run_experiment(trained_with(max_steps=4), tmp_path / "new", "a second")
+    assert "going on at step 3\n" in capsys.readouterr().err
+    (tmp_path / "new" / "report.json").unlink()
+    with pytest.raises(ValueError, match="command was: a second"):
+        run_experiment(trained_with(seed=1), tmp_path / "new")
+
+
+def test_the_callers_dice_stay_as_they_are(tmp_path):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    run_experiment(QUICK, tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# A model of one's own, and one that is trained already
+
+
+class Louder(Transformer):
+    """A model of one's own: not what Transformer(config) computes."""
+
+    def project(self, hidden):
+        return 2 * super().project(hidden)
+
+
+def test_a_model_of_ones_own_is_trained(tmp_path, monkeypatch):
+    seen, train = [], experiment.train
+    monkeypatch.setattr(
+        experiment,
+        "train",
+        lambda *all, **more: seen.append(all[0]) or train(*all, **more),
+    )
+    report = run_experiment(
+        replace(QUICK, test="test"), tmp_path / "run", model=Louder
+    )
+    assert isinstance(seen[0], Louder) and report["test"]["sentences"] == 40
+
+
+def test_a_trained_model_is_trained_further(finished, tmp_path, capsys):
+    """With its tokenizer; the folder is complete; it goes on as any."""
+    own = a_corpus(tmp_path, train="tree house\n" * 40)
+    still = replace(
+        own,
+        training=replace(
+            Experiment.fine_tuning().training,
+            max_steps=2,
+            learning_rate_scale=1e-30,
+        ),
+    )
+    run_experiment(still, tmp_path / "fine", start=finished)
+    model, tokenizer, info = load_model(tmp_path / "fine")
+    before, its_tokenizer, _ = load_model(finished)
+    assert tokenizer.tokenizer.to_str() == its_tokenizer.tokenizer.to_str()
+    assert model.config == before.config
+    for weight, was in zip(
+        model.parameters(), before.parameters(), strict=True
+    ):
+        torch.testing.assert_close(weight, was)
+    assert info["corpus"] == str(tmp_path)
+    assert (tmp_path / "fine" / "report.json").exists()
+    assert "warning" not in capsys.readouterr().err
+    other = replace(still, languages=("es", "en"))
+    run_experiment(other, tmp_path / "turned", start=finished)
+    assert "translates en-es, these pairs are es-en" in capsys.readouterr().err

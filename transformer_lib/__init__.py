@@ -18,7 +18,8 @@ attention MultiHeadAttention record_attention
 masks causal_mask padding_mask
 layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
 model Transformer TransformerConfig evaluating foreign_parts initialize_weights
-corpora ParallelCorpus SPLITS data_folder is_utf16 load_corpus read_parallel
+corpora ParallelCorpus SPLITS data_folder decode_line is_utf16 load_corpus
+corpora read_parallel
 tokenization BPETokenizer Tokenizer
 batching Batch TokenBatches collate encode_pairs leave_out_long
 loss perplexity projected_losses smoothed_loss validation_loss
@@ -31,9 +32,10 @@ decoding DecoderCache Hypotheses greedy_decode next_logs
 beams beam_search decode_all length_divisor
 evaluation bleu chrf evaluate published_bleu
 translator Translator bundled_models
-experiment Experiment describe_machine pick_device run_experiment write_report
+experiment Experiment describe_machine describe_run pick_device run_experiment
+experiment write_report
 export
-cli main
+cli PRESETS main
 """
 _HOME, _MODULES = {}, set()
 for _module, *_names in map(str.split, _NAMES.strip().splitlines()):

@@ -22,10 +22,12 @@ from transformer_lib.checkpoints import save_checkpoint as save_checkpoint
 from transformer_lib.checkpoints import save_config as save_config
 from transformer_lib.checkpoints import save_model as save_model
 from transformer_lib.checkpoints import write_atomically as write_atomically
+from transformer_lib.cli import PRESETS as PRESETS
 from transformer_lib.cli import main as main
 from transformer_lib.corpora import SPLITS as SPLITS
 from transformer_lib.corpora import ParallelCorpus as ParallelCorpus
 from transformer_lib.corpora import data_folder as data_folder
+from transformer_lib.corpora import decode_line as decode_line
 from transformer_lib.corpora import is_utf16 as is_utf16
 from transformer_lib.corpora import load_corpus as load_corpus
 from transformer_lib.corpora import read_parallel as read_parallel
@@ -44,6 +46,7 @@ from transformer_lib.evaluation import evaluate as evaluate
 from transformer_lib.evaluation import published_bleu as published_bleu
 from transformer_lib.experiment import Experiment as Experiment
 from transformer_lib.experiment import describe_machine as describe_machine
+from transformer_lib.experiment import describe_run as describe_run
 from transformer_lib.experiment import pick_device as pick_device
 from transformer_lib.experiment import run_experiment as run_experiment
 from transformer_lib.experiment import write_report as write_report

@@ -6,15 +6,17 @@
 Chapter: book/appendix/cli
 """
 
+import argparse
 import json
-import re
+import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import tyro
@@ -25,7 +27,7 @@ from transformer_lib.checkpoints import (
     load_config,
     save_model,
 )
-from transformer_lib.corpora import load_corpus
+from transformer_lib.corpora import decode_line, is_utf16, load_corpus
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export
@@ -33,17 +35,29 @@ from transformer_lib.model import Transformer
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.translator import Translator, bundled_models
 
+PRESETS = {
+    "tiny": Experiment.tiny(),
+    "base": Experiment.base(),
+    "big": Experiment.big(),
+    "fine-tuning": Experiment.fine_tuning(),
+}
+
 
 @dataclass(frozen=True)
-class _Settings(TrainingConfig):
-    # hidden: the precision that matters is the experiment's
+class _Training(TrainingConfig):
+    """Two dataclasses have a precision: --precision is the experiment's.
+
+    Chapter: cli-train
+    """
+
     precision: tyro.conf.Suppress[str] = "fp32"
 
 
 def _train(
     out: str,
     experiment: Experiment,
-    preset: Literal["tiny", "base", "big"] = "tiny",
+    preset: Literal["tiny", "base", "big", "fine-tuning"] = "tiny",
+    start: Annotated[str | None, tyro.conf.arg(name="from")] = None,
     command: tyro.conf.Suppress[str] = "",
 ) -> None:
     """Train a model, or go on with the run in a folder.
@@ -51,12 +65,20 @@ def _train(
     Args:
         out: the folder
         experiment: what is trained
-        preset: where settings come from that are not given
+        preset: where settings come from that are not given; fine-tuning
+            with --from, else tiny
+        start: a folder or the bundled name of a model to train further;
+            it keeps its sizes and its tokenizer
         command: for the report
 
     Chapter: cli-train
     """
-    report = run_experiment(experiment, out, command)
+    if start is not None and experiment.model != PRESETS[preset].model:
+        raise ValueError(
+            f"--from: {start} keeps its sizes and its dropout; leave out "
+            "--d-model, --vocab-size, --dropout and the like"
+        )
+    report = run_experiment(experiment, out, command, start=start)
     if report is not None:
         _print(report["result"] | {"test": report.get("test", {})})
 
@@ -70,6 +92,7 @@ def _translate(
     sentences: tyro.conf.Positional[tuple[str, ...]] = (),
     device: str | None = None,
     beam_size: int = 4,
+    length_penalty: float = 0.6,
 ) -> None:
     """Translate the sentences given, or the standard input.
 
@@ -78,50 +101,74 @@ def _translate(
         sentences: quoted
         device: cpu, cuda or mps; the best one if not given
         beam_size: 1 is greedy
+        length_penalty: alpha of section 6.1; 0 for none
 
     Chapter: cli-translate
     """
+    if beam_size < 1 or not length_penalty >= 0:
+        raise ValueError(
+            f"{beam_size=}, {length_penalty=}: give 1 or more, and 0 or more"
+        )
     torch.set_num_threads(1)  # its products are too small to be shared out
     translator = Translator.from_pretrained(model, pick_device(device))
-    translator.translate([], beam_size)  # refuses a wrong size
+    longest = 512
+    blocks = _standard_input()
+    if sentences:
+        blocks = iter([[text.encode() for text in sentences]])
+    number = 0
+    for block in blocks:
+        texts = []
+        for line in block:
+            number += 1
+            try:
+                text = decode_line(line)
+                [ids] = translator.encode([text])
+                if len(ids) - 1 > longest:
+                    raise ValueError(
+                        f"{len(ids) - 1} tokens, over {longest}: split it"
+                    )
+            except ValueError as error:
+                text = ""
+                print(f"line {number} is left empty: {error}", file=sys.stderr)
+            texts.append(text)
+        found = translator.translate(texts, beam_size, length_penalty)
+        print(*found, sep="\n", flush=True)
 
-    def translated(lines: list[str]) -> list[str]:
-        try:
-            return translator.translate(lines, beam_size)
-        except ValueError as error:  # a line is too long
-            if len(lines) > 1:
-                return [text for one in lines for text in translated([one])]
-            print(f"an empty line, as {error}", file=sys.stderr)
-            return [""]
 
-    for lines in [[*sentences]] if sentences else _standard_input():
-        print(*translated(lines), sep="\n", flush=True)
-
-
-def _standard_input() -> Iterator[list[str]]:
+def _standard_input() -> Iterator[list[bytes]]:
     """The lines that are there, whenever there are some.
 
     Chapter: cli-translate
     """
-    while text := sys.stdin.buffer.read1(2**16):  # waits for a byte
-        if not text.endswith(b"\n"):
-            text += sys.stdin.buffer.readline()
-        yield text.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    begun = False
+    while content := sys.stdin.buffer.read1(2**16):  # waits for a byte
+        if not content.endswith(b"\n"):
+            content += sys.stdin.buffer.readline()
+        if not begun and is_utf16(content):
+            raise ValueError("the input is UTF-16: give UTF-8")
+        begun = True
+        yield content.removesuffix(b"\n").split(b"\n")
 
 
 def _evaluate(
     model: str,
     corpus: str | None = None,
+    languages: tuple[str, str] | None = None,
     split: Literal["train", "validation", "test"] = "test",
     device: str | None = None,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
 ) -> None:
     """Print BLEU and chrF, with signatures, of a model on a split.
 
     Args:
         model: a folder or a bundled name
         corpus: a name or a folder; the model's own if not given
+        languages: source and target; the model's own if not given
         split: train, validation or test
         device: cpu, cuda or mps; the best one if not given
+        beam_size: 1 is greedy
+        length_penalty: alpha of section 6.1; 0 for none
 
     Chapter: cli-translate
     """
@@ -129,9 +176,19 @@ def _evaluate(
     translator = Translator.from_pretrained(model, pick_device(device))
     if corpus is None:
         folder = model if Path(model).is_dir() else bundled_models()[model]
-        corpus = load_config(folder)[2].get("corpus", "")
-    texts = load_corpus(corpus, *translator.languages, split)
-    scores = evaluate(translator.model, translator.tokenizer, texts)
+        _, _, info = load_config(folder)
+        corpus = info.get("corpus")
+        if corpus is None:
+            raise ValueError(f"{model} does not say its corpus: give --corpus")
+    source, target = languages or translator.languages
+    texts = load_corpus(corpus, source, target, split)
+    scores = evaluate(
+        translator.model,
+        translator.tokenizer,
+        texts,
+        beam_size,
+        length_penalty,
+    )
     del scores["translations"]
     _print(scores)
 
@@ -147,10 +204,16 @@ def _average(model: str, out: str, last: int = 5) -> None:
     Chapter: cli-translate
     """
     config, tokenizer, info = load_config(model)
-    paths = checkpoint_files(model)[::-1][:last]
+    paths = checkpoint_files(model)
+    if last < 1 or not paths:
+        raise ValueError(
+            f"{model} has {len(paths)} checkpoints, {last=}: give the folder "
+            "of a training run, and --last 1 or more"
+        )
+    if Path(out).exists():
+        raise FileExistsError(f"{out} exists: name a new folder")
     mean = Transformer(config)
-    mean.load_state_dict(average_checkpoints(paths))
-    Path(out).mkdir(parents=True)
+    mean.load_state_dict(average_checkpoints(paths[-last:]))
     save_model(out, mean, tokenizer, **info)
 
 
@@ -177,31 +240,109 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; bad input is explained in one line.
 
     Returns:
-        The exit code: 0, done; 2, for bad input; 130, stopped by Ctrl-C
-        or, while a model trains, by SIGTERM.
+        The exit code: 0, done; 2, for bad input or too little memory;
+        130, stopped by Ctrl-C or, while a model trains, by SIGTERM;
+        141, if the reader of the output went away.
 
     Chapter: cli-main
     """
-    words = sys.argv[1:] if argv is None else list(argv)
-    named = re.findall(r"--preset[ =](tiny|base|big)\b", " ".join(words))
-    preset = getattr(Experiment, named[-1] if named else "tiny")()
-    settings = _Settings(**vars(preset.training))
-    experiment = replace(preset, training=settings)
-    command = shlex.join(["python", "-m", "transformer_lib", *words])
-    train = partial(_train, experiment=experiment, command=command)
-    others = _translate, _evaluate, _average, _export
-    commands = {"train": train} | {f.__name__[1:]: f for f in others}
+    words = list(argv) if argv is not None else sys.argv[1:]
+    if argv is None:
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    threads = torch.get_num_threads()
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            commands,
-            args=words,
-            prog="python -m transformer_lib",
-            config=[tyro.conf.OmitArgPrefixes],
-        )
+        _run(words)
         return 0
     except KeyboardInterrupt:
         print("transformer_lib: stopped", file=sys.stderr)
         return 130
-    except (ValueError, OSError, ArithmeticError, ImportError) as error:
-        print(f"transformer_lib: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        # What is still to be written goes nowhere, without a word.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (
+        ArithmeticError,
+        ImportError,
+        MemoryError,
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        line = f"transformer_lib: {_explained(error)}"
+        print(line, file=sys.stderr)
+        _tell_torchrun(line)
         return 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run(words: list[str]) -> None:
+    """Read the options and call the command's function.
+
+    Chapter: cli-main
+    """
+    for word in words:
+        if any("\ud800" <= sign <= "\udfff" for sign in word):
+            raise ValueError(f"{word!r} is not UTF-8: give it as UTF-8")
+    start, preset = _given(words, "--from"), _given(words, "--preset")
+    if preset not in PRESETS:  # tyro explains it
+        preset = "tiny" if start is None else "fine-tuning"
+    experiment = PRESETS[preset]
+    training = _Training(**vars(experiment.training))
+    train = partial(
+        _train,
+        experiment=replace(experiment, training=training),
+        preset=preset,
+        command=shlex.join(["python", "-m", "transformer_lib", *words]),
+    )
+    commands = {
+        "train": train,
+        "translate": _translate,
+        "evaluate": _evaluate,
+        "average": _average,
+        "export": _export,
+    }
+    tyro.extras.subcommand_cli_from_dict(
+        commands,
+        args=words,
+        prog="python -m transformer_lib",
+        config=[tyro.conf.OmitArgPrefixes],
+    )
+
+
+def _given(words: Sequence[str], option: str) -> str | None:
+    """The value of an option that other options' defaults depend on.
+
+    Chapter: cli-main
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(option, dest="value", nargs="?")
+    return parser.parse_known_args(words)[0].value
+
+
+def _explained(error: BaseException) -> str:
+    """An error in one line, with its cure if memory is short.
+
+    Chapter: cli-main
+    """
+    line = str(error).strip().partition("\n")[0]
+    short = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    if short or "can't allocate memory" in line:
+        return (
+            f"out of memory ({line:.99}): halve --tokens-per-batch and "
+            "double --accumulate"
+        )
+    return line or type(error).__name__
+
+
+def _tell_torchrun(line: str) -> None:
+    """The line again, at the end of what `torchrun` says of a failure.
+
+    Chapter: cli-main
+    """
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path:
+        extra = {"py_callstack": line, "timestamp": str(int(time.time()))}
+        message = {"message": {"message": line, "extraInfo": extra}}
+        Path(path).write_text(json.dumps(message), "utf-8")

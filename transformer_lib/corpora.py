@@ -146,8 +146,11 @@ def _numbered(
         warn(f"{names}: skipped {skipped} of {number} lines", stacklevel=3)
 
 
-def _sentence(line: bytes) -> str:
+def decode_line(line: bytes) -> str:
     """The text of a line; its letters and accents joined (NFC).
+
+    Raises:
+        ValueError: if it is not UTF-8 or has a carriage return inside.
 
     Chapter: corpora-own
     """
@@ -156,11 +159,16 @@ def _sentence(line: bytes) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 ({error})") from None
     text = unicodedata.normalize("NFC", text).strip()
-    if not text:
-        raise ValueError("a side is empty")
     if "\r" in text or "\0" in text:
         name = "carriage return" if "\r" in text else "NUL"
         raise ValueError(f"a {name} inside a sentence: end lines with \\n")
+    return text
+
+
+def _sentence(line: bytes) -> str:
+    text = decode_line(line)
+    if not text:
+        raise ValueError("a side is empty")
     return text
 
 
@@ -345,6 +353,8 @@ def load_corpus(
         rows = list(_numbered(one, other, skip_bad_lines))
         pairs = [(source, target) for _, source, target in rows]
         lines = [number for number, _, _ in rows]
+    if name not in _CORPORA:
+        name = str(Path(name).absolute())  # it is found from anywhere
     if name in ("little_spanish", "tatoeba") and source != "en":
         pairs = [(other, english) for english, other in pairs]
     if not pairs:

@@ -7,27 +7,30 @@ Chapter: book/training/experiment
 """
 
 import json
+import logging
 import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
+from torch import nn
 from tqdm import tqdm
 
-from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.batching import TokenBatches, encode_pairs, leave_out_long
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
+    load_config,
     load_model,
     save_config,
     save_model,
@@ -37,8 +40,9 @@ from transformer_lib.corpora import ParallelCorpus, load_corpus
 from transformer_lib.evaluation import bleu, evaluate
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.schedule import TrainingConfig
-from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.tokenization import BPETokenizer, Tokenizer
 from transformer_lib.training import History, train, worker
 from transformer_lib.translator import Translator
 
@@ -55,7 +59,8 @@ class Experiment:
             for, and becomes what it has
         training: the settings
         tokens_per_batch: on either side, with padding
-        average: checkpoints in the mean; 1 for none
+        average: checkpoints in the mean, which is saved if it validates
+            better than the last one; 1 for no mean
         limit: only the first `limit` pairs of each part
         validation_bleu: log BLEU of greedy translations
         test: part to evaluate at the end, such as test
@@ -102,6 +107,18 @@ class Experiment:
         sizes = TransformerConfig.big(8000)
         return cls(model=sizes, training=steps, average=20)
 
+    @classmethod
+    def fine_tuning(cls) -> Self:
+        """A small rate and few steps, for a model that is trained."""
+        often = dict(log_every=20, validate_every=100, checkpoint_every=50)
+        steps = TrainingConfig(
+            warmup_steps=100,
+            max_steps=500,
+            learning_rate_scale=0.05,
+            **often,
+        )
+        return cls(training=steps, tokens_per_batch=4096)
+
     def load(self, split: str) -> ParallelCorpus:
         """A split of the corpus; the errors are those of `load_corpus`."""
         texts = load_corpus(
@@ -117,6 +134,16 @@ def _say(text: str) -> None:
     """
     if worker()[0] == 0:
         tqdm.write(text, file=sys.stderr)
+
+
+class _SayingHandler(logging.Handler):
+    """Says what is logged.
+
+    Chapter: experiment-precision
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(record.getMessage())
 
 
 def pick_device(name: str | None = None) -> torch.device:
@@ -157,126 +184,332 @@ def _pick_precision(name: str, device: torch.device) -> str:
 
 
 def run_experiment(
-    experiment: Experiment, folder: str | Path, command: str = ""
+    experiment: Experiment,
+    folder: str | Path,
+    command: str = "",
+    *,
+    model: Callable[[TransformerConfig], nn.Module] = Transformer,
+    start: str | Path | None = None,
 ) -> dict[str, Any] | None:
     """Train and test a model, or go on with the run in a folder.
 
-    A finished run is left alone. `command` is the command line, for
-    the report.
+    A finished run is left alone.
+
+    Args:
+        experiment: every decision.
+        folder: for all that the run leaves.
+        command: the command line, for the report.
+        model: called with the sizes, it makes the model: a class of
+            your own, or a function.
+        start: the folder or the bundled name of a model that is to be
+            trained further: with its weights, sizes and tokenizer.
 
     Returns:
-        The content of report.json; None if the run was finished
-        before, and for all workers but the first.
+        The content of report.json; None for all workers of `torchrun`
+        but the first.
 
     Raises:
         ValueError: for a bad corpus, or in a folder that holds another
             run or model.
-        filelock.Timeout: if another run writes to the folder.
+        TimeoutError: if another run writes to the folder.
         FloatingPointError, KeyboardInterrupt: as `train`.
 
     Chapter: experiment-run
     """
-    folder, first = Path(folder), worker()[0] == 0
+    folder = Path(folder)
+    if (folder / "report.json").exists():
+        _say(
+            f"{folder} is finished: name another folder, or delete its "
+            "report.json to go on with more steps"
+        )
+        return json.loads((folder / "report.json").read_text("utf-8"))
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: name another folder")
+    begun = len(checkpoint_files(folder)) > 0
+    if (folder / "model.safetensors").exists() and not begun:
+        raise ValueError(f"{folder} holds a model: name another folder")
+    run = _prepare(experiment, model, start)
+    run.info["command"] = command
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        history = _fit(run, folder)
+        if worker()[0] > 0:
+            return None
+        return _finish(run, folder, history)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The first worker keeps other runs out of the folder.
+
+    Chapter: experiment-run
+    """
+    if worker()[0] > 0:
+        yield
+        return
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise TimeoutError(
+            f"another run writes to {folder} (it holds .lock): name another "
+            "folder"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass
+class _Run:
+    """All that a training run needs, made before its first step.
+
+    Chapter: experiment-run
+    """
+
+    experiment: Experiment
+    training: TrainingConfig
+    model: nn.Module
+    tokenizer: Tokenizer
+    batches: TokenBatches
+    judge: "_Judge"
+    tests: ParallelCorpus | None
+    info: dict[str, Any]
+
+
+def _prepare(
+    experiment: Experiment,
+    build: Callable[[TransformerConfig], nn.Module],
+    start: str | Path | None,
+) -> _Run:
+    """Read the text and make tokenizer, model and batches.
+
+    Chapter: experiment-run
+    """
+    if experiment.training.max_steps < 1:
+        raise ValueError("max_steps cannot be 0: give 1 or more")
+    device = pick_device(experiment.device)
     texts, held_out = experiment.load("train"), experiment.load("validation")
     tests = experiment.load(experiment.test) if experiment.test else None
-    device = pick_device(experiment.device)
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock", timeout=0) if first else nullcontext():
-        if (folder / "report.json").exists():
+    if start is None:
+        model, tokenizer = _new_model(experiment, build, texts)
+    else:
+        begun = Translator.from_pretrained(start)
+        model, tokenizer = begun.model, begun.tokenizer
+        if tuple(begun.languages) != tuple(experiment.languages):
             _say(
-                f"{folder} is finished: name another folder, or delete its "
-                "report.json to go on with more steps"
+                f"warning: {start} translates {'-'.join(begun.languages)}, "
+                f"these pairs are {'-'.join(experiment.languages)}"
             )
-            return None
-        begun = bool(checkpoint_files(folder))
-        if (folder / "model.safetensors").exists() and not begun:
-            raise ValueError(f"{folder} holds a model: name another folder")
-        sizes, training = experiment.model, experiment.training
-        precision = _pick_precision(experiment.precision, device)
-        keep = max(training.keep_checkpoints, experiment.average)
-        training = replace(
-            training, precision=precision, keep_checkpoints=keep
-        )
-        both = texts.sources + texts.targets
-        tokenizer = BPETokenizer.train(both, sizes.vocab_size)
-        pairs = encode_pairs(texts, tokenizer, sizes.max_length)
-        _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
-        tokens, seed = experiment.tokens_per_batch, training.seed
-        batches = TokenBatches(pairs, tokens, seed)
-        torch.manual_seed(seed)
-        config = replace(sizes, vocab_size=len(tokenizer))
-        model = Transformer(config).to(device)
-        info = {"corpus": texts.name, "languages": [*experiment.languages]}
-        if first and not begun:
-            save_config(folder, model, tokenizer, **info)
-        judge = _judge(held_out, tokenizer, experiment.validation_bleu)
-        history = train(model, batches, training, judge, folder)
-        if not first:
-            return None
-        last = checkpoint_files(folder)[-max(experiment.average, 1) :]
-        model.load_state_dict(average_checkpoints(last))
-        save_model(folder, model, tokenizer, half=experiment.half, **info)
-        result = {"averaged_checkpoints": len(last)}
-        result |= judge(model, history.lines[-1]["step"])
-        scores = None
-        if tests:
-            _say(f"translating {len(tests):,} sentences")
-            saved, _, _ = load_model(folder)  # perhaps in half precision
-            scores = evaluate(saved.to(device), tokenizer, tests)
-        return write_report(
-            folder, command, model, batches, training, history, result, scores
-        )
+    _say(f"tokenizing {len(texts):,} pairs")
+    longest = model.config.max_length
+    pairs = encode_pairs(texts, tokenizer, longest)
+    _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
+    training = replace(
+        experiment.training,
+        precision=_pick_precision(experiment.precision, device),
+        keep_checkpoints=max(
+            experiment.training.keep_checkpoints, experiment.average
+        ),
+    )
+    if tests is not None:
+        tests = _without_long(tests, tokenizer, min(longest, 513))
+    held_out = _without_long(held_out, tokenizer, longest)
+    return _Run(
+        experiment,
+        training,
+        model.to(device),
+        tokenizer,
+        TokenBatches(pairs, experiment.tokens_per_batch, training.seed),
+        _Judge(held_out, tokenizer, experiment.validation_bleu),
+        tests,
+        info={"corpus": texts.name, "languages": [*experiment.languages]},
+    )
 
 
-def _judge(
-    corpus: ParallelCorpus, tokenizer: BPETokenizer, with_bleu: bool
-) -> Callable[[Transformer, int], dict[str, Any]]:
+def _new_model(
+    experiment: Experiment,
+    build: Callable[[TransformerConfig], nn.Module],
+    texts: ParallelCorpus,
+) -> tuple[nn.Module, BPETokenizer]:
+    """A tokenizer that is learnt from the text, and a model for it.
+
+    Chapter: experiment-run
+    """
+    both = texts.sources + texts.targets
+    _say(f"learning the tokens of {len(both):,} sentences")
+    tokenizer = BPETokenizer.train(both, experiment.model.vocab_size)
+    with torch.random.fork_rng([]):  # the caller's dice stay as they are
+        torch.default_generator.manual_seed(experiment.training.seed)
+        model = build(replace(experiment.model, vocab_size=len(tokenizer)))
+    return model, tokenizer
+
+
+def _without_long(
+    corpus: ParallelCorpus, tokenizer: Tokenizer, longest: int
+) -> ParallelCorpus:
+    """The corpus of the pairs that fit; says which is the first not to.
+
+    Chapter: experiment-run
+    """
+    kept, too_long = leave_out_long(corpus, tokenizer, longest)
+    if too_long:
+        place = f"pair {corpus.pairs.index(too_long[0]) + 1}"
+        if too_long.lines:
+            place = f"line {too_long.lines[0]}"
+        _say(
+            f"warning: {len(too_long)} of {len(corpus)} pairs are left out of "
+            f"{corpus.name}, {corpus.split}: over {longest} tokens. The "
+            f"first is {place}, {too_long.sources[0]!r:.40}"
+        )
+    if not kept:
+        raise ValueError(f"{corpus.name} has no pair for {corpus.split} left")
+    return kept
+
+
+def _fit(run: _Run, folder: Path) -> History:
+    """Train, or go on from the folder's last checkpoint.
+
+    Chapter: experiment-run
+    """
+    begun = checkpoint_files(folder)
+    if begun:
+        step = begun[-1].stem.rpartition("-")[2]
+        _say(f"going on at step {int(step)}")
+    elif worker()[0] == 0:
+        save_config(folder, run.model, run.tokenizer, **run.info)
+    try:
+        with _log_said():
+            return train(
+                run.model,
+                run.batches,
+                run.training,
+                run.judge,
+                folder,
+                gradients=None if why_not_replayed(run.model) else Replays,
+            )
+    except ValueError as error:
+        command = load_config(folder)[2].get("command")
+        if begun and command:
+            raise ValueError(f"{error}; its command was: {command}") from error
+        raise
+
+
+@contextmanager
+def _log_said() -> Iterator[None]:
+    """Where there is no bar, say each line of the log.
+
+    Chapter: experiment-run
+    """
+    if sys.stderr.isatty():
+        yield
+        return
+    logger = logging.getLogger("transformer_lib.training")
+    handler, before = _SayingHandler(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def _finish(run: _Run, folder: Path, history: History) -> dict[str, Any]:
+    """Choose the weights, save the model, test it, and report.
+
+    Chapter: experiment-choice
+    """
+    result = _choose_weights(run, folder, history)
+    half = run.experiment.half
+    save_model(folder, run.model, run.tokenizer, half=half, **run.info)
+    scores = None
+    if run.tests is not None:
+        _say(f"translating {len(run.tests):,} sentences")
+        saved, _, _ = load_model(folder)  # perhaps in half precision
+        device = next(run.model.parameters()).device
+        scores = evaluate(saved.to(device), run.tokenizer, run.tests)
+    report = describe_run(run.model, run.batches, run.training, history)
+    report["result"] |= result
+    return write_report(folder, run.info["command"], report, scores)
+
+
+def _choose_weights(
+    run: _Run, folder: Path, history: History
+) -> dict[str, Any]:
+    """Give the model the mean of its last checkpoints, or the last one.
+
+    Returns what the choice validates like, and what the other does.
+
+    Chapter: experiment-choice
+    """
+    last = {"averaged_checkpoints": 1}
+    for name, value in history.lines[-1].items():
+        if name.startswith("validation_") or name == "samples":
+            last[name] = value
+    paths = checkpoint_files(folder)[-max(run.experiment.average, 1) :]
+    if len(paths) == 1:
+        return last
+    run.model.load_state_dict(average_checkpoints(paths))
+    mean = {"averaged_checkpoints": len(paths)}
+    mean |= run.judge.measure(run.model, f"mean of {len(paths)} checkpoints")
+    if mean["validation_loss"] <= last["validation_loss"]:
+        chosen, other = mean, last
+    else:
+        chosen, other = last, mean
+        _say("the last checkpoint alone is better, and is saved")
+        run.model.load_state_dict(average_checkpoints(paths[-1:]))
+    others = {key: value for key, value in other.items() if key != "samples"}
+    return chosen | {"other_choice": others}
+
+
+class _Judge:
     """What `train` calls to validate: judge(model, step).
 
     Chapter: experiment-judge
     """
-    batches = TokenBatches.in_order(encode_pairs(corpus, tokenizer))
 
-    def judge(model: Transformer, step: int) -> dict[str, Any]:
-        loss = validation_loss(model, batches)
+    def __init__(
+        self, corpus: ParallelCorpus, tokenizer: Tokenizer, with_bleu: bool
+    ):
+        self.corpus, self.tokenizer = corpus, tokenizer
+        self.with_bleu = with_bleu
+        self.batches = TokenBatches.in_order(encode_pairs(corpus, tokenizer))
+
+    def __call__(self, model: nn.Module, step: int) -> dict[str, Any]:
+        return self.measure(model, f"step {step}")
+
+    def measure(self, model: nn.Module, name: str) -> dict[str, Any]:
+        """Loss and perhaps BLEU of a model, said under a name."""
+        loss = validation_loss(model, self.batches)
         scores: dict[str, Any] = {"validation_loss": loss}
         if loss < 700:  # JSON has no infinity
             scores["validation_perplexity"] = perplexity(loss)
-        if with_bleu:
-            texts = Translator(model, tokenizer).translate(corpus.sources, 1)
-            score = bleu(texts, corpus.targets, corpus.target)
+        samples = {}
+        if self.with_bleu:
+            translator = Translator(model, self.tokenizer)
+            texts = translator.translate(self.corpus.sources, beam_size=1)
+            score = bleu(texts, self.corpus.targets, self.corpus.target)
             scores["validation_bleu"] = score.value
-        shown = [f"{name} {score:.2f}" for name, score in scores.items()]
-        _say(f"step {step}: {', '.join(shown)}")
-        return scores | ({"samples": texts[:3]} if with_bleu else {})
+            samples["samples"] = texts[:3]
+        said = [f"{key} {value:.2f}" for key, value in scores.items()]
+        _say(f"{name}: {', '.join(said)}")
+        return scores | samples
 
-    return judge
 
-
-def write_report(
-    folder: str | Path,
-    command: str,
-    model: Transformer,
+def describe_run(
+    model: nn.Module,
     batches: TokenBatches,
     training: TrainingConfig,
     history: History,
-    result: dict[str, Any] | None = None,
-    scores: dict[str, Any] | None = None,
-    **more: Any,
 ) -> dict[str, Any]:
-    """Write report.json of a run that took all its steps; returns it.
-
-    `result` joins what the log and the model say, `scores` is what
-    `evaluate` returned; its translations go to translations.txt. `more`
-    is added as it is.
+    """What a report says of a run that took all its steps.
 
     Chapter: experiment-report
     """
-    folder, last = Path(folder), history.lines[-1]
-    device = model.output_weight.device
-    report = {
-        "name": folder.absolute().name,
-        "command": command,
+    last, device = history.lines[-1], next(model.parameters()).device
+    return {
         "training": {
             **asdict(training),
             "tokens_per_batch": batches.tokens_per_batch,
@@ -287,15 +520,30 @@ def write_report(
             "seconds": last["seconds"],
             "target_tokens_per_second": last["tokens"] / last["seconds"],
             "parameters": sum(w.numel() for w in model.parameters()),
-            **(result or {}),
         },
         "machine": describe_machine(device),
     }
+
+
+def write_report(
+    folder: str | Path,
+    command: str,
+    described: dict[str, Any],
+    scores: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write report.json, of what `describe_run` gave; returns it.
+
+    `scores` is what `evaluate` returned; its translations go to
+    translations.txt.
+
+    Chapter: experiment-report
+    """
+    folder = Path(folder)
+    report = {"name": folder.absolute().name, "command": command, **described}
     if scores is not None:
         report["test"] = dict(scores)
         lines = report["test"].pop("translations")
         write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
-    report |= more
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_atomically(folder / "report.json", text)
     return report
