@@ -13,8 +13,6 @@ SYSTEMS = {  # floors first, ours last
     "memory": "translation memory",
     "tatoeba-de-en": "the small model, one CPU core",
     "gpu/base-de-en-0": "the base model, one H100",
-    "rivals/recurrent-0": "recurrent rival, 15 minutes, seed 0",
-    "rivals/recurrent-1": "recurrent rival, 15 minutes, seed 1",
     "multi30k-en-de": "ours, seed 0 (it ships)",
     "headline/en-de-1": "ours, seed 1",
     "headline/en-de-2": "ours, seed 2",
@@ -66,6 +64,63 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
         "Training loss and validation BLEU by the clock; the curves of the "
         "GPU and of the CPU core have the same shape, far apart. "
         + "; ".join(ends),
+    )
+
+
+def turns(run: Run) -> Picture:
+    """Held-out loss and BLEU by step; the turn of the loss is marked."""
+    steps, losses = run.series("validation_loss")
+    _, bleus = run.series("validation_bleu")
+    turn = losses.index(min(losses))
+
+    def draw(narrow: bool):
+        figure, axes = panels(2, narrow, height=2.7)
+        sides = (
+            (losses, "loss", "validation loss, nats per token"),
+            (bleus, "target", "validation BLEU"),
+        )
+        for ax, (values, ink, title) in zip(axes, sides, strict=True):
+            ax.plot(steps, values, color=COLOURS[ink])
+            ax.plot(steps[turn], values[turn], "o", color=COLOURS[ink])
+            ax.axvline(steps[turn], color=COLOURS["muted"], linestyle=":")
+            ax.set(xlabel="step", ylabel=title)
+        axes[0].set_ylim(0.8, 1.6)
+        axes[1].set_ylim(30, 60)
+        axes[0].annotate(
+            f"{losses[turn]:.2f}",
+            (steps[turn], losses[turn]),
+            (0, -14),
+            textcoords="offset points",
+            ha="center",
+        )
+        axes[0].annotate(
+            f"{losses[-1]:.2f}",
+            (steps[-1], losses[-1]),
+            (-4, 8),
+            textcoords="offset points",
+            ha="right",
+        )
+        axes[1].annotate(
+            f"{bleus[turn]:.1f}",
+            (steps[turn], bleus[turn]),
+            (4, -16),
+            textcoords="offset points",
+        )
+        axes[1].annotate(
+            f"{bleus[-1]:.1f}",
+            (steps[-1], bleus[-1]),
+            (-4, 10),
+            textcoords="offset points",
+            ha="right",
+        )
+        return figure
+
+    return show(
+        draw,
+        f"Left, the loss on held-out sentences: it falls to {losses[turn]:.2f} "
+        f"at step {steps[turn]:,} and rises to {losses[-1]:.2f}. Right, BLEU "
+        f"of the same sentences: {bleus[turn]:.1f} at that step, "
+        f"{bleus[-1]:.1f} at the end.",
     )
 
 
