@@ -8,8 +8,11 @@ For every model in `pretrained` FOLDER/NAME gets
 - `attention/`: every head's weights for some sentences, as bytes,
 - `beams/`: beam searches, step by step.
 
-`play.json` is what the first page plays: a few sentences, decoded token by
-token, with the likeliest rivals of each and what they would have led to.
+`cover.json` is what the first page opens with: a few sentences, and what
+the model writes when one word after the other is hidden from its decoder.
+`play.json` is what the chapter on decoding plays: a few sentences, decoded
+token by token, with the likeliest rivals of each and what they would have
+led to.
 `zoom/` is what the page "One sentence" opens, from the model down to one
 number: its vectors, queries, keys, values, scores and weights for one
 sentence, and a file for each head's three matrices and for each
@@ -76,7 +79,7 @@ CORPORA = {
 BEAM_SIZES = [2, 4]
 ALPHAS = [0.0, 0.6, 1.0]
 REPLAYED, EXPLORED = 6, 50
-RIVALS = 2, 3  # of a step on the first page: at least, at most
+RIVALS = 2, 3  # of a step that plays: at least, at most
 SERIOUS = 0.02  # what the third of them needs
 ZOOMED = "little-spanish", "I like trees"
 # What the page shows beside each level: the library's own lines.
@@ -446,6 +449,101 @@ def write_beams(
     write_json(folder / "index.json", texts)
 
 
+# A word covered
+
+
+def words(pieces: list[str]) -> list[list[int]]:
+    """The places of each word's tokens; punctuation belongs to none."""
+    found: list[list[int]] = []
+    inside = False
+    for place, piece in enumerate(pieces):
+        is_word = piece != "<eos>" and any(map(str.isalnum, piece))
+        if is_word and inside and not piece.startswith("▁"):
+            found[-1].append(place)
+        elif is_word:
+            found.append([place])
+        inside = is_word
+    return found
+
+
+@torch.inference_mode()
+def covered(
+    model: nn.Module, source_ids: Tensor, places: list[int]
+) -> tuple[list[int], Tensor]:
+    """What is written if the decoder may not look at some places.
+
+    Returns:
+        The ids, with eos, and the cross-attention, the mean of all layers
+        and heads (tokens, source_len).
+    """
+    memory = model.encode(source_ids)  # the encoder reads every word
+    visible = source_ids.clone()
+    visible[0, places] = PAD  # the decoder's mask has these places closed
+    longest = source_ids.size(1) - 1 + 50  # section 6.1, without eos
+    ids = [BOS]
+    with evaluating(model):
+        while ids[-1] != EOS and len(ids) <= longest:
+            hidden = model.decode(torch.tensor([ids]), memory, visible)
+            ids.append(int(model.project(hidden[:, -1]).argmax()))
+        with record_attention(model) as maps:
+            model.decode(torch.tensor([ids[:-1]]), memory, visible)
+    cross = [
+        weights[0].mean(0)
+        for path, weights in maps.items()
+        if path.endswith("cross_attention")
+    ]
+    return ids[1:], torch.stack(cross).mean(0)
+
+
+def covering(translator: Translator, text: str, means: dict) -> dict:
+    """A sentence, and what becomes of it when each word is covered.
+
+    A state has the covered places of the source, the translation, its
+    tokens, and their cross-attention in hundredths; `means` says in
+    English what a translation says, written by hand.
+    """
+    tokenizer = translator.tokenizer
+    source_ids = torch.tensor(translator.encode([text]))
+    source = tokenizer.pieces(source_ids[0].tolist())
+    states = []
+    for places in [[], *words(source)]:
+        ids, looked = covered(translator.model, source_ids, places)
+        said = tokenizer.decode(ids)
+        states.append(
+            {
+                "covered": places,
+                "said": said,
+                "means": means.get(said, ""),
+                "tokens": tokenizer.pieces(ids),
+                "looked": (100 * looked).round().int().tolist(),
+            }
+        )
+    return {
+        "text": text,
+        "languages": [LANGUAGES[code] for code in translator.languages],
+        "codes": translator.languages,
+        "source": source,
+        "states": states,
+    }
+
+
+def write_cover(path: Path) -> None:
+    """What the first page opens with, as `sentences.yml` lists it."""
+    found = []
+    for one in yaml.safe_load(SENTENCES.read_text("utf-8"))["cover"]:
+        run = ROOT / "pretrained" / one["model"]
+        translator = Translator.from_pretrained(run, "cpu")
+        state = covering(translator, one["text"], one["means"])
+        found.append(
+            {
+                "model": one["model"],
+                "opens_on": one.get("opens_on"),
+                **state,
+            }
+        )
+    write_json(path, found)
+
+
 # Decoding that plays by itself
 
 
@@ -538,7 +636,7 @@ def played(translator: Translator, text: str) -> dict:
 
 
 def write_play(path: Path) -> None:
-    """What the first page plays, as `sentences.yml` lists it."""
+    """What the chapter on decoding plays, as `sentences.yml` lists it."""
     listed = yaml.safe_load(SENTENCES.read_text("utf-8"))["play"]
     found = []
     for name, texts in listed.items():
@@ -807,6 +905,7 @@ def main() -> None:
     folders = [folder / run.name for run in models()]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(make, models(), folders))
+    write_cover(folder / "cover.json")
     write_play(folder / "play.json")
     write_zoom(folder / "zoom")
     write_json(folder / "index.json", {"models": found})

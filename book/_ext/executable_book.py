@@ -30,6 +30,7 @@ BESIDE = [
     "tables",
     "folding",
     "first_reading",
+    "facts",
     "finding",
     "ledger",
 ]

@@ -7,11 +7,11 @@ in `_build/live` and copied into the site. What is missing is written
 into the data's `index.json`, and the part that needs it says so; the
 book is built all the same.
 
-The part `play` asks for nothing: its data is written into the page, with
-a table that says the same where no script runs. Of `zoom` the page has the
-outermost level; what is inside is fetched when it is opened. `train` has a
-recorded run in its page, fetches its sentences when a training is asked
-for, and shows what was trained as `zoom` does.
+The parts `cover` and `play` ask for nothing: their data is written into
+the page, with words that say the same where no script runs. Of `zoom` the
+page has the outermost level; what is inside is fetched when it is opened.
+`train` has a recorded run in its page, fetches its sentences when a
+training is asked for, and shows what was trained as `zoom` does.
 """
 
 import gzip
@@ -34,9 +34,6 @@ MADE = ROOT / "_build" / "live"
 SCRIPTS = ["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs"]
 MACHINE = "ort-wasm-simd-threaded.wasm"  # 14 MB, which travel packed
 PLACES = re.compile(r'data-live="(\w+)"')
-PLAY = '<div class="live" data-live="play">'
-ZOOM = '<div class="live" data-live="zoom">'
-TRAIN = '<div class="live" data-live="train">'
 RUN = WEB / "live" / "train_run.json"
 LEARNT_FROM = ["little_spanish.tsv", "little_people.tsv"]
 SITES = ("html", "dirhtml")  # no paper, no EPUB
@@ -224,10 +221,48 @@ def told(path: Path) -> str:
     )
 
 
+def covered(path: Path) -> str:
+    """Two states of what `cover` opens with; and its data."""
+    text = path.read_text("utf-8")
+    first = json.loads(text)[0]
+    word = first["opens_on"]
+    whole = first["states"][0]
+    changed = next(
+        state
+        for state in first["states"]
+        if shown("".join(first["source"][at] for at in state["covered"]))
+        == word
+    )
+    hidden = html.escape(first["text"]).replace(word, f"<b>{word}</b>", 1)
+    language = f'lang="{first["codes"][1]}"'
+    return (
+        '<dl class="cover-still">'
+        f"<dt>{html.escape(first['text'])}</dt>"
+        f"<dd {language}>{html.escape(whole['said'])}</dd>"
+        f"<dt>{hidden} (the decoder may not look at “{word}”)</dt>"
+        f"<dd><span {language}>{html.escape(changed['said'])}</span> "
+        f"In English: “{html.escape(changed['means'])}”</dd></dl>"
+        f"{inlined(text)}"
+    )
+
+
 def inlined(text: str) -> str:
     """JSON for the script of a part, inside its place in the page."""
     data = text.replace("</", r"<\/").strip()
     return f'<script type="application/json">{data}</script>'
+
+
+def kept(path: Path) -> str:
+    """What a part that needs a script is given."""
+    return ABSENT + inlined(path.read_text("utf-8"))
+
+
+GIVEN = {  # what stands in a part's place before its script runs
+    "cover": lambda: covered(MADE / "data" / "cover.json"),
+    "play": lambda: told(MADE / "data" / "play.json"),
+    "train": lambda: kept(RUN),
+    "zoom": lambda: kept(MADE / "data" / "zoom" / "index.json"),
+}
 
 
 def merge(app, env, names, other):
@@ -250,20 +285,14 @@ def add_script(app, pagename, templatename, context, doctree):
         here = 'location.protocol !== "file:"'
         app.add_js_file(None, body=f'if ({here}) import("./{start}")')
         app.add_css_file("live/live.css")
-        if PLAY in context["body"]:
-            make_data(MADE / "data")
-            whole = PLAY + told(MADE / "data" / "play.json")
-            context["body"] = context["body"].replace(PLAY + ABSENT, whole)
-        if ZOOM in context["body"]:
-            make_data(MADE / "data")
-            index = MADE / "data" / "zoom" / "index.json"
-            whole = ZOOM + ABSENT + inlined(index.read_text("utf-8"))
-            context["body"] = context["body"].replace(ZOOM + ABSENT, whole)
-        if TRAIN in context["body"]:
-            run = inlined(RUN.read_text("utf-8"))
-            whole = f"{TRAIN}{ABSENT}{run}"
-            context["body"] = context["body"].replace(TRAIN + ABSENT, whole)
         for name in sorted(set(PLACES.findall(context["body"]))):
+            if name in GIVEN:
+                make_data(MADE / "data")
+                place = f'<div class="live" data-live="{name}">'
+                whole = place + GIVEN[name]()
+                context["body"] = context["body"].replace(
+                    place + ABSENT, whole
+                )
             if (WEB / "live" / f"{name}.css").is_file():
                 app.add_css_file(f"live/{name}.css")
 

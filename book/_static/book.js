@@ -33,36 +33,34 @@
 
   function show(choice) {
     root.dataset.shows = choice;
-    var button = document.querySelector(
-      '.shows input[value="' + choice + '"]'
-    );
-    if (button) button.checked = true;
+    var select = document.querySelector(".shows select");
+    if (select) select.value = choice;
   }
 
-  function build(article, title) {
-    var box = document.createElement("fieldset");
-    box.className = "shows d-print-none";
-    var name = document.createElement("legend");
-    name.textContent = "Show";
-    box.append(name);
+  // In the bar above each page; what a page has none of is not offered.
+  function build(article, bar) {
+    var label = document.createElement("label");
+    label.className = "shows d-print-none";
+    label.append("Show ");
+    var select = document.createElement("select");
     CHOICES.forEach(function (choice) {
-      var label = document.createElement("label");
-      var button = document.createElement("input");
-      button.type = "radio";
-      button.name = "shows";
-      button.value = choice[0];
-      button.disabled =
+      if (
         (choice[0] === "first" && !article.querySelector(FOLDED)) ||
         (choice[0] === "paper" && !article.querySelector(".paper")) ||
-        (choice[0] === "code" && !article.querySelector("div.cell"));
-      button.addEventListener("change", function () {
-        remember(button.value);
-        show(button.value);
-      });
-      label.append(button, " " + choice[1]);
-      box.append(label);
+        (choice[0] === "code" && !article.querySelector("div.cell"))
+      )
+        return;
+      var option = document.createElement("option");
+      option.value = choice[0];
+      option.textContent = choice[1];
+      select.append(option);
     });
-    title.after(box);
+    select.addEventListener("change", function () {
+      remember(select.value);
+      show(select.value);
+    });
+    label.append(select);
+    bar.prepend(label);
   }
 
   // A link opens the folds around its target, and the section's own;
@@ -95,17 +93,17 @@
 
   function prepareSwitch() {
     var article = document.querySelector("article.bd-article");
-    var title = article && article.querySelector("h1");
-    if (!title || !article.querySelector(".paper, div.cell")) {
+    var bar = document.querySelector(".article-header-buttons");
+    if (!bar || !article || !article.querySelector(".paper, div.cell")) {
       root.dataset.shows = "all";
       return;
     }
-    build(article, title);
+    build(article, bar);
     var choice = root.dataset.shows;
-    var button = document.querySelector(
-      '.shows input[value="' + choice + '"]'
+    var offered = document.querySelector(
+      '.shows option[value="' + choice + '"]'
     );
-    show(!button || button.disabled ? "all" : choice);
+    show(offered ? choice : "all");
   }
 
   // What the glossary says

@@ -2,13 +2,14 @@
 
 import functools
 import http.server
+import json
 import os
 import threading
 import warnings
 from pathlib import Path
 
 import pytest
-from parts import AXE, SITE
+from parts import AXE, DATA, SITE
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -71,6 +72,20 @@ def browser(chromium):
         browser = playwright.chromium.launch(**chromium)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def index():
+    """What the live parts know of the models."""
+    return json.loads((DATA / "index.json").read_text("utf-8"))
+
+
+@pytest.fixture
+def runtime(index):
+    """That a model can run in the browser; else the test skips."""
+    if index["missing"]:
+        assert not os.environ.get("BROWSER_REQUIRED"), index["missing"]
+        pytest.skip(index["missing"])
 
 
 @pytest.fixture

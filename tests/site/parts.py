@@ -12,6 +12,7 @@ from bs4 import BeautifulSoup
 from transformer_lib import Translator
 
 SITE = tangle.ROOT / "_build" / "html"
+DATA = SITE / "_static" / "live" / "data"
 CHAPTERS = {
     path.relative_to(tangle.ROOT).with_suffix(".html").as_posix()
     for path in tangle.contents()

@@ -1,7 +1,6 @@
 """The live parts in a real browser, beside the library's own numbers."""
 
 import json
-import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,7 +9,7 @@ import pytest
 import tangle
 import torch
 import yaml
-from parts import SITE, number, press, shipped, slide
+from parts import DATA, number, press, shipped, slide
 from playwright.sync_api import expect
 
 from transformer_lib import (
@@ -28,7 +27,6 @@ PAGES = {  # the chapter that a live part stands in
     "attention": "book/results/attention_maps.html",
     "translate": "index.html",
 }
-DATA = SITE / "_static" / "live" / "data"
 PICK_A_TARGET = "Pick a token of the trans"
 ODD = [
     "Trees",
@@ -49,8 +47,8 @@ ODD = [
 def opened(visit, name, state="", width=1200, prepare=None):
     """A chapter, with its part drawn."""
     page = visit(PAGES[name] + state, prepare, width=width)
-    # The first page has a second part, with tests of its own.
-    page.evaluate("document.querySelector('[data-live=play]')?.remove()")
+    # Two pages have a second part, with tests of its own.
+    page.evaluate("document.querySelector('[data-live=cover]')?.remove()")
     page.wait_for_selector(".live-result, .live-missing[role=status]")
     return page
 
@@ -100,11 +98,6 @@ def test_masks(visit):
 
 
 # What the other pages read
-
-
-@pytest.fixture(scope="module")
-def index():
-    return json.loads((DATA / "index.json").read_text("utf-8"))
 
 
 def library_beam(name, text):
@@ -280,13 +273,6 @@ def check_tables(page, count):
 # Translate
 
 LITTLE = "#translate.model=little-spanish"
-
-
-@pytest.fixture
-def runtime(index):
-    if index["missing"]:
-        assert not os.environ.get("BROWSER_REQUIRED"), index["missing"]
-        pytest.skip(index["missing"])
 
 
 def test_what_is_missing_is_said(visit, index):

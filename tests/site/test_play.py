@@ -1,4 +1,4 @@
-"""Decoding that plays by itself, on the first page, in a real browser."""
+"""Decoding that plays by itself, in its chapter, in a real browser."""
 
 import re
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import yaml
 from parts import given, plain, slide
 from playwright.sync_api import expect
 
-PAGE = "index.html"
+PAGE = "book/translating/decoding.html"
 PART = ".live[data-live=play]"
 SENTENCES = tangle.ROOT / "web" / "sentences.yml"
 LISTED = yaml.safe_load(SENTENCES.read_text("utf-8"))["play"]
@@ -74,7 +74,7 @@ def test_the_other_past_tense_only_just_loses():
 
 
 def opened(visit, state="", **settings):
-    """The first page, with the part drawn."""
+    """The chapter, at the part, drawn."""
     settings = {"width": 1280, "height": 800} | settings
     page = visit(f"{PAGE}{state}", **settings)
     if settings.get("java_script_enabled", True):

@@ -62,13 +62,13 @@ def test_switch_is_remembered(read):
     page = read(CHAPTER)
     box, code = page.locator(".paper").first, page.locator("div.cell").first
     assert box.is_visible() and code.is_visible()
-    page.locator(".shows input:checked").focus()
+    page.locator(".shows select").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     assert box.is_visible() and not code.is_visible()
     follow(page, LAYERS)
     assert box.is_visible() and not code.is_visible()
-    page.locator(".shows input[value=code]").check()
+    page.locator(".shows select").select_option("code")
     assert code.is_visible() and not box.is_visible()
     follow(page, "book/appendix/glossary.html")
     assert page.locator("dl.glossary").is_visible()
@@ -97,7 +97,7 @@ SEEN = """(leftOut) => {
 def test_a_new_visitor_sees_folds(read):
     """Checks, solutions and "In depth" are there, and closed."""
     page = read(CHAPTER)
-    assert page.locator(".shows input:checked").input_value() == "all"
+    assert page.locator(".shows select").input_value() == "all"
     for fold, inside in [*INSIDE.items(), (".solution", "pre")]:
         first = page.locator(fold).first
         assert first.is_visible()
@@ -110,10 +110,9 @@ def test_a_new_visitor_sees_folds(read):
 def test_a_first_reading(read):
     """What is folded is gone; all else is shown, word by word."""
     page = read(CHAPTER)
-    page.locator(".shows input:checked").focus()
+    page.locator(".shows select").focus()
     page.keyboard.press("ArrowDown")
-    first = page.get_by_role("radio", name="a first reading")
-    assert first.is_checked()
+    assert page.locator(".shows select").input_value() == "first"
     folded = page.locator(f"article :is({FOLDED})")
     assert folded.count() > 10
     assert not [e for e in folded.all() if e.is_visible()]
@@ -180,7 +179,7 @@ def test_a_chart_that_moves_keeps_its_letters_on_a_phone(read):
 
 def test_a_link_shows_what_is_hidden(read):
     page = read(CHAPTER)
-    page.locator(".shows input[value=paper]").check()
+    page.locator(".shows select").select_option("paper")
     page.evaluate("location.hash = '#attention-ex-1'")
     page.wait_for_function("document.documentElement.dataset.shows == 'all'")
     assert page.locator("#attention-ex-1").is_visible()

@@ -2,7 +2,7 @@
 
 import { address } from "./common.js";
 import { beamSearch } from "./search.js";
-import { BOS, Tokenizer } from "./tokenizer.js";
+import { BOS, PAD, Tokenizer } from "./tokenizer.js";
 
 const RUNTIME = "ort/ort-wasm-simd-threaded";
 let runtime = null;
@@ -105,16 +105,23 @@ export class Translator {
     return new this.ort.Tensor("int64", data, [rows.length, rows[0].length]);
   }
 
-  async start(text) {
+  /** What the encoder reads, and what the decoder may look at of it.
+   *
+   * The decoder's `source_ids` say only which places are padding; places
+   * that are `covered` are said to be.
+   */
+  async start(text, covered) {
     const source = this.tokenizer.encode(text);
-    const source_ids = this.ids([source]);
-    const { memory } = await this.encoder.run({ source_ids });
-    return { source, source_ids, memory };
+    const { memory } = await this.encoder.run({
+      source_ids: this.ids([source]),
+    });
+    const seen = source.map((id, at) => (covered.includes(at) ? PAD : id));
+    return { source, source_ids: this.ids([seen]), memory };
   }
 
   /** A sentence's translations, best first, and its ids. */
-  async beam(text, { maxExtra = 50, ...options } = {}) {
-    const { source, source_ids, memory } = await this.start(text);
+  async beam(text, { maxExtra = 50, covered = [], ...options } = {}) {
+    const { source, source_ids, memory } = await this.start(text, covered);
     const next = async (beginnings) => {
       const target_ids = this.ids(beginnings);
       const feeds = { target_ids, memory, source_ids };
@@ -137,8 +144,8 @@ export class Translator {
   }
 
   /** Cross-attention while `ids` are said: weight(layer, head, t, s). */
-  async attention(text, ids) {
-    const { source, source_ids, memory } = await this.start(text);
+  async attention(text, ids, covered = []) {
+    const { source, source_ids, memory } = await this.start(text, covered);
     const target_ids = this.ids([[BOS, ...ids.slice(0, -1)]]);
     const feeds = { target_ids, memory, source_ids };
     const { cross } = await this.decoder.run(feeds);

@@ -1,0 +1,390 @@
+"""Cover a word, on the first page, in a real browser."""
+
+import random
+import re
+
+import pytest
+import tangle
+import torch
+import yaml
+from parts import given, shipped
+from playwright.sync_api import expect
+
+from transformer_lib import record_attention
+from transformer_lib.decoding import DecoderCache, evaluating, next_logs
+from transformer_lib.embeddings import BOS, EOS, PAD
+
+PAGE = "index.html"
+PART = ".live[data-live=cover]"
+LISTED = yaml.safe_load(
+    (tangle.ROOT / "web" / "sentences.yml").read_text("utf-8")
+)["cover"]
+TOLD = [  # what the book tells of: sentence, covered word, what is written
+    ("A girl in", "ball", "wirft einen Hund."),
+    ("A girl in", "girl", "Ein Mann in einem roten Kleid"),
+    ("I love you.", "I", "Du liebst dich."),
+    ("The boy", "not", "Al niño le gusta mi llave roja"),
+    ("We sell trees", "We", "Vendo árboles"),
+    ("I like trees", "trees", "gustan"),
+]
+
+
+def blind(name: str, text: str, places: list[int]) -> list[int]:
+    """What the library writes if its decoder may not look at places.
+
+    By the library's own cache, step by step.
+    """
+    library = shipped(name)
+    model = library.model
+    source_ids = torch.tensor(library.encode([text]))
+    seen = source_ids.clone()
+    seen[0, places] = PAD
+    with evaluating(model):
+        cache = DecoderCache(model, model.encode(source_ids))
+        ids = [BOS]
+        while ids[-1] != EOS and len(ids) < source_ids.size(1) + 50:
+            last = torch.tensor(ids[-1:])
+            ids.append(int(next_logs(model, last, seen, cache).argmax()))
+    return ids[1:]
+
+
+def cross_attention(name, text, places, ids) -> torch.Tensor:
+    """The mean of all layers and heads, from one run of the model."""
+    library = shipped(name)
+    model = library.model
+    source_ids = torch.tensor(library.encode([text]))
+    seen = source_ids.clone()
+    seen[0, places] = PAD
+    with evaluating(model):
+        memory = model.encode(source_ids)
+        with record_attention(model) as maps:
+            model.decode(torch.tensor([[BOS, *ids[:-1]]]), memory, seen)
+    cross = [one[0] for path, one in maps.items() if "cross" in path]
+    return torch.cat(cross).mean(0)
+
+
+@pytest.mark.parametrize("number", range(len(LISTED)))
+def test_recorded_coverings_are_the_librarys(number):
+    recorded = given(PAGE, "cover")[number]
+    name, text = recorded["model"], recorded["text"]
+    assert (name, text) == (LISTED[number]["model"], LISTED[number]["text"])
+    library = shipped(name)
+    source = library.tokenizer.pieces(library.encode([text])[0])
+    assert recorded["source"] == source
+    words = re.findall(r"\w+", text)
+    assert len(recorded["states"]) == 1 + len(words)
+    for word, state in zip(["", *words], recorded["states"], strict=True):
+        covered = "".join(source[place] for place in state["covered"])
+        assert covered.replace("▁", "") == word
+        ids = blind(name, text, state["covered"])
+        assert state["said"] == library.tokenizer.decode(ids)
+        assert state["tokens"] == library.tokenizer.pieces(ids)
+        looked = cross_attention(name, text, state["covered"], ids)
+        apart = torch.tensor(state["looked"]) / 100 - looked
+        assert apart.abs().max() < 0.0051
+        assert looked[:, state["covered"]].abs().sum() == 0
+        assert state["means"], f"{state['said']!r} has no English"
+
+
+# What is seen
+
+
+def opened(visit, state="", **settings):
+    settings = {"width": 1280, "height": 800} | settings
+    page = visit(f"{PAGE}{state}", **settings)
+    if settings.get("java_script_enabled", True):
+        page.locator(f"{PART} .cover-source button").first.wait_for()
+    return page
+
+
+def line(page, of="target") -> str:
+    text = page.locator(f"{PART} .cover-{of}").inner_text()
+    return re.sub(r"\s+([.,?!])", r"\1", " ".join(text.split()))
+
+
+def word(page, text):
+    source = page.locator(f"{PART} .cover-source")
+    return source.get_by_role("button", name=text, exact=True).first
+
+
+def status(page) -> str:
+    return page.locator(f"{PART} [role=status]").text_content()
+
+
+def covered(page) -> list[str]:
+    pressed = page.locator(f"{PART} .cover-source [aria-pressed=true]")
+    return pressed.all_text_contents()
+
+
+def choose(page, start) -> None:
+    picks = page.locator(f"{PART} .cover-picks button")
+    picks.filter(has_text=re.compile(f"^{re.escape(start)}")).click()
+
+
+def wait_for_line(page, text) -> None:
+    target = page.locator(f"{PART} .cover-target")
+    pattern = r"\s*".join(map(re.escape, re.findall(r"\w+|[.,]", text)))
+    expect(target).to_have_text(re.compile(pattern), timeout=60_000)
+
+
+def test_untouched_it_covers_a_word_once(visit):
+    """After two seconds, from what the page has: nothing is asked for."""
+    page = opened(visit)
+    whole = "Ein Mädchen in einem roten Kleid wirft einen Ball zu ihrem Hund."
+    assert line(page) == whole and not covered(page)
+    wait_for_line(page, "wirft einen Hund.")
+    assert covered(page) == ["ball"]
+    assert (
+        page.locator(f"{PART} .cover-means")
+        .inner_text()
+        .endswith("A girl in a red dress throws a dog.")
+    )
+    removed = page.locator(f"{PART} .cover-was del").all_text_contents()
+    assert removed == ["Ball", "zu", "ihrem"]
+    told = status(page)
+    assert told.startswith("Covered: ball. Now: Ein Mädchen in einem roten")
+    page.wait_for_timeout(4000)
+    assert covered(page) == ["ball"]
+    for url in page.asked:
+        assert not re.search(r"/ort/|\.onnx|\.wasm|data/cover", url)
+
+
+def test_pause_keeps_it_from_covering(visit):
+    page = opened(visit)
+    page.locator(PART).get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(3000)
+    assert not covered(page) and "Ball" in line(page)
+
+
+def test_reduced_motion_stands_still(visit):
+    page = opened(visit, reduced_motion="reduce")
+    page.wait_for_timeout(3000)
+    assert not covered(page)
+    word(page, "ball").click()
+    wait_for_line(page, "wirft einen Hund.")
+    moving = "part => part.getAnimations({ subtree: true }).length"
+    assert page.locator(PART).evaluate(moving) == 0
+
+
+def by_mouse(page, text):
+    word(page, text).click()
+
+
+def by_touch(page, text):
+    word(page, text).tap()
+
+
+def by_keys(page, text):
+    word(page, text).focus()
+    page.keyboard.press("Space")
+
+
+@pytest.mark.parametrize("cover", [by_mouse, by_touch, by_keys])
+def test_what_the_book_tells_of(visit, cover):
+    page = opened(visit, has_touch=True, reduced_motion="reduce")
+    for start, text, wanted in TOLD:
+        choose(page, start)
+        before = line(page)
+        cover(page, text)
+        wait_for_line(page, wanted)
+        assert f"Covered: {text}. Now: " in status(page)
+        cover(page, text)  # and uncovered again
+        expect(page.locator(f"{PART} .cover-was")).to_contain_text("Touch")
+        assert line(page) == before and not covered(page)
+
+
+def test_every_ribbon_leads_from_a_word_to_a_word(visit):
+    """As wide as recorded; none from a covered word, wrapped or not."""
+    for width in (360, 1280):
+        page = opened(visit, width=width, reduced_motion="reduce")
+        word(page, "ball").click()
+        wait_for_line(page, "wirft einen Hund.")
+        ends = page.evaluate(
+            """part => {
+              const arcs = document.querySelector(`${part} .cover-arcs`);
+              const box = arcs.getBoundingClientRect();
+              const middle = one => {
+                const { left, width } = one.getBoundingClientRect();
+                return left + width / 2 - box.left;
+              };
+              const words = name => [...document.querySelectorAll(
+                `${part} .cover-${name} > span > *`)];
+              return [...arcs.children].map(path => {
+                const [x0, , ...rest] = path.getAttribute("d")
+                  .match(/[-\\d.]+/g).map(Number);
+                const wide = rest[6] - rest[4];
+                return {
+                  from: Number(path.dataset.source), wide,
+                  off: Math.abs(x0 + wide / 2
+                      - middle(words("source")[path.dataset.source]))
+                    + Math.abs(rest[4] + wide / 2
+                      - middle(words("target")[path.dataset.target])),
+                };
+              });
+            }""",
+            PART,
+        )
+        assert len(ends) > 15
+        assert all(one["off"] < 1 for one in ends)
+        assert 8 not in {one["from"] for one in ends}  # ball
+        assert all(2.3 < one["wide"] < 24.1 for one in ends)
+        page.set_viewport_size({"width": 700, "height": 800})
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 700
+
+
+def test_the_address_brings_a_state_back(visit):
+    page = opened(visit)
+    choose(page, "I love you.")
+    word(page, "I").click()
+    wait_for_line(page, "Du liebst dich.")
+    address = page.evaluate("location.hash")
+    again = opened(visit, address)
+    wait_for_line(again, "Du liebst dich.")
+    again.wait_for_timeout(2500)
+    assert covered(again) == ["I"]
+    for odd in ["#cover.sentence=77&cover.covered=x", "#cover.covered=3"]:
+        assert opened(visit, odd).locator(PART).is_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_text_below_does_not_move(visit, width):
+    """While the words of a sentence are covered, one by one."""
+    page = opened(visit, width=width, reduced_motion="reduce")
+    recorded = given(PAGE, "cover")[0]
+    heights = set()
+    for number, text in enumerate(re.findall(r"\w+", recorded["text"])):
+        button = page.locator(f"{PART} .cover-source button").nth(number)
+        assert button.text_content() == text
+        button.click()
+        wait_for_line(page, recorded["states"][number + 1]["said"])
+        heights.add(round(page.locator(PART).bounding_box()["height"]))
+        button.click()
+    assert len(heights) == 1, heights
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_is_accessible(visit, fits, width):
+    page = opened(visit, reduced_motion="reduce", width=width)
+    fits(page, PART)
+    word(page, "ball").click()
+    wait_for_line(page, "wirft einen Hund.")
+    fits(page, PART)
+
+
+def test_two_states_without_a_script_and_on_paper(visit):
+    page = opened(visit, java_script_enabled=False)
+    for text in ["zu ihrem Hund.", "wirft einen Hund.", "throws a dog."]:
+        assert page.locator(PART).get_by_text(text).is_visible()
+    page = opened(visit)
+    page.emulate_media(media="print")
+    for text in ["zu ihrem Hund.", "wirft einen Hund."]:
+        still = page.locator(f"{PART} .cover-still")
+        assert still.get_by_text(text).is_visible()
+    assert not page.locator(f"{PART} .cover-stage").is_visible()
+
+
+def test_a_first_screen(visit):
+    """One claim, the frame, three doors; no form before the picture."""
+    for width, height, what in [
+        (1280, 800, [".cover-target", ".cover-was", ".cover-doors"]),
+        (360, 780, [".cover-target", ".cover-was"]),
+    ]:
+        page = opened(visit, width=width, height=height)
+        wait_for_line(page, "wirft einen Hund.")
+        for part in what:
+            box = page.locator(part).first.bounding_box()
+            assert box["y"] + box["height"] <= height, part
+    fields = page.evaluate(
+        """() => {
+          const frame = document.querySelector(".cover-stage");
+          return [...document.querySelectorAll(
+            "article :is(input, select, textarea)")].filter(one =>
+              one.compareDocumentPosition(frame) & 4).length;
+        }"""
+    )
+    assert fields == 0
+    assert page.locator(".cover-doors a").count() == 3
+
+
+# Two words at once, and a sentence of one's own
+
+
+def test_two_words_load_the_model(visit, runtime):
+    page = opened(visit, reduced_motion="reduce")
+    choose(page, "I love you.")
+    word(page, "I").click()
+    wait_for_line(page, "Du liebst dich.")
+    word(page, "you").click()
+    load = page.locator(PART).get_by_role(
+        "button", name=re.compile("Load the model")
+    )
+    assert re.search(r"\(\d+\sMB\)", load.text_content())
+    load.click()
+    ids = blind("tatoeba-en-de", "I love you.", [0, 2])
+    wait_for_line(page, shipped("tatoeba-en-de").tokenizer.decode(ids))
+    expect(page.locator(f"{PART} [role=status]")).to_contain_text(
+        "Covered: I and you. Now: "
+    )
+
+
+def test_a_sentence_of_ones_own(visit, runtime):
+    page = opened(visit, reduced_motion="reduce")
+    choose(page, "Your own")
+    field = page.locator(PART).get_by_label("A sentence in English")
+    field.fill("I lost my umbrella.")
+    go = page.locator(PART).get_by_role(
+        "button", name=re.compile("Load the model")
+    )
+    assert re.search(r"\(\d+\sMB\)", go.text_content())
+    go.click()
+    wait_for_line(page, "Ich habe meinen Schirm verloren.")
+    word(page, "umbrella").click()
+    library = shipped("tatoeba-en-de")
+    text = "I lost my umbrella."
+    place = library.tokenizer.pieces(library.encode([text])[0])
+    ids = blind("tatoeba-en-de", text, [place.index("▁umbrella")])
+    wait_for_line(page, library.tokenizer.decode(ids))
+    again = opened(visit, page.evaluate("location.hash"))
+    wait_for_line(again, library.tokenizer.decode(ids))
+    assert covered(again) == ["umbrella"]
+
+
+def test_coverings_are_the_librarys(visit, runtime):
+    """Forty random ones, of up to three places, in the browser."""
+    page = opened(visit)
+    draw = random.Random(0)
+    listed = yaml.safe_load(
+        (tangle.ROOT / "web" / "sentences.yml").read_text("utf-8")
+    )
+    for name, key in [
+        ("tatoeba-en-de", "tatoeba-en"),
+        ("little-spanish", None),
+    ]:
+        texts = listed[key] if key else listed["little_spanish-en"]["beams"]
+        cases = []
+        for _ in range(20):
+            text = draw.choice(texts)
+            length = len(shipped(name).encode([text])[0]) - 1
+            count = min(length, draw.choice([1, 2, 3]))
+            places = draw.sample(range(length), count)
+            cases.append([text, sorted(places)])
+        found = page.evaluate(
+            """async ([name, cases]) => {
+              const { Translator } = await import(
+                "/_static/live/translator.js");
+              const index = await (await fetch(
+                "/_static/live/data/index.json")).json();
+              const translator = await Translator.load(index, name);
+              const found = [];
+              for (const [text, covered] of cases) {
+                const { found: beam } = await translator.beam(
+                  text, { beamSize: 1, covered });
+                found.push(beam[0].ids);
+              }
+              return found;
+            }""",
+            [name, cases],
+        )
+        for (text, places), ids in zip(cases, found, strict=True):
+            assert ids == blind(name, text, places), (text, places)
