@@ -90,7 +90,9 @@ export class Learner {
     Object.assign(this, readPairs(...texts));
     this.model = new Transformer(bytes, this.vocabulary.length, SIZES);
   }
-  start(seed) {
+  /** Begin anew; `without` names the parts that are left out. */
+  start(seed, without = []) {
+    this.model.without = new Set(without);
     this.model.start(chance(seed));
     this.random = chance(seed + 1);
   }
@@ -125,10 +127,12 @@ export class Learner {
   /** How many of these pairs it would translate exactly.
    *
    * If each word is the likeliest after the right ones before it, then
-   * it also writes them by itself, one after the other.
+   * it also writes them by itself, one after the other. A model without a
+   * mask is shown the words that it is asked for, so it has to write.
    */
   exact(pairs) {
     const { model } = this;
+    if (model.without.has("mask")) return this.written(pairs);
     const { source, target, labels } = batch(pairs);
     model.begin();
     const scores = model.decode(target, model.encode(source), source);
@@ -142,6 +146,27 @@ export class Learner {
       }
       return true;
     }).length;
+  }
+
+  /** How many of these pairs it translates exactly, word by word. */
+  written(pairs) {
+    const { model } = this;
+    const source = padded(pairs.map(([ids]) => ids));
+    const longest = Math.max(...pairs.map(([, label]) => label.length));
+    model.begin();
+    const memory = model.encode(source);
+    const { top } = model;
+    const ids = pairs.map(() => [BOS]);
+    for (let t = 0; t < longest; t++) {
+      model.top = top;
+      const scores = model.decode(padded(ids), memory, source);
+      ids.forEach((row, i) =>
+        row.push(best(scores, i * (t + 1) + t, model.words)),
+      );
+    }
+    const same = ([, label], i) =>
+      label.every((id, t) => id !== UNK && ids[i][t + 1] === id);
+    return pairs.filter(same).length;
   }
 
   /** Given the right words before it, each word of "I like trees":

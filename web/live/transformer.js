@@ -3,7 +3,8 @@
 // Its numbers are 32-bit floats in the memory of a small WebAssembly
 // module, mm.wasm, which multiplies matrices; all else is written here.
 // A part of the model computes its output and leaves, on a tape, what
-// brings the gradient of the output back to its inputs.
+// brings the gradient of the output back to its inputs. Five parts can be
+// left out, to see what they are for: `without` holds their names.
 
 import { sinusoid } from "./encodings.js";
 
@@ -42,6 +43,7 @@ export class Transformer {
     const module = new WebAssembly.Module(bytes);
     const { exports } = new WebAssembly.Instance(module, { js: { memory } });
     Object.assign(this, { words, sizes, weights: {}, moments: {} });
+    this.without = new Set(); // of positions, mask, root, norm, residual
     // `top` is that of the memory in use, in bytes.
     Object.assign(this, { memory, multiply: exports.mm, top: 0 });
     this.shapes = shapesOf(words, sizes);
@@ -127,8 +129,29 @@ export class Transformer {
     });
   }
 
-  /** LayerNorm(x + y), row by row. */
+  /** x + y, or y alone without the residual connection. */
+  add(x, y) {
+    if (this.without.has("residual")) return y;
+    const sum = this.matrix(x.rows, x.columns);
+    for (let i = 0; i < sum.data.length; i++)
+      sum.data[i] = x.data[i] + y.data[i];
+    this.tape.push(() => {
+      for (let i = 0; i < sum.grad.length; i++) {
+        x.grad[i] += sum.grad[i];
+        y.grad[i] += sum.grad[i];
+      }
+    });
+    return sum;
+  }
+
+  /** LayerNorm(x + y). */
   addNorm(x, y, name) {
+    const sum = this.add(x, y);
+    return this.without.has("norm") ? sum : this.norm(sum, name);
+  }
+
+  /** LayerNorm, row by row. */
+  norm(x, name) {
     const gain = this.weights[`${name}.weight`];
     const bias = this.weights[`${name}.bias`];
     const { rows, columns: d } = x;
@@ -137,13 +160,11 @@ export class Transformer {
     const sizes = this.take(rows);
     for (let at = 0, row = 0; row < rows; row++, at += d) {
       let [mean, squares] = [0, 0];
-      for (let i = at; i < at + d; i++) mean += x.data[i] + y.data[i];
-      mean /= d;
-      for (let i = at; i < at + d; i++)
-        squares += (x.data[i] + y.data[i] - mean) ** 2;
+      for (let i = at; i < at + d; i++) mean += x.data[i] / d;
+      for (let i = at; i < at + d; i++) squares += (x.data[i] - mean) ** 2;
       sizes[row] = 1 / Math.sqrt(squares / d + 1e-5);
       for (let i = at; i < at + d; i++) {
-        normal[i] = (x.data[i] + y.data[i] - mean) * sizes[row];
+        normal[i] = (x.data[i] - mean) * sizes[row];
         out.data[i] = normal[i] * gain.data[i - at] + bias.data[i - at];
       }
     }
@@ -159,9 +180,7 @@ export class Transformer {
         }
         for (let i = at; i < at + d; i++) {
           const slope = out.grad[i] * gain.data[i - at];
-          const back = (slope - mean - normal[i] * along) * sizes[row];
-          x.grad[i] += back;
-          y.grad[i] += back;
+          x.grad[i] += (slope - mean - normal[i] * along) * sizes[row];
         }
       }
     });
@@ -191,7 +210,7 @@ export class Transformer {
     const add = (x, at, factor, y, by) => {
       for (let c = 0; c < d_k; c++) x[at + c] += factor * y[by + c];
     };
-    const scale = 1 / Math.sqrt(d_k);
+    const scale = this.without.has("root") ? 1 : 1 / Math.sqrt(d_k);
     each((q, k, w, keys) => {
       let [most, sum] = [-Infinity, 0];
       for (let j = 0; j < keys; j++) {
@@ -231,9 +250,10 @@ export class Transformer {
     const d = this.sizes.d_model;
     const x = this.matrix(ids.length, d);
     const scale = Math.sqrt(d);
+    const places = !this.without.has("positions");
     for (let i = 0; i < x.data.length; i++) {
       const [row, column] = [Math.floor(i / d), i % d];
-      const wave = sinusoid(row % length, column, d);
+      const wave = places ? sinusoid(row % length, column, d) : 0;
       x.data[i] = scale * table.data[ids[row] * d + column] + wave;
     }
     this.tape.push(() => {
@@ -269,7 +289,8 @@ export class Transformer {
   layers(side, text, memory, source = text) {
     const { count, length } = text;
     const all = (b) => source.words[b];
-    const seen = memory ? (_, i) => i + 1 : all;
+    const causal = this.without.has("mask") ? () => length : (_, i) => i + 1;
+    const seen = memory ? causal : all;
     const own = { count, length, others: length, seen };
     const across = { count, length, others: source.length, seen: all };
     let x = this.embed(text);
