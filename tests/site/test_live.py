@@ -9,7 +9,7 @@ import pytest
 import tangle
 import torch
 import yaml
-from parts import DATA, number, press, shipped, slide
+from parts import DATA, SITE, number, press, shipped, slide
 from playwright.sync_api import expect
 
 from transformer_lib import (

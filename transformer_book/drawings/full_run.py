@@ -117,10 +117,10 @@ def turns(run: Run) -> Picture:
 
     return show(
         draw,
-        f"Left, the loss on held-out sentences: it falls to {losses[turn]:.2f} "
-        f"at step {steps[turn]:,} and rises to {losses[-1]:.2f}. Right, BLEU "
-        f"of the same sentences: {bleus[turn]:.1f} at that step, "
-        f"{bleus[-1]:.1f} at the end.",
+        f"Left, the loss on held-out sentences: it falls to "
+        f"{losses[turn]:.2f} at step {steps[turn]:,} and rises to "
+        f"{losses[-1]:.2f}. Right, BLEU of the same sentences: "
+        f"{bleus[turn]:.1f} at that step, {bleus[-1]:.1f} at the end.",
     )
 
 
