@@ -32,7 +32,6 @@ from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import PAD
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import describe_run, write_report
-from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig, evaluating
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer
@@ -54,10 +53,10 @@ TRAINING = TrainingConfig(
 class Nothing(nn.Module):
     """In a sub-layer's place: only the residual connection is left."""
 
-    def keys_values(self, memory):
+    def keys_values(self, memory, offset=0):
         return memory[:, None], memory[:, None]
 
-    def forward(self, x, *memory_and_mask, **causal):
+    def forward(self, x, *memory_and_mask):
         return torch.zeros_like(x)
 
 
@@ -87,21 +86,14 @@ class AdditiveHeads(MultiHeadAttention):
         d_k = self.w_k.out_features // h
         self.v = nn.Linear(d_k, h, bias=False)
 
-    def forward(self, x, memory, mask=None, causal=False):
-        query = self.split(self.w_q(x))
-        known = isinstance(memory, tuple)
-        key, value = memory if known else self.keys_values(memory)
-        if causal:
-            mask = causal_mask(key.size(2), key.device)
-            mask = mask[..., -query.size(2) :, :]
+    def attend(self, query, key, value, mask=None, is_causal=False):
         # (batch, h, query_len, key_len, d_k)
         hidden = (query[:, :, :, None] + key[:, :, None]).tanh()
         scores = torch.einsum("bhqkd,hd->bhqk", hidden, self.v.weight)
         if mask is not None:
             lowest = torch.finfo(scores.dtype).min
             scores = scores.masked_fill(~mask, lowest)
-        heads = scores.softmax(-1) @ value
-        return self.w_o(heads.transpose(1, 2).flatten(2))
+        return scores.softmax(-1) @ value
 
 
 class AdditiveTransformer(Transformer):

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from itertools import product
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -295,32 +295,62 @@ def test_recording_names_every_module_and_ends():
     assert not maps["b"].requires_grad
     with pytest.raises(RuntimeError), record_attention(model):
         model["a"](x[..., :7], x)
-    assert model["a"].record is None
+    model["b"](x, x)
+    assert maps["b"].shape == (2, 4, 3, 5), "nothing is recorded any more"
 
 
-def test_causal_is_the_mask_of_that_name():
-    """With a mask of the keys and without one, in training and not.
+def test_each_recording_sees_its_own_thread():
+    """Also while another one runs, of the same model, inside or beside."""
+    module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
+    began, ended = Event(), Event()
+    found = []
 
-    For all positions, and for the last ones where keys are known.
-    """
-    module, x = MultiHeadAttention(8, 2), torch.randn(3, 12, 8)
-    keys = torch.rand(3, 1, 1, 12) > 0.3
-    keys[..., 0] = True
-    for new, mask in product((12, 5, 2, 1), (None, keys)):
-        both = causal_mask(12)[..., -new:, :]
-        both = both if mask is None else both & keys
-        last = x[:, -new:]
-        wanted = in_every_way(module, last, x, both)
-        for training in (True, False):
-            module.train(training)
-            found = module(last, x, mask, causal=True)
-            torch.testing.assert_close(found, wanted[0])
-            known = module.keys_values(x)
-            with record_attention(module) as maps:
-                found = module(last, known, mask, causal=True)
-            torch.testing.assert_close(found, wanted[0])
-            forbidden = ~both.expand_as(maps[""])
-            assert (maps[""][forbidden] == 0).all()
+    def other():
+        with record_attention(module) as maps:
+            module(x[:, :1], x)
+            began.set()
+            ended.wait()
+        found.append(maps[""])
+
+    thread = Thread(target=other)
+    thread.start()
+    began.wait()
+    with record_attention(module) as maps:
+        module(x, x)
+        with record_attention(module) as inner:
+            module(x[:, :2], x)
+        assert inner[""].shape == maps[""].shape == (1, 2, 2, 3)
+        module(x, x)
+    ended.set()
+    thread.join()
+    assert maps[""].shape == (1, 2, 3, 3)
+    assert found[0].shape == (1, 2, 1, 3)
+
+
+def test_what_is_recorded_can_be_computed_with():
+    module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
+    with torch.inference_mode(), record_attention(module) as maps:
+        module(x, x)
+    weights = maps[""].mul_(2).requires_grad_()
+    weights.square().sum().backward()
+    assert torch.allclose(weights.grad, 2 * weights)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_hint_is_the_causal_mask(training):
+    module, x = MultiHeadAttention(8, 2).train(training), torch.randn(3, 12, 8)
+    mask = causal_mask(12)
+    wanted = module(x, x, mask)
+    found = module(x, x, mask, is_causal=True)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", [torch.float32, torch.long])
+def test_a_mask_of_numbers_is_refused(kind, training):
+    module, x = MultiHeadAttention(8, 2).train(training), torch.randn(1, 3, 8)
+    with pytest.raises(TypeError, match="mask.dtype=.*give a boolean mask"):
+        module(x, x, torch.ones(3, 3, dtype=kind))
 
 
 def test_the_scale_keeps_the_variance_at_one():

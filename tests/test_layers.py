@@ -14,8 +14,8 @@ from transformer_lib.layers import (
     Encoder,
     EncoderLayer,
     FeedForward,
+    LayerCache,
     Residual,
-    _LayerCache,
 )
 from transformer_lib.masks import causal_mask, padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
@@ -60,7 +60,14 @@ def in_steps(decoder, x, memory, source_mask, ends):
     layers = decoder.layers if stacked else [decoder]
     cache = [layer.new_cache(memory) for layer in layers]
     kept, groups = cache if stacked else cache[0], x.tensor_split([*ends], 1)
-    found = [decoder(new, None, source_mask, kept) for new in groups]
+    found = []
+    for new in groups:
+        if stacked:
+            found.append(decoder(new, None, source_mask, kept))
+        else:
+            end = kept.length + new.size(1)
+            mask = causal_mask(end)[..., kept.length :, :]
+            found.append(decoder(new, None, source_mask, mask, kept))
     return torch.cat(found, 1)
 
 
@@ -150,7 +157,7 @@ def test_decoder_layer_equals_pytorchs(norm, target_len, lengths):
             tgt_mask=~causal_mask(target_len)[0, 0],
             memory_key_padding_mask=~source_mask[:, 0, 0] if lengths else None,
         ),
-        lambda layer: layer(x, memory, source_mask),
+        lambda layer: layer(x, memory, source_mask, causal_mask(target_len)),
         lambda layer: in_steps(layer, x, memory, source_mask, ends),
     )
 
@@ -189,7 +196,8 @@ def test_a_residual_and_a_norm_around_each_sublayer(norm):
         layer.feed_forward,
     )
     for _ in in_both_modes(layer):
-        torch.testing.assert_close(layer(x, memory, None), wanted, **close)
+        found = layer(x, memory, None, causal)
+        torch.testing.assert_close(found, wanted, **close)
         steps = in_steps(layer, x, memory, None, range(1, 40))
         torch.testing.assert_close(steps, wanted, **close)
 
@@ -282,7 +290,7 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
         assert abs(again.float().mean() - 0.5) < 0.05
     assert (residual.eval()(x, torch.ones_like) == 8).all()
     x = torch.randn(3, 5, D_MODEL)
-    for kind, given in (EncoderLayer, [None]), (DecoderLayer, [x, None]):
+    for kind, given in (EncoderLayer, [None]), (DecoderLayer, [x, None, None]):
         for rate in (0.1, 0.3):
             residuals = layer_of(kind, norm, rate).residuals
             assert {r.dropout.p for r in residuals} == {rate}
@@ -301,6 +309,8 @@ def test_stacks_run_their_layers_in_order_and_with_pre_a_last_norm(norm):
     for kind, out, rest in (Encoder, x, [mask]), (Decoder, y, [x, mask]):
         stack = stack_of(kind, 3, norm)
         found = stack(out, *rest)
+        if kind is Decoder:
+            rest.append(causal_mask(4))
         for layer in stack.layers:
             out = layer(out, *rest)
         last = nn.LayerNorm if norm == "pre" else nn.Identity
@@ -341,7 +351,7 @@ def test_a_cache_keeps_positions_and_reorders_rows():
     """Rows are reordered, repeated and dropped."""
     source = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
     first = torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 6)
-    cache = _LayerCache(source)
+    cache = LayerCache(source)
     assert cache.length == 0
     cache.select(torch.tensor([1, 0]), source=False)
     for part, given in zip(cache.source, source, strict=True):

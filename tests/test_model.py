@@ -14,7 +14,7 @@ from translators import (
 from transformer_lib.attention import MultiHeadAttention, record_attention
 from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import FeedForward
-from transformer_lib.masks import padding_mask
+from transformer_lib.masks import causal_mask, padding_mask
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
@@ -300,7 +300,7 @@ def test_stacks_have_N_layers_of_one_build_with_weights_of_their_own(norm):
         assert torch.equal(memory, model.encoder.norm(x))
         x = model.embed(target, model.target_embedding)
         for layer in model.decoder.layers:
-            x = layer(x, memory, mask)
+            x = layer(x, memory, mask, causal_mask(target.size(1)))
         wanted = model.decoder.norm(x)
         assert_close(model.decode(target, memory, source), wanted)
         assert_close(decode_in_parts(model, target, memory, source), wanted)
@@ -368,11 +368,6 @@ def test_h_need_not_divide_when_both_sizes_are_given():
     assert model(SOURCE, TARGET).shape == (2, 4, 13)
 
 
-def test_a_single_sentence_must_be_a_batch_of_one():
-    with pytest.raises(ValueError, match="ids\\[None\\]"):
-        small()(SOURCE[0], TARGET[0])
-
-
 def test_named_sizes():
     """Table 3's base and big, section 3.1's N, h, d_k and widths."""
     for config, d_model, d_ff, h, p in (
@@ -424,12 +419,34 @@ def test_tying_shares_the_matrices_that_it_names(tie):
     assert (target is output) == (tie != "none")
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
-def test_nothing_goes_in_and_nothing_comes_out(shape):
-    """No sentence, or sentences of no piece: shapes, no error."""
+def test_nothing_goes_in_and_nothing_comes_out():
+    """No sentence, or targets of no token: shapes, no error."""
     model = small().eval()
-    nothing = torch.zeros(shape, dtype=torch.long)
-    assert model(nothing, nothing).shape == (*shape, 13)
+    for batch, target_len in (0, 3), (2, 0):
+        source = torch.full((batch, 3), 5)
+        target = torch.full((batch, target_len), 2)
+        assert model(source, target).shape == (batch, target_len, 13)
+
+
+REFUSED = [
+    (torch.tensor([[5, 13]]), TARGET[:1], IndexError, "13.*0 to 12"),
+    (torch.tensor([[5, -1]]), TARGET[:1], IndexError, "from -1 to 5"),
+    (SOURCE.float(), TARGET, TypeError, "ids.dtype=torch.float32"),
+    (SOURCE, TARGET[:1], ValueError, "2 sources and 1 targets"),
+    (SOURCE[:1], TARGET, ValueError, "1 sources and 2 targets"),
+    (SOURCE[:, :0], TARGET, ValueError, "one token at least, eos"),
+    (SOURCE, TARGET.flip(1), ValueError, "pad on the right"),
+    (SOURCE[0], SOURCE[0], ValueError, "ids\\[None\\]"),
+]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("source", "target", "kind", "words"), REFUSED)
+def test_ids_that_cannot_be_meant_are_refused(
+    source, target, kind, words, training
+):
+    with pytest.raises(kind, match=words):
+        small().train(training)(source, target)
 
 
 def test_evaluating_gives_each_module_its_own_mode_back():

@@ -102,7 +102,7 @@ def test_learnt_positions_end():
         wanted[rows] = pull.sum(0)
         assert torch.allclose(positions.weight.grad, wanted, atol=1e-6)
     assert list(positions.state_dict()) == ["weight"]
-    assert LearnedPositions(8).weight.shape == (512, 8)
+    assert LearnedPositions(8).weight.shape == (1024, 8)
     with pytest.raises(ValueError, match="5 pos.*=4: raise max_length"):
         positions(torch.zeros(1, 2, 8), offset=3)
     model = Transformer(TransformerConfig(12, **SIZES, **LEARNED))

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.layers import Decoder, Encoder, _LayerCache
+from transformer_lib.layers import Decoder, Encoder, LayerCache
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
@@ -45,7 +45,7 @@ def initialize(module: nn.Module, init: str) -> None:
                 nn.init.xavier_uniform_(matrix).mul_(factor)
 
 
-def inputs_so_far(cache: _LayerCache, x: Tensor) -> Tensor:
+def inputs_so_far(cache: LayerCache, x: Tensor) -> Tensor:
     """All inputs of a decoder layer, the new ones `x` at the end.
 
     (batch, new, d_model) to (batch, length, d_model). The cache keeps
@@ -132,8 +132,8 @@ class CachedLayer(nn.Module):
 
     cross_attention: AdditiveAttention | MultiHeadAttention
 
-    def new_cache(self, memory: Tensor) -> _LayerCache:
-        return _LayerCache(self.cross_attention.keys_values(memory))
+    def new_cache(self, memory: Tensor) -> LayerCache:
+        return LayerCache(self.cross_attention.keys_values(memory))
 
 
 class RecurrentDecoderLayer(CachedLayer):
@@ -152,7 +152,9 @@ class RecurrentDecoderLayer(CachedLayer):
         x: Tensor,
         memory: Tensor | None,
         source_mask: Tensor | None,
-        cache: _LayerCache | None = None,
+        target_mask: Tensor | None = None,  # it looks back alone anyway
+        cache: LayerCache | None = None,
+        is_causal: bool = False,
     ) -> Tensor:
         if cache is None:
             states, _ = self.gru(x)
@@ -236,7 +238,9 @@ class ConvolutionalDecoderLayer(CachedLayer):
         x: Tensor,
         memory: Tensor | None,
         source_mask: Tensor | None,
-        cache: _LayerCache | None = None,
+        target_mask: Tensor | None = None,  # it looks back alone anyway
+        cache: LayerCache | None = None,
+        is_causal: bool = False,
     ) -> Tensor:
         if cache is None:
             window = F.pad(x, (0, 0, self.before, 0))
@@ -286,7 +290,9 @@ class InPlace(nn.Module):
     of the last ones are returned.
     """
 
-    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def keys_values(
+        self, memory: Tensor, offset: int = 0
+    ) -> tuple[Tensor, Tensor]:
         return memory[:, None], memory[:, None]
 
     def forward(
@@ -294,7 +300,8 @@ class InPlace(nn.Module):
         x: Tensor,
         memory: Tensor | tuple[Tensor, Tensor],
         mask: Tensor | None = None,
-        causal: bool = False,
+        is_causal: bool = False,
+        offset: int = 0,
     ) -> Tensor:
         """(batch, n, d_model) to the same shape; `memory` is `x`."""
         inputs = memory[0][:, 0] if isinstance(memory, tuple) else x

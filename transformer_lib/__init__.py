@@ -14,10 +14,12 @@ from importlib import import_module
 _NAMES = """
 embeddings BOS EOS Embeddings PAD UNK
 positions LearnedPositions SinusoidalPositions sinusoids
-attention MultiHeadAttention record_attention
+attention MultiHeadAttention fused_attention fused_is_faster record_attention
 masks causal_mask padding_mask
-layers Decoder DecoderLayer Encoder EncoderLayer FeedForward Residual
-model Transformer TransformerConfig evaluating foreign_parts initialize_weights
+layers Decoder DecoderLayer Encoder EncoderLayer FeedForward LayerCache
+layers Residual
+model Cache Transformer TransformerConfig evaluating foreign_parts
+model initialize_weights without_cudnn
 corpora ParallelCorpus SPLITS data_folder decode_line is_utf16 load_corpus
 corpora read_parallel
 tokenization BPETokenizer Tokenizer

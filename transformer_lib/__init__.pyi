@@ -2,6 +2,8 @@
 # chapter, then run `make tangle`.
 
 from transformer_lib.attention import MultiHeadAttention as MultiHeadAttention
+from transformer_lib.attention import fused_attention as fused_attention
+from transformer_lib.attention import fused_is_faster as fused_is_faster
 from transformer_lib.attention import record_attention as record_attention
 from transformer_lib.batching import Batch as Batch
 from transformer_lib.batching import TokenBatches as TokenBatches
@@ -55,6 +57,7 @@ from transformer_lib.layers import DecoderLayer as DecoderLayer
 from transformer_lib.layers import Encoder as Encoder
 from transformer_lib.layers import EncoderLayer as EncoderLayer
 from transformer_lib.layers import FeedForward as FeedForward
+from transformer_lib.layers import LayerCache as LayerCache
 from transformer_lib.layers import Residual as Residual
 from transformer_lib.loss import perplexity as perplexity
 from transformer_lib.loss import projected_losses as projected_losses
@@ -62,11 +65,13 @@ from transformer_lib.loss import smoothed_loss as smoothed_loss
 from transformer_lib.loss import validation_loss as validation_loss
 from transformer_lib.masks import causal_mask as causal_mask
 from transformer_lib.masks import padding_mask as padding_mask
+from transformer_lib.model import Cache as Cache
 from transformer_lib.model import Transformer as Transformer
 from transformer_lib.model import TransformerConfig as TransformerConfig
 from transformer_lib.model import evaluating as evaluating
 from transformer_lib.model import foreign_parts as foreign_parts
 from transformer_lib.model import initialize_weights as initialize_weights
+from transformer_lib.model import without_cudnn as without_cudnn
 from transformer_lib.positions import LearnedPositions as LearnedPositions
 from transformer_lib.positions import (
     SinusoidalPositions as SinusoidalPositions,

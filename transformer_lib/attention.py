@@ -7,14 +7,13 @@ Chapter: book/architecture/attention
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from threading import local
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend
 
 
 def attention(
@@ -46,6 +45,38 @@ def attention(
     return weights @ value, weights
 
 
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+) -> Tensor:
+    """The output of `attention`, by a kernel that keeps no weights.
+
+    `is_causal` says that `mask` is the square `causal_mask`, so the
+    kernel need not read it. Section 3.2.1.
+
+    Chapter: attention-fast
+    """
+    mask = None if is_causal else mask
+    return F.scaled_dot_product_attention(
+        query, key, value, mask, dropout, is_causal=is_causal
+    )
+
+
+def fused_is_faster(query: Tensor, training: bool) -> bool:
+    """Whether to leave `attention` to a fused kernel.
+
+    In training on a CPU the kernel takes up to 1.4 times as long as
+    the equation written out; on a GPU, and in use, it is the faster.
+
+    Chapter: attention-fast
+    """
+    return not (training and query.is_cpu)
+
+
 class MultiHeadAttention(nn.Module):
     """Multi-head attention of section 3.2.2.
 
@@ -64,16 +95,8 @@ class MultiHeadAttention(nn.Module):
         ValueError: if `h` does not divide `d_model`, and `d_k` or
             `d_v` is missing.
 
-    Chapter: attention-fast
+    Chapter: attention-class
     """
-
-    # For PyTorch's `sdpa_kernel`: all but cuDNN's kernel, which plans
-    # anew for every new shape of a batch.
-    kernels = [
-        SDPBackend.FLASH_ATTENTION,
-        SDPBackend.EFFICIENT_ATTENTION,
-        SDPBackend.MATH,
-    ]
 
     def __init__(
         self,
@@ -97,24 +120,40 @@ class MultiHeadAttention(nn.Module):
         self.w_k = nn.Linear(d_model, h * d_k, bias=bias)
         self.w_v = nn.Linear(d_model, h * d_v, bias=bias)
         self.w_o = nn.Linear(h * d_v, d_model, bias=bias)
-        # Called with the attention weights: `record_attention` sets it.
-        self.record: Callable[[Tensor], None] | None = None
+        # A recording knows a module by this: PyTorch's exporter calls
+        # stand-ins, which share the attributes and nothing else.
+        self.identity = object()
 
     def split(self, x: Tensor) -> Tensor:
         """(batch, len, h * d) to (batch, h, len, d)."""
         return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
 
-    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (batch, h, len, d_k), values (batch, h, len, d_v)."""
+    def place(self, heads: Tensor, offset: int) -> Tensor:
+        """Tell queries or keys (batch, h, len, d_k) their positions.
+
+        The first one is at position `offset`. Here nothing is done,
+        because the embeddings' sums have the positions; a subclass may
+        rotate the vectors.
+        """
+        return heads
+
+    def keys_values(
+        self, memory: Tensor, offset: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """Keys (batch, h, len, d_k), values (batch, h, len, d_v).
+
+        `memory` (batch, len, d_model) begins at position `offset`.
+        """
         key, value = self.w_k(memory), self.w_v(memory)
-        return self.split(key), self.split(value)
+        return self.place(self.split(key), offset), self.split(value)
 
     def forward(
         self,
         x: Tensor,
         memory: Tensor | tuple[Tensor, Tensor],
         mask: Tensor | None = None,
-        causal: bool = False,
+        is_causal: bool = False,
+        offset: int = 0,
     ) -> Tensor:
         """Queries from `x`, keys and values from `memory`.
 
@@ -124,48 +163,90 @@ class MultiHeadAttention(nn.Module):
                 made of it.
             mask: True = may attend; (batch, h, query_len, key_len) or
                 what broadcasts to it.
-            causal: the queries are the last of the positions that have
-                keys, and each attends to itself and those before it.
+            is_causal: that `mask` is the square `causal_mask`, for a
+                kernel that makes this mask itself.
+            offset: the position of the first query.
 
         Returns:
             (batch, query_len, d_model)
+
+        Raises:
+            TypeError: for a mask that is not boolean.
         """
-        query = self.split(self.w_q(x))
+        if mask is not None and mask.dtype != torch.bool:
+            raise TypeError(
+                f"{mask.dtype=}: give a boolean mask, True = may attend"
+            )
+        query = self.place(self.split(self.w_q(x)), offset)
         if isinstance(memory, tuple):
             key, value = memory
         else:
             key, value = self.keys_values(memory)
-        dropout = self.dropout if self.training else 0.0
-        # The fused kernel returns no weights, and in training on a CPU
-        # it is slower.
-        slower = self.training and query.is_cpu
-        explicit = self.record is not None or slower
-        new, total = query.size(2), key.size(2)
-        causal = causal and new > 1  # a single new one attends to all
-        if causal and (explicit or mask is not None or new < total):
-            # The kernel is causal only for a square, without a mask.
-            every = torch.ones(new, total, device=x.device).bool()
-            before = every.tril(total - new)
-            mask = before if mask is None else mask & before
-            causal = False
-        if explicit:
-            heads, weights = attention(query, key, value, mask, dropout)
-            if self.record is not None:
-                self.record(weights.detach())
-        else:
-            heads = F.scaled_dot_product_attention(
-                query, key, value, mask, dropout, is_causal=causal
-            )
+        heads = self.attend(query, key, value, mask, is_causal)
         # (batch, query_len, h * d_v)
         joined = heads.transpose(1, 2).flatten(2)
         return self.w_o(joined)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Equation 1 for every head: (batch, h, query_len, d_v)."""
+        dropout = self.dropout if self.training else 0.0
+        recordings = [r for r in _RECORDINGS.now if self.identity in r.paths]
+        if not recordings and fused_is_faster(query, self.training):
+            return fused_attention(query, key, value, mask, dropout, is_causal)
+        heads, weights = attention(query, key, value, mask, dropout)
+        for recording in recordings:
+            recording.keep(self.identity, weights)
+        return heads
+
+
+class _Recording:
+    """The weights of some modules' last calls, by their paths.
+
+    Chapter: attention-class
+    """
+
+    def __init__(self, model: nn.Module):
+        self.maps: dict[str, Tensor] = {}
+        self.paths = {
+            module.identity: path
+            for path, module in model.named_modules()
+            if isinstance(module, MultiHeadAttention)
+        }
+
+    def keep(self, identity: object, weights: Tensor) -> None:
+        weights = weights.detach()
+        if weights.is_inference():
+            # A copy made outside of inference mode can be computed with.
+            with torch.inference_mode(False):
+                weights = weights.clone()
+        self.maps[self.paths[identity]] = weights
+
+
+class _Recordings(local):
+    """Those that are going on, each thread's own.
+
+    Chapter: attention-class
+    """
+
+    now: tuple[_Recording, ...] = ()
+
+
+_RECORDINGS = _Recordings()
 
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Keep the attention weights of each `MultiHeadAttention`, section 3.2.
 
-    For one recording of a model at a time.
+    Only calls of this thread are recorded: others may use the model,
+    and record it too, at the same time.
 
     Yields:
         A dict from a module's path, such as
@@ -174,13 +255,9 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
     Chapter: attention-record
     """
-    maps: dict[str, Tensor] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, MultiHeadAttention):
-            module.record = partial(maps.__setitem__, path)
+    recording, others = _Recording(model), _RECORDINGS.now
+    _RECORDINGS.now = (*others, recording)
     try:
-        yield maps
+        yield recording.maps
     finally:
-        for module in model.modules():
-            if isinstance(module, MultiHeadAttention):
-                module.record = None
+        _RECORDINGS.now = others

@@ -7,23 +7,24 @@ Chapter: book/architecture/model
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, get_args, get_origin
+from threading import Lock
+from typing import Any, Literal, Protocol, Self, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import sdpa_kernel
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.embeddings import Embeddings
+from transformer_lib.embeddings import PAD, Embeddings
 from transformer_lib.layers import (
     Decoder,
     DecoderLayer,
     Encoder,
     EncoderLayer,
     FeedForward,
+    LayerCache,
 )
 from transformer_lib.masks import padding_mask
 from transformer_lib.positions import LearnedPositions, SinusoidalPositions
@@ -82,8 +83,10 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         for field in fields(self):
+            if get_origin(field.type) is not Literal:
+                continue
             value, choices = getattr(self, field.name), get_args(field.type)
-            if get_origin(field.type) is Literal and value not in choices:
+            if value not in choices:
                 raise ValueError(
                     f"{field.name}={value!r}: give one of {choices}"
                 )
@@ -106,18 +109,23 @@ class TransformerConfig:
         return cls(vocab_size, **(tiny | changes))
 
 
-# three matrices as one: from sqrt(6 / (d + d)) to sqrt(6 / (d + 3d))
-_THREE = {f"self_attention.w_{x}": math.sqrt(2 / 4) for x in "qkv"}
-# two matrices as one: to sqrt(6 / (d + 2d))
-_TWO = {f"cross_attention.w_{x}": math.sqrt(2 / 3) for x in "kv"}
-_PACKED = _THREE | _TWO
+def _factor(path: str, init: str) -> float:
+    """What `init` multiplies the matrix of the module at `path` by.
 
-# A factor for each ending of a matrix's name; all others have 1.
-_FACTORS: dict[str, dict[str, float]] = {
-    "xavier": {},
-    "packed": _PACKED,
-    "small": _PACKED | {"w_o": 1 / 4, "w_2": 1 / 4},
-}
+    Chapter: model-initialisation
+    """
+    owner, _, matrix = path.rpartition(".")
+    if init == "xavier":
+        return 1.0
+    if owner.endswith("self_attention") and matrix in ("w_q", "w_k", "w_v"):
+        # three matrices as one: from sqrt(6 / (d + d)) to sqrt(6 / (d + 3d))
+        return math.sqrt(2 / 4)
+    if owner.endswith("cross_attention") and matrix in ("w_k", "w_v"):
+        # two matrices as one: to sqrt(6 / (d + 2d))
+        return math.sqrt(2 / 3)
+    if init == "small" and matrix in ("w_o", "w_2"):
+        return 1 / 4
+    return 1.0
 
 
 @torch.no_grad()
@@ -136,16 +144,34 @@ def initialize_weights(model: nn.Module, init: str = "small") -> None:
             the last matrix of a sub-layer, `w_o` or `w_2`, times 1/4.
             The factors are meant for d_k = d_v = d_model / h.
 
+    Raises:
+        ValueError: for another `init`.
+
     Chapter: model-initialisation
     """
+    if init not in ("xavier", "packed", "small"):
+        raise ValueError(f"{init=}: give 'xavier', 'packed' or 'small'")
     for path, module in model.named_modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
-            for ending, factor in _FACTORS[init].items():
-                if path.endswith(ending):
-                    module.weight.mul_(factor)
+            module.weight.mul_(_factor(path, init))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+
+
+class Cache(Protocol):
+    """What `Transformer.decode` need not compute again.
+
+    `layers` has what each decoder layer keeps, and `length` is how many
+    positions of the target that is.
+
+    Chapter: model-transformer
+    """
+
+    layers: Sequence[LayerCache]
+
+    @property
+    def length(self) -> int: ...
 
 
 class Transformer(nn.Module):
@@ -253,19 +279,38 @@ class Transformer(nn.Module):
 
         Raises:
             ValueError: if `ids` is not (batch, len).
+            TypeError: if they are no integers.
+            IndexError: on a CPU, for an id that no token has.
         """
         if ids.dim() != 2:
             raise ValueError(
                 f"{ids.shape=}: give (batch, len); one sentence is ids[None]"
             )
-        x = embedding(ids)
+        if ids.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"{ids.dtype=}: give ids, which are int64")
+        try:
+            x = embedding(ids)
+        except IndexError:
+            last = self.config.vocab_size - 1
+            raise IndexError(
+                f"ids from {ids.min()} to {ids.max()}, but this model's go "
+                f"from 0 to {last}: were they made with its tokenizer?"
+            ) from None
         if self.positions is not None:
             x = self.positions(x, offset)
         return self.dropout(x)
 
     def encode(self, source_ids: Tensor) -> Tensor:
-        """The memory: (batch, source_len, d_model)."""
+        """The memory: (batch, source_len, d_model).
+
+        Raises:
+            ValueError: for a source of no tokens; and as `embed`.
+        """
         x = self.embed(source_ids, self.source_embedding)
+        if x.size(0) > 0 and x.size(1) == 0:
+            raise ValueError(
+                f"{source_ids.shape=}: a source has one token at least, eos"
+            )
         return self.encoder(x, padding_mask(source_ids))
 
     def decode(
@@ -273,7 +318,7 @@ class Transformer(nn.Module):
         target_ids: Tensor,
         memory: Tensor | None,
         source_ids: Tensor | None,
-        cache: Any = None,
+        cache: "Cache | None" = None,
     ) -> Tensor:
         """Hidden states: (batch, target_len, d_model).
 
@@ -283,6 +328,9 @@ class Transformer(nn.Module):
         `target_ids` holds only the new positions, without padding, and
         `memory` may be None. Each new position attends to the cached
         positions and to the new ones up to itself.
+
+        Raises:
+            ValueError: as `embed`.
         """
         offset = 0 if cache is None else cache.length
         x = self.embed(target_ids, self.target_embedding, offset)
@@ -295,7 +343,19 @@ class Transformer(nn.Module):
 
         `target_ids` is what the decoder reads, bos first; position i
         of the result predicts what follows it.
+
+        Raises:
+            ValueError: if sources and targets are not equally many; on
+                a CPU, for targets that are padded on the left; and as
+                `encode` and `decode`.
         """
+        if len(source_ids) != len(target_ids):
+            raise ValueError(
+                f"{len(source_ids)} sources and {len(target_ids)} targets: "
+                "give a target for each source"
+            )
+        if target_ids.is_cpu and (target_ids[..., :1] == PAD).any():
+            raise ValueError("a target begins with padding: pad on the right")
         memory = self.encode(source_ids)
         return self.decode(target_ids, memory, source_ids)
 
@@ -308,22 +368,71 @@ class Transformer(nn.Module):
         return self.project(self.hidden(source_ids, target_ids))
 
 
+_LOCK = Lock()
+# What is switched off: by how many just now, and its value before.
+_SWITCHED: dict[Any, tuple[int, bool]] = {}
+
+
+@contextmanager
+def _switched_off(
+    switches: Iterable[Any],
+    read: Callable[[Any], bool],
+    write: Callable[[Any, bool], None],
+) -> Iterator[None]:
+    """Switches are off inside; whoever leaves last puts them back.
+
+    Chapter: model-evaluating
+    """
+    switches = list(switches)
+    with _LOCK:
+        for switch in switches:
+            users, before = _SWITCHED.get(switch, (0, read(switch)))
+            _SWITCHED[switch] = users + 1, before
+            write(switch, False)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            for switch in switches:
+                users, before = _SWITCHED.pop(switch)
+                if users > 1:
+                    _SWITCHED[switch] = users - 1, before
+                else:
+                    write(switch, before)
+
+
+def without_cudnn() -> AbstractContextManager[None]:
+    """Without cuDNN's attention, which plans anew for each shape.
+
+    PyTorch's switch is the whole program's; any number of threads may
+    be inside, and the last one to leave puts it back.
+
+    Chapter: model-evaluating
+    """
+    cuda = torch.backends.cuda
+    return _switched_off(
+        ["cuDNN"],
+        read=lambda _: cuda.cudnn_sdp_enabled(),
+        write=lambda _, on: cuda.enable_cudnn_sdp(on),
+    )
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients inside; afterwards as before.
 
-    Each module gets its own mode back.
+    Each module gets its own mode back, once the last of all threads
+    that are inside with it has left.
 
     Chapter: model-evaluating
     """
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.inference_mode(), sdpa_kernel(MultiHeadAttention.kernels):
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
+    modes = _switched_off(
+        model.modules(),
+        read=lambda module: module.training,
+        write=lambda module, on: setattr(module, "training", on),
+    )
+    with modes, without_cudnn(), torch.inference_mode():
+        yield
 
 
 def foreign_parts(model: nn.Module) -> list[str]:

@@ -25,8 +25,9 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     if d_model % 2:
         raise ValueError(f"{d_model=} must be even, for pairs")
     # float64, as float32 would blur the angles of late positions
-    pos = torch.arange(length, dtype=torch.float64)[:, None]
-    two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
+    exact = dict(dtype=torch.float64, device="cpu")
+    pos = torch.arange(length, **exact)[:, None]
+    two_i = torch.arange(0, d_model, 2, **exact)
     angle = pos / 10_000 ** (two_i / d_model)  # (length, d_model / 2)
     pairs = torch.stack([angle.sin(), angle.cos()], dim=-1)
     return pairs.flatten(1).float()
@@ -45,10 +46,13 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, d_model: int, max_length: int = 1024):
         super().__init__()
-        table = sinusoids(max_length, d_model)
-        self.register_buffer("table", table, persistent=False)
+        self.table = sinusoids(max_length, d_model)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        if self.table.device != x.device or self.table.dtype != x.dtype:
+            # Computed anew: a table from the meta device has no numbers.
+            with torch.inference_mode(False):
+                self.table = sinusoids(*self.table.shape).to(x)
         return x + _rows(self.table, offset, x.size(1))
 
 
@@ -77,7 +81,7 @@ class LearnedPositions(nn.Module):
     Chapter: positions-learned
     """
 
-    def __init__(self, d_model: int, max_length: int = 512):
+    def __init__(self, d_model: int, max_length: int = 1024):
         super().__init__()
         table = torch.randn(max_length, d_model) * d_model**-0.5
         self.weight = nn.Parameter(table)

@@ -25,12 +25,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.nn.attention import sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from tqdm import tqdm
 
-from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
     checkpoint_files,
@@ -39,7 +37,7 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.model import evaluating
+from transformer_lib.model import evaluating, without_cudnn
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -459,10 +457,14 @@ def _prepared(model: nn.Module, config: TrainingConfig) -> Iterator[None]:
     else:
         every = range(torch.accelerator.device_count())
         dice = torch.random.fork_rng(every, device_type=device.type)
-    kernels = sdpa_kernel(MultiHeadAttention.kernels)
     modes = {module: module.training for module in model.modules()}
     try:
-        with dice, kernels, _with_tf32(device), _with_small_caches(device):
+        with (
+            dice,
+            without_cudnn(),
+            _with_tf32(device),
+            _with_small_caches(device),
+        ):
             model.train()
             yield
     finally:

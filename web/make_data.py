@@ -99,11 +99,11 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "decoder": [
         (
             Decoder.forward,
-            "for layer, kept in zip(self.layers, caches, strict=True):",
+            "for layer, own in zip(self.layers, caches, strict=True):",
         ),
         (
             Decoder.forward,
-            "    x = layer(x, memory, source_mask, kept)",
+            "x = layer(x, memory, source_mask, target_mask, own, is_causal)",
         ),
     ],
     "encoder layer": [
@@ -116,16 +116,19 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "decoder layer": [
         (
             DecoderLayer.forward,
-            "return own(x, seen, causal=True)",
+            "return own(x, seen, target_mask, is_causal, offset)",
         ),
         (
             DecoderLayer.forward,
-            "x = second(x, lambda x: across(x, source, source_mask))",
+            "lambda x: across(x, source, source_mask, offset=offset)",
         ),
         (DecoderLayer.forward, "return third(x, self.feed_forward)"),
     ],
     "attention": [
-        (MultiHeadAttention.forward, "query = self.split(self.w_q(x))"),
+        (
+            MultiHeadAttention.forward,
+            "query = self.place(self.split(self.w_q(x)), offset)",
+        ),
         (MultiHeadAttention.forward, "key, value = self.keys_values(memory)"),
         (
             MultiHeadAttention.split,
@@ -151,7 +154,12 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "cell": [(attention, "scores = query @ key.mT / math.sqrt(d_k)")],
     "values": [(attention, "return weights @ value, weights")],
     "o": [(attention, "return weights @ value, weights")],
-    "q": [(MultiHeadAttention.forward, "query = self.split(self.w_q(x))")],
+    "q": [
+        (
+            MultiHeadAttention.forward,
+            "query = self.place(self.split(self.w_q(x)), offset)",
+        ),
+    ],
     "k": [
         (
             MultiHeadAttention.keys_values,
@@ -740,15 +748,13 @@ def looked_into(
     Raises:
         RuntimeError: if they do not lead to the weights recorded.
     """
-    x, memory, mask, causal = arguments
+    x, memory, mask, *_ = arguments
     query = part.split(part.w_q(x))[0]
     key, value = (found[0] for found in part.keys_values(memory))
     scores = query @ key.mT / math.sqrt(query.size(-1))
     may = torch.ones_like(scores[0], dtype=torch.bool)
     if mask is not None:
         may = mask[0, 0].expand_as(may)
-    if causal:
-        may = may.tril()
     _, again = attention(query, key, value, may)
     if not torch.allclose(again, weights[0], atol=1e-5):
         raise RuntimeError("these scores do not lead to the model's weights")

@@ -223,7 +223,7 @@ def test_markdown_table():
 
 
 def test_where():
-    place = "book/architecture/attention.html#attention-fast"
+    place = "book/architecture/attention.html#attention-class"
     assert where(lib.MultiHeadAttention) == place
     assert where("MultiHeadAttention") == place
     assert where(lib.MultiHeadAttention.forward) == place

@@ -48,7 +48,7 @@ def read(model: Transformer) -> tuple[list, Any]:
         words, *looks = KINDS[kind]
         if kind == "MultiHeadAttention":
             words = name.split(".")[-1].split("_")[0] + words
-            if inputs[-1] is True:  # causal
+            if any(value is True for value in inputs):  # is_causal
                 words = "masked " + words
             if inputs[1] is top:
                 meets = len(boxes)

@@ -88,9 +88,9 @@ def _decoder_layer(answer):
     def layer(norm="post", order=(0, 1)):
         chosen = [attend[i] for i in order]
         parts = _layer(DecoderLayer, chosen, network, norms, norm)
-        return parts(y, memory, masks[1])
+        return parts(y, memory, masks[1], masks[0])
 
-    def unlike(own, source):  # the library's own attention is causal
+    def unlike(own, source):
         x = norms[0](y + attend[0](y, y, own))
         x = norms[1](x + attend[1](x, memory, source))
         return norms[2](x + network(x))
