@@ -36,6 +36,9 @@ def smoothed_loss(
         The sum in nats, a scalar: divide by the number of labels that
         are not padding. Section 5.4.
 
+    Raises:
+        ValueError: for another kind of smoothing, or another share.
+
     Chapter: loss-smoothed
     """
     share = _share(logits.size(-1), label_smoothing, smoothing)
@@ -58,6 +61,10 @@ def _share(vocab_size: int, label_smoothing: float, smoothing: str) -> float:
 
     Chapter: loss-smoothed
     """
+    if smoothing not in ("uniform", "others"):
+        raise ValueError(f"smoothing={smoothing!r}: give uniform or others")
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"{label_smoothing=}: give a share from 0 to 1")
     if smoothing == "others":
         return label_smoothing * vocab_size / (vocab_size - 1)
     return label_smoothing
@@ -67,15 +74,21 @@ def perplexity(nats_per_token: float) -> float:
     """e to the loss: between how many tokens the model hesitates.
 
     Per token, as in table 3; give it a loss without smoothing.
-    Infinite if the loss is too large for its exponential.
+    Infinite if the exponential is too large for a number.
 
     Chapter: loss-perplexity
     """
-    return math.exp(nats_per_token) if nats_per_token < 700 else math.inf
+    try:
+        return math.exp(nats_per_token)
+    except OverflowError:
+        return math.inf
 
 
 class _ProjectedLosses(torch.autograd.Function):
     """Two sums; the forward pass computes the gradient too.
+
+    A row of `hidden` whose label is padding has to be zero: then it adds
+    nothing to the gradient of the weight.
 
     Chapter: loss-projected
     """
@@ -88,7 +101,9 @@ class _ProjectedLosses(torch.autograd.Function):
         by_weight = torch.zeros_like(weight)
         weight = weight.to(hidden.dtype)  # once, not in each chunk
         precision = _at_least_float32(hidden)
-        plain, uniform = hidden.new_zeros(2, dtype=precision)  # nats
+        # Sums in nats: of the right tokens, and of the mean over all.
+        plain = torch.zeros((), dtype=precision, device=hidden.device)
+        uniform = torch.zeros_like(plain)
         chunk = 512 if hidden.is_cpu else 4096  # positions at once
         for start in range(0, len(hidden), chunk):
             x = hidden[start : start + chunk]  # (chunk, d_model)
@@ -136,6 +151,8 @@ def projected_losses(
         Two sums in nats, at least in float32: smoothed, with a
         gradient, and plain, without one.
 
+    Raises:
+        ValueError: for another kind of smoothing, or another share.
 
     Chapter: loss-projected
     """
@@ -144,7 +161,9 @@ def projected_losses(
     real = labels != PAD
     if hidden.is_cpu:
         hidden, labels = hidden[real], labels[real]
-    else:  # to pick rows would be to wait for the GPU
+    else:
+        # To pick rows would be to wait for the GPU. Zeros, and where the
+        # gradient comes back through them, keep padding out as well.
         hidden = hidden.where(real[:, None], 0)
         kind = hidden.device.type
         if torch.is_autocast_enabled(kind):

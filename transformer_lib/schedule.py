@@ -93,9 +93,17 @@ class TrainingConfig:
             "smoothing": self.smoothing in ("uniform", "others"),
             "warmup_steps": self.warmup_steps >= 1,
             "accumulate": self.accumulate >= 1,
+            "max_steps": self.max_steps >= 1,
             "learning_rate_scale": self.learning_rate_scale > 0,
+            "betas": all(0 <= beta < 1 for beta in self.betas),
+            "epsilon": self.epsilon >= 0,
             "clip_norm": self.clip_norm is None or self.clip_norm > 0,
             "precision": self.precision in ("fp32", "bf16"),
+            "seed": isinstance(self.seed, int),
+            "log_every": self.log_every >= 0,
+            "validate_every": self.validate_every >= 0,
+            "checkpoint_every": self.checkpoint_every >= 0,
+            "keep_checkpoints": self.keep_checkpoints >= 1,
         }
         for name, fine in possible.items():
             if not fine:
