@@ -7,7 +7,8 @@ A run writes a folder, runs/EXPERIMENT/RUN. When it is finished, the lines
 of its files go into runs/EXPERIMENT.jsonl, where they replace those of an
 earlier run of that name. Weights and tokenizers stay behind. A count,
 runs/NAME/NAME.json, becomes runs/NAME.json. The folder is left as it is;
-git ignores it.
+git ignores it. Of a run that tries several learning rates, the rates that
+were tried to their end can be recorded before the others.
 """
 
 import json
@@ -20,6 +21,7 @@ from transformer_book.records import read_folder, read_record, runs_folder
 from transformer_lib.checkpoints import write_atomically
 
 RESULTS = "report.json", "copying.json"  # what a run writes last
+PARTS = "rate-*/report.json"  # and one of its trials
 
 
 def write_record(path: Path, runs: dict[str, dict[str, Any]]) -> None:
@@ -38,11 +40,19 @@ def pack(folder: Path) -> str:
     if count.is_file():
         shutil.copyfile(count, folder.with_suffix(".json"))
         return f"{folder.with_suffix('.json')} is written"
-    if not any((folder / name).is_file() for name in RESULTS):
+    content = read_folder(folder)
+    if not any(name in content for name in RESULTS):
+        ended = {path.parent.name for path in folder.glob(PARTS)}
+        content = {
+            file: held
+            for file, held in content.items()
+            if file.partition("/")[0] in ended
+        }
+    if not content:
         return f"{folder} is not finished"
     path = folder.parent.with_suffix(".jsonl")
     runs = dict(read_record(path)) if path.is_file() else {}
-    runs[folder.name] = read_folder(folder)
+    runs[folder.name] = content
     write_record(path, runs)
     read_record.cache_clear()
     return f"{folder} is in {path}"
@@ -51,6 +61,7 @@ def pack(folder: Path) -> str:
 def finished(runs: Path) -> list[Path]:
     """The folders of finished runs and counts."""
     found = {path.parent for n in RESULTS for path in runs.glob(f"*/*/{n}")}
+    found |= {path.parent.parent for path in runs.glob(f"*/*/{PARTS}")}
     for path in runs.glob("*/*.json"):
         if path.stem == path.parent.name:
             found.add(path.parent)

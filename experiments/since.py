@@ -10,7 +10,8 @@ r"""From 2017 to now, one change at a time, on the paper's own task.
 A ladder: the first rung is the paper as printed, and each other rung changes
 one thing in it. Data, vocabulary, tokens in a step, size and number of steps
 are the same for all: Tatoeba, German to English, the `tiny` model, a run of
-ten minutes on one idle core. Interrupted, a run goes on where it was.
+ten minutes on one idle core. Interrupted, a run goes on where it was; a rate
+that was tried to its end has a report of its own, which `pack.py` records.
 
 Every rung is tuned alike. Its first seed is trained at three learning rates,
 and beyond the best of them as long as the best is the highest or the lowest
@@ -31,7 +32,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -40,16 +41,24 @@ from torch.utils.flop_counter import FlopCounterMode
 from variations import claimed
 
 from transformer_book.ladder import rungs
-from transformer_book.records import load_files, markdown_table
+from transformer_book.records import (
+    load_files,
+    markdown_table,
+    read_folder,
+    runs_folder,
+)
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     checkpoint_files,
-    save_config,
     write_atomically,
 )
 from transformer_lib.corpora import load_corpus
 from transformer_lib.evaluation import evaluate
-from transformer_lib.experiment import describe_machine, write_report
+from transformer_lib.experiment import (
+    describe_machine,
+    describe_run,
+    write_report,
+)
 from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig, learning_rate
@@ -268,9 +277,19 @@ class Judge:
         return found
 
 
-def trained(options, rate, learnt, held_out, vocab_size):
-    """A rung at one rate: its model and its log."""
+def files_of(folder):
+    """{file: content} of a run: what is recorded, and its folder."""
+    name = "/".join(folder.parts[-2:])
+    return load_files(name) | read_folder(folder)
+
+
+def attempt(options, rate, text):
+    """The report of a rung at one rate: a finished one, or trained now."""
     rung, folder = RUNGS[options.rung], options.out / f"rate-{rate:g}"
+    made = files_of(options.out).get(f"{folder.name}/report.json")
+    if made is not None:
+        return made
+    learnt, held_out, test, tokenizer = text
     settings = TrainingConfig(
         max_steps=options.max_steps,
         seed=options.seed,
@@ -281,10 +300,10 @@ def trained(options, rate, learnt, held_out, vocab_size):
         precision=options.precision,
     )
     settings = replace(settings, **rung.training)
-    model = build(rung, vocab_size, options.seed).to(options.device)
+    model = build(rung, len(tokenizer), options.seed).to(options.device)
     batches = rung.batches(learnt, TOKENS, options.seed)
-    made = checkpoint_files(folder)
-    step = int(made[-1].stem.split("-")[1]) if made else 0
+    begun = checkpoint_files(folder)
+    step = int(begun[-1].stem.split("-")[1]) if begun else 0
     history = train(
         model,
         batches,
@@ -296,11 +315,21 @@ def trained(options, rate, learnt, held_out, vocab_size):
         ),
         schedule=rung.schedule,
     )
-    return model, batches, settings, history
-
-
-def final_loss(history):
-    return history.lines[-1]["validation_loss"]
+    seconds = [line["cpu_seconds_a_step"] for line in history.lines]
+    loss = history.lines[-1]["validation_loss"]
+    described = describe_run(model, batches, settings, history)
+    described["result"] |= {
+        "validation_loss": loss,
+        "cpu_seconds_a_step": statistics.median(seconds),
+    }
+    described |= {"rung": options.rung, "rate": rate}
+    described["sizes"] = asdict(model.config)
+    scores = evaluate(model, tokenizer, test)
+    report = write_report(folder, options.command, described, scores)
+    for weights in checkpoint_files(folder):
+        weights.unlink()  # what they were for is written
+    print(f"{folder}: {loss:.4f} nats per token", flush=True)
+    return report
 
 
 def beyond(losses):
@@ -314,52 +343,39 @@ def beyond(losses):
 
 def climb(options):
     """Train a rung at its rates and leave the record of the best."""
-    learnt, held_out, test, tokenizer = data(options.limit)
-    losses, kept = {}, {}
+    text = data(options.limit)
+    reports, losses = {}, {}
     waiting = list(RATES)
     if options.rate_of:
-        waiting = [load_files(options.rate_of)["report.json"]["rate"]]
+        tuned = files_of(runs_folder() / options.rate_of)
+        waiting = [tuned["report.json"]["rate"]]
     while waiting:
         rate = waiting.pop(0)
         try:
-            kept[rate] = trained(
-                options, rate, learnt, held_out, len(tokenizer)
-            )
-            losses[rate] = final_loss(kept[rate][-1])
+            reports[rate] = attempt(options, rate, text)
+            losses[rate] = reports[rate]["result"]["validation_loss"]
         except FloatingPointError as error:
-            print(f"rate {rate:g}: {error}")
+            print(f"rate {rate:g}: {error}", flush=True)
             losses[rate] = math.inf
         if not waiting and not options.rate_of:
             further = beyond(losses)
             waiting = [further] if further else []
     best = min(losses, key=losses.get)
-    model, batches, settings, history = kept[best]
-    info = {"corpus": "tatoeba", "languages": [*LANGUAGES]}
-    save_config(options.out, model, tokenizer, **info, rung=options.rung)
-    seconds = [line["cpu_seconds_a_step"] for line in history.lines]
-    found = {
-        "validation_loss": losses[best],
-        "cpu_seconds_a_step": statistics.median(seconds),
+    made = files_of(options.out)
+    place = f"rate-{best:g}"
+    lines = [json.dumps(line) + "\n" for line in made[f"{place}/log.jsonl"]]
+    write_atomically(options.out / "log.jsonl", "".join(lines))
+    translations = made[f"{place}/translations.txt"]
+    text = "\n".join([*translations, ""])
+    write_atomically(options.out / "translations.txt", text)
+    report = reports[best] | {
+        "name": options.out.name,
+        "rates": {f"{rate:g}": loss for rate, loss in losses.items()},
     }
-    tried = {f"{rate:g}": loss for rate, loss in losses.items()}
-    log = options.out / f"rate-{best:g}" / "log.jsonl"
-    write_atomically(options.out / "log.jsonl", log.read_text("utf-8"))
-    write_report(
-        options.out,
-        options.command,
-        model,
-        batches,
-        settings,
-        history,
-        found,
-        evaluate(model, tokenizer, test),
-        rung=options.rung,
-        rate=best,
-        rates=tried,
-    )
-    for weights in options.out.glob("rate-*/checkpoint-*.pt"):
-        weights.unlink()  # what they were for is written
-    print(f"{options.out}: {losses[best]:.4f} nats per token at rate {best:g}")
+    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(options.out / "report.json", text)
+    for path in options.out.glob("rate-*/translations.txt"):
+        path.unlink()  # those of the best are kept
 
 
 # What a step costs

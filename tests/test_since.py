@@ -1,8 +1,8 @@
 """The ladder from 2017 to now: its rungs, its tuning, its arithmetic."""
 
-import json
 import math
 
+import pack
 import pytest
 import since
 import torch
@@ -10,6 +10,7 @@ from translators import hides_what_comes_later, ignores_padding
 
 import runs
 from transformer_book import ladder
+from transformer_book.records import read_folder, read_record
 from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import EOS
 
@@ -84,29 +85,46 @@ def test_the_best_rate_lies_between_two_that_were_tried():
 
 
 def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    small = "--max-steps 6 --limit 300".split()
-    words = ["cool-down", *small, "--out", "first"]
-    whole = [*since.RATES]
-    monkeypatch.setattr(since, "RATES", whole[:1])
     monkeypatch.setattr(since, "beyond", lambda losses: None)
-    since.main(words)  # as if it had been stopped after one rate
-    (tmp_path / "first/report.json").unlink()
-    monkeypatch.setattr(since, "RATES", whole)
+    monkeypatch.setattr(since, "RATES", [0.35, 0.7])
+    first, second = tmp_path / "since/first", tmp_path / "since/second"
+    small = "--max-steps 6 --limit 300".split()
+
+    def train_but_once(*given, **settings):
+        monkeypatch.setattr(since, "train", interrupted)
+        return train(*given, **settings)
+
+    def interrupted(*given, **settings):
+        raise KeyboardInterrupt
+
+    train = since.train
+    monkeypatch.setattr(since, "train", train_but_once)
+    words = ["cool-down", *small, "--out", str(first)]
+    with pytest.raises(KeyboardInterrupt):
+        since.main(words)
+    pack.pack(first)  # the rate that was tried to its end
+    recorded = read_record(tmp_path / "since.jsonl")["first"]
+    files = "log.jsonl", "report.json", "translations.txt"
+    assert [*recorded] == [f"rate-0.35/{file}" for file in files]
+
+    monkeypatch.setattr(since, "train", train)
     since.main(words)
-    report = json.loads((tmp_path / "first/report.json").read_text("utf-8"))
-    assert [*report["rates"]] == [f"{rate:g}" for rate in whole]
+    again = read_folder(first)
+    assert again["rate-0.35/report.json"] == recorded["rate-0.35/report.json"]
+    report = again["report.json"]
+    assert [*report["rates"]] == ["0.35", "0.7"]
     best = min(report["rates"].values())
     assert report["rates"][f"{report['rate']:g}"] == best
     assert report["result"]["validation_loss"] == best
+    assert again["log.jsonl"][-1]["validation_loss"] == best
     assert report["result"]["cpu_seconds_a_step"] > 0
-    assert report["test"]["split"] == "test"
+    assert len(again["translations.txt"]) == report["test"]["sentences"]
 
-    more = ["--seed", "1", "--rate-of", "first", "--out", "second"]
+    more = ["--seed", "1", "--rate-of", str(first), "--out", str(second)]
     since.main(["cool-down", *small, *more])
-    second = json.loads((tmp_path / "second/report.json").read_text("utf-8"))
-    assert [*second["rates"]] == [f"{report['rate']:g}"]
-    assert second["training"]["seed"] == 1
+    other = read_folder(second)["report.json"]
+    assert [*other["rates"]] == [f"{report['rate']:g}"]
+    assert other["training"]["seed"] == 1
 
 
 def test_students_t():
