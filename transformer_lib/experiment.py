@@ -178,9 +178,11 @@ def _pick_precision(name: str, device: torch.device) -> str:
     elif device.type == "cpu" and hasattr(torch.cpu, "get_capabilities"):
         able = torch.cpu.get_capabilities()  # since torch 2.13
         native = any(able.get(x) for x in ("amx_bf16", "avx512_bf16"))
+    if name == "auto":
+        return "bf16" if native else "fp32"
     if name == "bf16" and not native:
         _say("warning: bf16 is slow on this device: --precision fp32 is fast")
-    return name if name != "auto" else "bf16" if native else "fp32"
+    return name
 
 
 def run_experiment(
@@ -297,11 +299,9 @@ def _prepare(
     else:
         begun = Translator.from_pretrained(start)
         model, tokenizer = begun.model, begun.tokenizer
-        if tuple(begun.languages) != tuple(experiment.languages):
-            _say(
-                f"warning: {start} translates {'-'.join(begun.languages)}, "
-                f"these pairs are {'-'.join(experiment.languages)}"
-            )
+        its, ours = "-".join(begun.languages), "-".join(experiment.languages)
+        if its not in (ours, "-"):
+            _say(f"warning: {start} translates {its}, these pairs are {ours}")
     _say(f"tokenizing {len(texts):,} pairs")
     longest = model.config.max_length
     pairs = encode_pairs(texts, tokenizer, longest)
