@@ -289,8 +289,6 @@ def _prepare(
 
     Chapter: experiment-run
     """
-    if experiment.training.max_steps < 1:
-        raise ValueError("max_steps cannot be 0: give 1 or more")
     device = pick_device(experiment.device)
     texts, held_out = experiment.load("train"), experiment.load("validation")
     tests = experiment.load(experiment.test) if experiment.test else None
@@ -373,11 +371,8 @@ def _fit(run: _Run, folder: Path) -> History:
 
     Chapter: experiment-run
     """
-    begun = checkpoint_files(folder)
-    if begun:
-        step = begun[-1].stem.rpartition("-")[2]
-        _say(f"going on at step {int(step)}")
-    elif worker()[0] == 0:
+    begun = len(checkpoint_files(folder)) > 0
+    if not begun and worker()[0] == 0:
         save_config(folder, run.model, run.tokenizer, **run.info)
     try:
         with _log_said():
