@@ -168,11 +168,12 @@ class Adapter:
     def load(cls, path: str | Path, seed: int = 0) -> "Adapter":
         """The functions of a file, which may import its neighbours."""
         path = Path(path).resolve()
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        name = f"adapter_{path.stem}"  # a module of its own name may exist
+        spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None or not path.is_file():
             raise ValueError(f"{path} is not a Python file")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
+        sys.modules[name] = module
         sys.path.insert(0, str(path.parent))
         spec.loader.exec_module(module)
         return cls(vars(module), seed)

@@ -21,7 +21,16 @@ from .core import (
 )
 from .layers import PRE_NORM
 from .positions import judge
-from .trace import BATCH, SIZES, SOURCE, TARGET, Trace, batch_first, factor_of
+from .trace import (
+    BATCH,
+    SIZES,
+    SOURCE,
+    TARGET,
+    Call,
+    Trace,
+    batch_first,
+    factor_of,
+)
 
 ENOUGH = 1e-4  # of the logits' spread: less is rounding
 
@@ -116,12 +125,15 @@ def influence(tried: Adapter, model: Any, side: int) -> Tensor:
     """Which positions of the target (rows) see which words of a side."""
     ids = pairs(tried)
     before = logits(tried, model, *ids)
-    columns = []
+    sees = torch.zeros(TARGET, ids[side].size(1), dtype=torch.bool)
     for place in range(ids[side].size(1)):
         changed = [x.clone() for x in ids]
         changed[side][:, place] = other(changed[side][:, place], tried)
-        columns.append(moved(before, logits(tried, model, *changed)))
-    return torch.stack(columns, 1) > ENOUGH
+        distance = moved(before, logits(tried, model, *changed))
+        sees[:, place] = distance > ENOUGH
+    if side == 1:  # bos is always there, as a token or as a vector of zeros
+        sees[:, 0] = True
+    return sees
 
 
 @probe("masks-decoder", "masks-causal", "build", "logits")
@@ -133,9 +145,14 @@ def future(tried: Adapter) -> Verdict:
         return paper("a changed word moves nothing before it")
     where, seen = (int(x) for x in leaks.nonzero()[0])
     words = f"position {where} of the target sees position {seen}: "
+    if sees.all() and _masked_in_training(tried):
+        return fault(
+            words + "in evaluation mode there is no causal mask, so a "
+            "validation loss sees its labels"
+        )
     if sees.all():
         return fault(words + "there is no causal mask in the decoder")
-    if not sees.tril(-1).any():
+    if not sees[:, 1:].tril(-2).any():
         return fault(words + "the causal mask is turned round")
     if leaks.sum() == TARGET - 1 and leaks.diagonal(1).all():
         return fault(
@@ -147,6 +164,20 @@ def future(tried: Adapter) -> Verdict:
     )
 
 
+def _masked_in_training(tried: Adapter) -> bool:
+    """Whether the last word moves nothing before it in training mode."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    changed = target.clone()
+    changed[:, -1] = other(changed[:, -1], tried)
+    with mode(model, True), torch.no_grad():
+        before, after = (
+            torch.as_tensor(tried.logits(model, source, ids)).double()
+            for ids in (target, changed)
+        )
+    return bool((moved(before, after)[:-1] < ENOUGH).all())
+
+
 @probe("attention-use-decoder", "attention-uses", "build", "logits")
 def past(tried: Adapter) -> Verdict:
     """In the decoder each position sees itself and all before it."""
@@ -156,7 +187,7 @@ def past(tried: Adapter) -> Verdict:
         return paper("each word moves the scores of its own and all later "
                      "positions")  # fmt: skip
     where, seen = (int(x) for x in blind.nonzero()[0])
-    if not sees.tril(-1).any():
+    if not sees[:, 1:].tril(-2).any():
         return fault(
             "the decoder reads only its newest token: its self-attention "
             "sees nothing before it"
@@ -397,9 +428,13 @@ def norm_place(tried: Adapter) -> Verdict:
     if len(ends) == 3 * N and len(names) == 5 * N:
         return paper(f"{count}: the decoder's {3 * N}")
     if len(ends) == 3 * N + 1 and len(names) in (5 * N + 1, 5 * N + 2):
-        return deviation(
-            "a last norm after post-norm", count, "nn.Transformer of PyTorch"
-        )
+        # a last norm ends what comes from the source, too
+        tops = [p for n, p in names if n in ends and kills(tried, model, p, 0)]
+        if len(tops) == 3:
+            name, who = "a last norm after post-norm", "nn.Transformer"
+        else:
+            name, who = "a norm of the embeddings", "jadore801120, BERT"
+        return deviation(name, count, who)
     if len(ends) <= 2 and len(names) >= 5 * N:
         if len(ends) == 0 and len(names) == 5 * N:
             if not _normalized(tried, build(tried)):
@@ -771,32 +806,47 @@ def hidden_weights(tried: Adapter) -> Verdict:
     return paper("padding and later positions have weights of exactly 0")
 
 
+def _sums(tried: Adapter, model: Any) -> list[tuple[float, Tensor, Tensor]]:
+    """The sums of words and positions at the bottom of a model."""
+    sums = Trace(tried, model, *pairs(tried)).sums()
+    if not sums:
+        raise NotShown("no sum of a look-up in a table and positions was seen")
+    return sums
+
+
 @probe("embeddings-factor", "embeddings-factor", "build", "logits")
 def embedding_factor(tried: Adapter) -> Verdict:
     """Embeddings are multiplied by the root of d_model before positions
     are added."""
-    sums = Trace(tried, build(tried), *pairs(tried)).sums()
-    sums = [one for one in sums if one[2] in (SOURCE, TARGET)]
-    if not sums:
-        raise NotShown("no look-up in a table was seen")
+    sums = _sums(tried, build(tried))
     root = SIZES["d_model"] ** 0.5
-    factors = [factor for factor, _, _ in sums]
-    said = " and ".join(f"{factor:.3g}" for factor in factors)
-    if all(math.isclose(f, root, rel_tol=1e-3) for f in factors):
+    factors = sorted({round(factor, 3) for factor, _, _ in sums})
+    if factors == [root]:
         return paper(f"times {root:g}, the root of {SIZES['d_model']}")
-    if all(math.isclose(f, 1, rel_tol=1e-3) for f in factors):
+    if len(factors) > 1:
+        said = " and ".join(f"{factor:g}" for factor in factors)
+        return fault(f"the two sides have the factors {said}")
+    if factors == [1.0]:
+        _, places, words = sums[0]
+        sizes = [x.square().mean().sqrt().item() for x in (words, places)]
+        said = f"words have a size of {sizes[0]:.2f}, positions {sizes[1]:.2f}"
+        if sizes[0] < sizes[1] / 2:
+            return fault(
+                f"the factor is missing, and {said}: these drown them"
+            )
         return deviation(
             "embeddings without the factor",
-            "words are added to positions as they are in the table",
-            "nn.Transformer leaves it to its user; BERT and GPT",
+            f"words are added as they are in the table; at first {said}",
+            "hyunwoongko, BERT, GPT",
         )
-    if len({round(f, 3) for f in factors}) > 1:
-        return fault(f"the two sides have the factors {said}")
-    if math.isclose(factors[0], root**2, rel_tol=1e-3):
-        return fault("the factor is sqrt(d_model), not d_model")
-    if math.isclose(factors[0], 1 / root, rel_tol=1e-3):
-        return fault("embeddings are divided by the root of d_model")
-    return fault(f"the factor is {said}, in the paper {root:g}")
+    mistakes = {
+        root**2: "the factor is sqrt(d_model), not d_model",
+        1 / root: "embeddings are divided by the root of d_model",
+    }
+    for factor, words in mistakes.items():
+        if math.isclose(factors[0], factor, rel_tol=1e-2):
+            return fault(words)
+    return fault(f"the factor is {factors[0]:g}, in the paper {root:g}")
 
 
 @probe("positions-formula", "positions-sinusoids", "build", "logits")
@@ -804,29 +854,21 @@ def added_positions(tried: Adapter) -> Verdict:
     """What is added to the words is section 3.5's table, from position 0
     on, in the encoder and in the decoder."""
     model = build(tried)
-    trace = Trace(tried, model, *pairs(tried))
-    sums = [one for one in trace.sums() if one[2] in (SOURCE, TARGET)]
-    if not sums:
-        raise NotShown("no look-up in a table was seen")
-    bare = [length for _, rows, length in sums if rows.numel() == 0]
-    sides = {SOURCE: "encoder", TARGET: "decoder"}
-    if len(bare) == len(sums):
-        if any("pos" in n.lower() for n, _ in model.named_modules()):
-            raise NotShown("the sum of words and positions was not seen")
-        return fault("nothing is added to the words: there are no positions")
-    if bare:
-        return fault(f"nothing is added to the words of the {sides[bare[0]]}")
-    tables = {length: rows for _, rows, length in sums}
-    if len(tables) == 2 and not close(tables[SOURCE][:TARGET], tables[TARGET]):
-        verdicts = {sides[n]: judge(rows) for n, rows in tables.items()}
-        if all(v.kind == "fault" for v in verdicts.values()):
-            return _learned(model) or fault("other positions in each stack")
-        words = "; ".join(f"{n}: {v.words}" for n, v in verdicts.items())
-        return fault(f"the stacks have different positions: {words}")
-    verdict = judge(tables.get(SOURCE, tables[max(tables)]))
-    if verdict.kind == "fault" and (learned := _learned(model)):
+    tables = {words.size(1): rows for _, rows, words in _sums(tried, model)}
+    verdicts = {
+        "encoder" if length == SOURCE else "decoder": judge(rows)
+        for length, rows in tables.items()
+    }
+    kinds = {verdict.kind for verdict in verdicts.values()}
+    if "fault" in kinds and (learned := _learned(model)):
         return learned
-    return verdict
+    said = {verdict.words for verdict in verdicts.values()}
+    if len(kinds) == 1 and "paper" not in kinds and len(said) == 1:
+        return next(iter(verdicts.values()))
+    if kinds == {"paper"}:
+        return paper(f"as printed, in the {' and in the '.join(verdicts)}")
+    words = "; ".join(f"{side}: {v.words}" for side, v in verdicts.items())
+    return fault(f"the stacks have different positions. In the {words}")
 
 
 def _learned(model: nn.Module) -> Verdict | None:
@@ -961,31 +1003,22 @@ def dropout_places(tried: Adapter) -> Verdict:
     """Dropout falls on each sub-layer's output before it is added, and
     nowhere else in a layer."""
     seen = dropped(tried)
-    d, f, N = SIZES["d_model"], SIZES["d_ff"], SIZES["N"]
-    extra = []
-    if seen["weights"]:
-        extra.append("attention weights")
-    if seen[f]:
-        extra.append("the network's inner layer")
-    if seen[d] < 5 * N:
-        if seen[d] == 0:
-            return fault("no dropout on the sub-layers' outputs")
-        if seen[d] - 2 == 3 * N or seen[d] - 2 == 2 * N:
-            return deviation(
-                "no dropout after some sub-layers",
-                f"{seen[d] - 2} in {5 * N} sub-layers",
-            )
-        return fault(
-            f"dropout on {seen[d]} vectors of width d_model in {5 * N} "
-            "sub-layers: some are left out"
-        )
+    expected = 5 * SIZES["N"]
+    measured = f"{seen['outputs']} places in {expected} sub-layers"
+    extra = [x for x in ("attention weights", "inner layer") if seen[x]]
+    if seen["outputs"] == 0:
+        return fault("no dropout on the sub-layers' outputs")
+    if seen["outputs"] < expected:
+        return fault(f"{measured}: some outputs are added without dropout")
     if extra:
         return deviation(
             f"dropout on {' and '.join(extra)}",
-            f"beside {seen[d]} places of width d_model",
+            f"{measured}, and {', '.join(f'{seen[x]} on {x}' for x in extra)}",
             "tensor2tensor, nn.Transformer, the Annotated Transformer",
         )
-    return paper(f"{seen[d]} places, all of width d_model")
+    if seen["outputs"] > expected:
+        return deviation("more dropout than the paper's", measured)
+    return paper(measured)
 
 
 @probe("model-dropout-on-sums", "model-transformer", "build", "logits")
@@ -993,56 +1026,48 @@ def dropout_of_sums(tried: Adapter) -> Verdict:
     """Dropout falls on the sums of embeddings and positions, in both
     stacks."""
     seen = dropped(tried)
-    places = seen[SIZES["d_model"]]
-    expected = 5 * SIZES["N"] + 2
-    if places == expected:
-        return paper(f"{places} places: {expected - 2} sub-layers, two sums")
-    if places == expected - 2 or places < expected - 2:
-        return fault(
-            "no dropout on the sums of embeddings and positions: "
-            f"{places} places in {5 * SIZES['N']} sub-layers"
-        )
-    if places == expected - 1:
+    if seen["sums"] == 2:
+        return paper("one place in each stack")
+    if seen["sums"] == 0:
+        return fault("no dropout on the sums of embeddings and positions")
+    if seen["sums"] == 1:
         return fault("dropout on the sum of one stack only")
     return deviation(
-        "more dropout than the paper's",
-        f"{places} places of width d_model, in the paper {expected}",
+        "more dropout than the paper's", f"{seen['sums']} places before layers"
     )
 
 
-def dropped(tried: Adapter) -> dict[Any, int]:
-    """How many calls of dropout had a width of d_model, of d_ff, or were
-    on attention weights, in one pass of training."""
+def dropped(tried: Adapter) -> dict[str, int]:
+    """Where dropout falls in one pass of training, and how often."""
     model = build(tried, dropout=0.5)
     trace = Trace(tried, model, *pairs(tried), training=True)
-    seen: dict[Any, int] = {
-        SIZES["d_model"]: 0,
-        SIZES["d_ff"]: 0,
-        "weights": 0,
-        "rates": 0,
-    }
+    names = "sums", "outputs", "inner layer", "attention weights"
+    seen = dict.fromkeys(names, 0)
+    below = False  # between an embedding and the first map after it
     for call in trace.calls:
+        if call.name in ("embedding", "linear"):
+            below = call.name == "embedding"
         if call.name == "scaled_dot_product_attention":
-            rate = call.named.get("dropout_p", 0.0)
-            seen["weights"] += rate > 0
-        if call.name != "dropout":
+            seen["attention weights"] += call.named.get("dropout_p", 0.0) > 0
+        if call.name != "dropout" or not _drops(call):
             continue
         x = call.args[0]
-        rate = call.named.get("p", call.args[1] if len(call.args) > 1 else 0.5)
-        on = call.named.get(
-            "training", call.args[2] if len(call.args) > 2 else True
-        )
-        if not rate or not on:
-            continue
-        seen["rates"] += 1
-        width = x.size(-1)
-        if width in (SIZES["d_model"], SIZES["d_ff"]) and x.dim() == 3:
-            seen[width] += 1
-        elif {SOURCE, TARGET} & set(x.shape[-2:]) and x.dim() >= 3:
-            seen["weights"] += 1
-    if not seen["rates"]:
+        if x.dim() == 3 and x.size(-1) == SIZES["d_model"]:
+            seen["sums" if below else "outputs"] += 1
+        elif x.dim() == 3 and x.size(-1) == SIZES["d_ff"]:
+            seen["inner layer"] += 1
+        elif {SOURCE, TARGET} & set(x.shape):
+            seen["attention weights"] += 1
+    if not any(seen.values()):
         raise NotShown("no call of dropout was seen")
     return seen
+
+
+def _drops(call: Call) -> bool:
+    """Whether a call of dropout has a rate, and is in training."""
+    given = dict(zip(("input", "p", "training"), call.args, strict=False))
+    given = {"p": 0.5, "training": True} | given | call.named
+    return bool(given["p"] and given["training"])
 
 
 # The beginning, and learning

@@ -119,37 +119,33 @@ class Trace:
                 yield place, x, weight, call.out
 
     def embedded(self) -> Iterator[tuple[int, Tensor]]:
-        """Each look-up of words in a table, batch first."""
+        """Each look-up of words in a table, batch first.
+
+        What is the same in each sentence is a look-up of positions.
+        """
         for place, call in enumerate(self.calls):
             if call.name == "embedding" and call.out.dim() == 3:
                 out = batch_first(call.out)
-                if out is not None:
+                if out is not None and not torch.equal(out[0], out[1]):
                     yield place, out
 
-    def sums(self) -> list[tuple[float, Tensor, int]]:
-        """For each embedded side: the words' factor, and what is added
-        to them, (len, d_model); nothing added is an empty tensor."""
+    def sums(self) -> list[tuple[float, Tensor, Tensor]]:
+        """Each sum of words and positions that was seen: the words'
+        factor, the positions (len, d_model), and the words."""
         found = []
         for place, words in self.embedded():
-            scaled = 1.0
             for call in self.calls[place + 1 : place + 40]:
-                ratio = _ratio(call.out, words)
-                if ratio is not None:
-                    scaled = ratio
                 if call.name not in ("add", "iadd", "radd"):
                     continue
                 parts = [x for x in call.args[:2] if isinstance(x, Tensor)]
                 ratios = [_ratio(part, words) for part in parts]
-                if len(parts) == 2 and any(r is not None for r in ratios):
-                    first = ratios[0] is not None
-                    factor = ratios[0] if first else ratios[1]
-                    rest = parts[1] if first else parts[0]
-                    rows = _rows(rest, words.size(1))
-                    if rows is not None and factor is not None:
-                        found.append((factor, rows, words.size(1)))
-                        break
-            else:
-                found.append((scaled, torch.zeros(0), words.size(1)))
+                first = next((i for i, r in enumerate(ratios) if r), None)
+                if first is None or len(parts) < 2:
+                    continue
+                rows = _rows(parts[1 - first], words.size(1))
+                if rows is not None:
+                    found.append((ratios[first], rows, words))
+                    break
         return found
 
 

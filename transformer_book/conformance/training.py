@@ -83,6 +83,9 @@ def _cross(tried: Adapter, logits, labels, share=0.0, **how) -> float:
     ).item()
 
 
+PADDED = ", divided by all positions, padding among them"
+
+
 @probe("loss-smoothing", "loss-smoothed", "loss")
 def smoothing(tried: Adapter) -> Verdict:
     """Labels are smoothed by 0.1: a share of the target is spread evenly
@@ -130,10 +133,14 @@ def smoothing(tried: Adapter) -> Verdict:
     }
     count = real.sum().item()
     for spread_over, value in kinds.items():
-        for factor, unit in ((1, ""), (count, ", summed over the tokens")):
+        for factor, unit in (
+            (1, ""),
+            (count, ", summed over the tokens"),
+            (count / labels.numel(), PADDED),
+        ):
             for floor in (0.0, floors[spread_over]):
                 if close(got, factor * (value - floor)):
-                    if spread_over == size and not floor:
+                    if spread_over == size and not floor and unit != PADDED:
                         return fault(
                             "this is the sum: divide by the number of real "
                             "tokens"
@@ -142,12 +149,16 @@ def smoothing(tried: Adapter) -> Verdict:
                         f"smoothing over V - {size - spread_over}"
                         if spread_over < size
                         else "a divergence"
+                        if floor
+                        else "a mean over padding too"
                     )
                     words = (
                         "the share goes only to the wrong tokens: uniform "
                         "smoothing gives the right one its part too"
                         if spread_over < size
                         else "lower than the cross-entropy by a constant"
+                        if floor
+                        else f"{got:.4f} nats"
                     )
                     if floor and spread_over < size:
                         words += "; printed as a divergence"
@@ -163,8 +174,6 @@ def smoothing(tried: Adapter) -> Verdict:
         "the sign is wrong: a log-probability is negative, a loss is "
         "positive": -wanted,
         "padding is counted: leave out where labels are padding": everywhere,
-        "padding is counted among the tokens: divide by the number of real "
-        "ones": wanted * count / labels.numel(),
         "nothing is smoothed": per_token(1, 0),
         "nothing is smoothed, and padding is counted": _cross(
             tried, logits, labels, ignore_index=-100
@@ -208,6 +217,10 @@ def no_smoothing(tried: Adapter) -> Verdict:
         )
     if close(got, wanted) or close(got, wanted * count):
         return paper(f"{got.sum():.4f} nats")
+    if close(got, wanted * count / labels.numel()):
+        return deviation(
+            "a mean over padding too", f"{got.sum():.4f} nats{PADDED}"
+        )
     if close(got, _cross(tried, logits, labels, 0.1)):
         return fault("the share is always 0.1, whatever is asked for")
     return fault(
@@ -228,6 +241,12 @@ def padding_is_free(tried: Adapter) -> Verdict:
     )
     if math.isclose(before, after, rel_tol=1e-4):
         return paper("three more columns of padding change nothing")
+    if math.isclose(before * 4, after * 7, rel_tol=1e-4):
+        return deviation(
+            "a mean over padding too",
+            "divided by all positions, so more padding lowers the loss",
+            "PyTorch's KLDivLoss with batchmean",
+        )
     return fault(
         f"three columns of padding change the loss from {before:.4f} to "
         f"{after:.4f}: padding is counted"
