@@ -88,7 +88,8 @@ class Probe:
     """A statement of the paper, and a function that tries it.
 
     `row` is its row of the ledger, `label` the place of the book that
-    explains it, `needs` names the adapter's functions that it calls.
+    explains it. `needs` names the adapter's functions that it calls;
+    "update|updates" needs one of the two.
     """
 
     row: str
@@ -269,7 +270,11 @@ def run(
 
 
 def _verdict(adapter: Adapter, one: Probe) -> Verdict:
-    missing = [name for name in one.needs if not adapter.has(name)]
+    missing = [
+        names.replace("|", " or ")
+        for names in one.needs
+        if not any(adapter.has(name) for name in names.split("|"))
+    ]
     if missing:
         return not_tried(f"the adapter has no {' and no '.join(missing)}")
     before = np.random.get_state()

@@ -1,8 +1,9 @@
 """The adapter of `transformer_lib` itself."""
 
+import inspect
+import tempfile
 from collections.abc import Iterator
-from types import SimpleNamespace
-from unittest import mock
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -109,10 +110,10 @@ def optimizer(model):
     return lib.adam(model)
 
 
-class _Stream:
+class _InOrder:
     """Batches in their order, for `train`."""
 
-    def __init__(self, batches):
+    def __init__(self, batches: list):
         self.batches = batches
 
     def __len__(self) -> int:
@@ -121,13 +122,9 @@ class _Stream:
     def epoch(self, number: int, start: int = 0) -> Iterator:
         return iter(self.batches[start:])
 
-    def fingerprint(self) -> str:
-        return ""
 
-
-def updates(model: nn.Module, optimizer, groups):
-    """`train` itself, with the suite's optimizer and a steady rate."""
-    rate = optimizer.param_groups[0]["lr"]
+def updates(model, optimizer, groups):
+    """`train` itself, with an optimizer of the suite's."""
     batches = [
         lib.Batch(b.source_ids, b.target_ids, b.labels, b.tokens)
         for group in groups
@@ -138,34 +135,22 @@ def updates(model: nn.Module, optimizer, groups):
         accumulate=len(groups[0]),
         label_smoothing=0.0,
     )
-    training = "transformer_lib.training"
-    with (
-        mock.patch(f"{training}.adam", lambda *_: optimizer),
-        mock.patch(f"{training}.learning_rate", lambda *_: rate),
-    ):
-        lib.train(model, _Stream(batches), settings)
+    lib.train(model, _InOrder(batches), settings, optimizer=optimizer)
 
 
 def average(states):
-    import tempfile
-    from pathlib import Path
-
     with tempfile.TemporaryDirectory() as folder:
         files = []
         for number, state in enumerate(states, 1):
-            model = SimpleNamespace(state_dict=lambda state=state: state)
-            nothing = SimpleNamespace(state_dict=lambda: {"state": {}})
-            files.append(
-                lib.save_checkpoint(
-                    Path(folder), model, nothing, {"step": number}
-                )
-            )
+            model = nn.ParameterDict(state)
+            optimizer = torch.optim.SGD(model.parameters())
+            step = {"step": number}
+            file = lib.save_checkpoint(Path(folder), model, optimizer, step)
+            files.append(file)
         return lib.average_checkpoints(files)
 
 
 def defaults():
-    import inspect
-
     model, training = TransformerConfig(8), TrainingConfig()
     search = inspect.signature(lib.beam_search).parameters
     return {
