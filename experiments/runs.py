@@ -198,8 +198,8 @@ for init in f"{INITS} packed-nothing {BEST}".split():
 # From 2017 to now: the first rung, what promises most, then the rest. Seed 0
 # tries learning rates, another seed takes the best of them.
 LADDER = (
-    "paper muon pre-norm cool-down gated adamw rms-norm short-first"
-    " no-smoothing no-biases"
+    "paper muon pre-norm cool-down rotary gated adamw rms-norm short-first"
+    " qk-norm grouped no-smoothing no-biases"
 )
 for rung in LADDER.split():
     for seed in range(3):

@@ -47,6 +47,7 @@ from transformer_book.records import (
     read_folder,
     runs_folder,
 )
+from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     checkpoint_files,
@@ -100,6 +101,61 @@ class GatedFeedForward(nn.Module):
 class Gated(Transformer):
     def feed_forward(self):
         return GatedFeedForward(self.config.d_model, self.config.d_ff)
+
+
+class RotaryAttention(MultiHeadAttention):
+    """Queries and keys are turned by their positions, pair by pair."""
+
+    def place(self, heads, offset):
+        pairs = heads.unflatten(-1, (2, -1))  # (..., len, 2, d_k / 2)
+        x, y = pairs.unbind(-2)
+        position = torch.arange(offset, offset + heads.size(-2))
+        speed = 10_000 ** -torch.linspace(0, 1, x.size(-1) + 1)[:-1]
+        angle = torch.outer(position, speed).to(heads.device)
+        cos, sin = angle.cos(), angle.sin()
+        turned = torch.cat([x * cos - y * sin, x * sin + y * cos], dim=-1)
+        return turned.type_as(heads)
+
+
+class Rotary(Transformer):
+    """Within a sentence; source and target share no positions."""
+
+    def self_attention(self):
+        return RotaryAttention(self.config.d_model, self.config.h)
+
+
+class GroupedAttention(MultiHeadAttention):
+    """Two heads share each key and value: half of the cache."""
+
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.d_k = d_model // h
+        self.w_k = nn.Linear(d_model, d_model // 2, bias=False)
+        self.w_v = nn.Linear(d_model, d_model // 2, bias=False)
+
+    def split(self, x):
+        return x.unflatten(-1, (-1, self.d_k)).transpose(1, 2)
+
+    def attend(self, query, key, value, *mask):
+        key, value = (x.repeat_interleave(2, dim=1) for x in (key, value))
+        return super().attend(query, key, value, *mask)
+
+
+class Grouped(Transformer):
+    def attention(self):
+        return GroupedAttention(self.config.d_model, self.config.h)
+
+
+class NormalizedAttention(MultiHeadAttention):
+    """All queries and keys have the same length."""
+
+    def place(self, heads, offset):
+        return nn.functional.rms_norm(heads, heads.shape[-1:])
+
+
+class Normalized(Transformer):
+    def attention(self):
+        return NormalizedAttention(self.config.d_model, self.config.h)
 
 
 class Unbiased(Transformer):
@@ -224,8 +280,13 @@ RUNGS = {
     "muon": Rung(optimizers=muon),
     "pre-norm": Rung(sizes={"norm": "pre"}),
     "cool-down": Rung(schedule=cool_down),
+    "rotary": Rung(
+        Rotary, sizes={"positions": "none"}, parts=(RotaryAttention,)
+    ),
     "gated": Rung(Gated, parts=(GatedFeedForward,)),
     "rms-norm": Rung(RMSNormalized),
+    "qk-norm": Rung(Normalized, parts=(NormalizedAttention,)),
+    "grouped": Rung(Grouped, parts=(GroupedAttention,)),
     "adamw": Rung(optimizers=adamw),
     "short-first": Rung(batches=ShortFirst),
     "no-biases": Rung(Unbiased),
