@@ -174,6 +174,9 @@ class Live(SphinxDirective):
         self.env.live_parts = getattr(self.env, "live_parts", set()) | {
             self.env.docname
         }
+        if name == "cover":  # it has the room of the contents at the side
+            about = self.env.metadata[self.env.docname]
+            about["html_theme.sidebar_secondary.remove"] = "true"
         part = f' data-part="{part[0]}"' if part else ""
         if text := self.options.get("sentence"):
             part += f' data-sentence="{html.escape(text)}"'
