@@ -162,12 +162,12 @@ def train_on(options):
     out.mkdir(parents=True, exist_ok=True)
     with nullcontext() if rank else FileLock(out / ".lock", 0):
         if rank == 0 and not checkpoint_files(out):
-            save_config(out, model, tokenizer, **info)
+            save_config(out, model, tokenizer, info=info)
         history = train(model, batches, training, evaluate, out)
         if rank == 0:
             last = checkpoint_files(out)[-chosen.average :]
             model.load_state_dict(average_checkpoints(last))
-            save_model(out, model, tokenizer, **info)
+            save_model(out, model, tokenizer, info=info)
             command = shlex.join(["python", "experiments/large.py"])
             command += " " + shlex.join(options.words)
             described = describe_run(model, batches, training, history)

@@ -202,7 +202,7 @@ def race(options):
         options, "multi30k", len(tokenizer), batches, held_out
     )
     info = {"corpus": "multi30k", "kind": options.model}
-    save_config(folder, model, tokenizer, **info)
+    save_config(folder, model, tokenizer, info=info)
     record(
         folder,
         options.command,

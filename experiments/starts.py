@@ -342,7 +342,7 @@ def run(options, folder, words):
     if not sizes_path.exists():
         before = {"0": sizes(model, checks[:64])}
         write_atomically(sizes_path, json.dumps(before) + "\n")
-        save_config(folder, model, None, **info)
+        save_config(folder, model, info=info)
 
     batches = TokenBatches(pairs, TOKENS[options.task], options.seed)
     look = judge(tokenizer, held_out, checks)

@@ -231,7 +231,7 @@ def vary(options, words):
     folder = options.out
     info = {"corpus": "multi30k", "row": options.row}
     if not (folder / "config.json").exists():
-        save_config(folder, model, tokenizer, **info)
+        save_config(folder, model, tokenizer, info=info)
     elif load_config(folder)[2] != info:
         raise SystemExit(f"{folder} is of another row: name another folder")
     pairs, checked = (

@@ -59,8 +59,8 @@ def here(tmp_path, monkeypatch):
         Path(__file__).parents[1] / "pretrained/little-spanish"
     )
     for name in "model", "half":
-        save_model(name, model, tokenizer, **info)
-    save_model("bare", model, tokenizer, languages=["en", "es"])
+        save_model(name, model, tokenizer, info=info)
+    save_model("bare", model, tokenizer, info={"languages": ["en", "es"]})
     Path("half", "model.safetensors").unlink()
     Path("file").write_text("what was here before\n")
     for name, text in {

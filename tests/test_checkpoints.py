@@ -56,7 +56,7 @@ def equal(one, other):
 @pytest.mark.parametrize("tie", ["three-way", "decoder", "none"])
 def test_model_round_trip(tmp_path, tie):
     model = small(tie=tie)
-    save_model(tmp_path, model, languages=["en", "es"])
+    save_model(tmp_path, model, info={"languages": ["en", "es"]})
     read, tokenizer, info = load_model(tmp_path)
     assert equal(model, read) and read.config == model.config
     assert tokenizer is None and info == {"languages": ["en", "es"]}
@@ -102,7 +102,7 @@ def saved(tmp_path):
     sizes = {"N": 1, "d_model": 16, "d_ff": 32}
     torch.manual_seed(0)
     model = Transformer(TransformerConfig.tiny(len(tokenizer), **sizes))
-    save_model(tmp_path, model, tokenizer, languages=["de", "en"])
+    save_model(tmp_path, model, tokenizer, info={"languages": ["de", "en"]})
     return tmp_path
 
 
@@ -194,7 +194,8 @@ def test_average_is_the_mean(tmp_path):
         average_checkpoints([])
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+@pytest.mark.parametrize("kind", [OSError, RuntimeError])  # or PyTorch's
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, kind):
     path = tmp_path / "new" / "file.txt"
     write_atomically(path, "é\n")
     assert path.read_bytes() == "é\n".encode()
@@ -203,11 +204,24 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     def fails(part):
         part.write_text("half of tw")
         assert path.read_text() == "one"  # still there while writing
-        raise OSError("the disk is full")
+        raise kind("the disk is full")
 
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(OSError, match=r"full.*file\.txt"):
         write_atomically(path, fails)
     assert path.read_text() == "one"
+    assert [x.name for x in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_two_writers_of_one_path_do_not_meet(tmp_path):
+    path = tmp_path / "file.txt"
+
+    def inner_and_outer(part):
+        part.write_text("outer")
+        write_atomically(path, "inner")
+        assert path.read_text() == "inner"
+
+    write_atomically(path, inner_and_outer)
+    assert path.read_text() == "outer"
 
 
 TRAINING = """if True:
@@ -303,6 +317,49 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path):
     torch.save({"model": {}, "state": Guest()}, path)
     with pytest.raises(ValueError, match="not a checkpoint"):
         load_checkpoint(path, small())
+
+
+def test_a_folder_never_holds_the_tokenizer_of_another_model(saved):
+    save_model(saved, small())
+    assert not (saved / "tokenizer.json").exists()
+    assert load_model(saved).tokenizer is None
+
+
+class Letters:
+    """A tokenizer of one's own."""
+
+    def __len__(self):
+        return 30
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "words"),
+    [
+        (dict(tokenizer=Letters()), TypeError, "Letters is no BPETokenizer"),
+        (dict(info={"when": object()}), TypeError, "JSON serializable"),
+        (dict(hlaf=True), TypeError, "hlaf"),
+    ],
+)
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, given, kind, words):
+    with pytest.raises(kind, match=words):
+        save_model(tmp_path / "new", small(), **given)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_tokenizer_of_another_size_is_not_saved(tmp_path):
+    tokenizer = BPETokenizer.train(["ein Hund", "a dog"], 270)
+    with pytest.raises(ValueError, match="not a pair"):
+        save_model(tmp_path / "new", small(), tokenizer)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[1]", "not JSON", '{"model": {"n": 1}, "info": {}}']
+)
+def test_a_config_of_another_program_is_named(saved, text):
+    (saved / "config.json").write_text(text)
+    with pytest.raises(ValueError, match="config.json describes no model"):
+        load_model(saved)
 
 
 def test_missing_damaged_and_foreign_models(saved):

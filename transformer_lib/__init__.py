@@ -26,8 +26,9 @@ tokenization BPETokenizer Tokenizer
 batching Batch TokenBatches collate encode_pairs leave_out_long
 loss perplexity projected_losses smoothed_loss validation_loss
 schedule TrainingConfig adam learning_rate
-checkpoints average_checkpoints checkpoint_files load_checkpoint load_config
-checkpoints load_model save_checkpoint save_config save_model write_atomically
+checkpoints SavedModel average_checkpoints checkpoint_files load_checkpoint
+checkpoints load_config load_model save_checkpoint save_config save_model
+checkpoints write_atomically
 training Gradients History train worker
 replays Replays why_not_replayed
 decoding DecoderCache Hypotheses greedy_decode next_logs

@@ -13,6 +13,7 @@ from transformer_lib.batching import leave_out_long as leave_out_long
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
 from transformer_lib.beams import length_divisor as length_divisor
+from transformer_lib.checkpoints import SavedModel as SavedModel
 from transformer_lib.checkpoints import (
     average_checkpoints as average_checkpoints,
 )

@@ -7,12 +7,14 @@ Chapter: book/training/checkpoints
 """
 
 import copy
+import errno
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import torch
@@ -22,7 +24,7 @@ from safetensors.torch import save_model as write_safetensors
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Transformer, TransformerConfig, foreign_parts
 from transformer_lib.tokenization import BPETokenizer
 
 
@@ -33,20 +35,34 @@ def write_atomically(
 
     `content` is a text, or a function that writes the file it is
     given. Whoever opens `path` finds all of the old content or all of
-    the new, whenever the program or the machine stops.
+    the new, whenever the program or the machine stops, and whoever else
+    writes it.
+
+    Raises:
+        OSError: naming `path` if it cannot be written, for instance
+            because the disk is full.
 
     Chapter: checkpoints-atomic
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    if isinstance(content, str):
-        part.write_text(content, "utf-8")
-    else:
-        content(part)
-    with open(part, "rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    # Two writers of one path write a part each.
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        if isinstance(content, str):
+            part.write_text(content, "utf-8")
+        else:
+            content(part)
+        with open(part, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        # PyTorch and safetensors have errors of their own for a full disk.
+        reason = getattr(error, "strerror", None) or f"{error!s:.99}"
+        number = getattr(error, "errno", None) or errno.EIO
+        raise OSError(number, f"not written: {reason}", str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def save_checkpoint(
@@ -212,47 +228,110 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
 def save_model(
     folder: str | Path,
     model: nn.Module,
-    /,
     tokenizer: BPETokenizer | None = None,
+    *,
     half: bool = False,
-    **info: Any,
+    info: Mapping[str, Any] | None = None,
 ) -> None:
     """Write model.safetensors, and what `save_config` writes.
 
     The weights are in float16 if `half`. Of a model that
     `torch.compile` returned, the plain one is saved.
 
+    Raises:
+        TypeError, ValueError: as `save_config`; nothing is written.
+
     Chapter: checkpoints-models
     """
     model = getattr(model, "_orig_mod", model)  # of torch.compile
+    described = _description(model, tokenizer, info)
     if half:
         model = copy.deepcopy(model).half()
     path = Path(folder) / "model.safetensors"
     write_atomically(path, lambda part: write_safetensors(model, str(part)))
     path.chmod(0o644)  # others may read it, as they may the rest
-    save_config(folder, model, tokenizer, **info)
+    _write_config(folder, described, tokenizer)
 
 
 def save_config(
     folder: str | Path,
     model: nn.Module,
-    /,
     tokenizer: BPETokenizer | None = None,
-    **info: Any,
+    *,
+    info: Mapping[str, Any] | None = None,
 ) -> None:
     """Write tokenizer.json, if there is one, and then config.json.
 
-    `info` is what JSON can hold, such as languages=["en", "es"].
+    `info` is what JSON can hold, such as {"languages": ["en", "es"]}.
+    A tokenizer that the folder held before is replaced or removed.
+
+    Raises:
+        TypeError: for an `info` that JSON cannot hold, or for another
+            kind of tokenizer, which could not be read again.
+        ValueError: if the tokenizer is another model's.
 
     Chapter: checkpoints-models
     """
+    described = _description(model, tokenizer, info)
+    _write_config(folder, described, tokenizer)
+
+
+def _description(
+    model: nn.Module,
+    tokenizer: BPETokenizer | None,
+    info: Mapping[str, Any] | None,
+) -> str:
+    """The content of config.json; refuses what could not be loaded.
+
+    Chapter: checkpoints-models
+    """
+    if tokenizer is not None and not isinstance(tokenizer, BPETokenizer):
+        raise TypeError(
+            f"a {type(tokenizer).__name__} is no BPETokenizer: save the "
+            "model without a tokenizer, and yours beside it"
+        )
+    size = model.config.vocab_size
+    if tokenizer is not None and len(tokenizer) != size:
+        raise ValueError(f"{len(tokenizer)=}, vocab_size={size}: not a pair")
+    described = {"model": asdict(model.config), "info": dict(info or {})}
+    if parts := foreign_parts(model):
+        described["parts"] = parts
+    return json.dumps(described, indent=2) + "\n"
+
+
+def _write_config(
+    folder: str | Path, described: str, tokenizer: BPETokenizer | None
+) -> None:
     folder = Path(folder)
     if tokenizer is not None:
         write_atomically(folder / "tokenizer.json", tokenizer.save)
+    else:
+        (folder / "tokenizer.json").unlink(missing_ok=True)
     # A model is found by this file, so it comes last.
-    described = {"model": asdict(model.config), "info": info}
-    text = json.dumps(described, indent=2) + "\n"
-    write_atomically(folder / "config.json", text)
+    write_atomically(folder / "config.json", described)
+
+
+def _described(folder: str | Path) -> dict[str, Any]:
+    """The content of a folder's config.json.
+
+    Chapter: checkpoints-models
+    """
+    path = Path(folder) / "config.json"
+    if not path.exists():
+        raise FileNotFoundError(
+            f"there is no {path}: name a folder that `save_model` wrote"
+        )
+    try:
+        described = json.loads(path.read_text("utf-8"))
+        if not {"model", "info"} <= described.keys():
+            raise KeyError
+        TransformerConfig(**described["model"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = f" ({error})" if str(error) else ""
+        raise ValueError(
+            f"{path} describes no model of this library{reason}"
+        ) from None
+    return described
 
 
 def load_config(
@@ -262,29 +341,49 @@ def load_config(
 
     Raises:
         FileNotFoundError: if there is no config.json.
-        ValueError: if the tokenizer is damaged.
+        ValueError: if config.json is another program's, or the
+            tokenizer is damaged.
 
     Chapter: checkpoints-models
     """
-    folder = Path(folder)
-    described = json.loads((folder / "config.json").read_text("utf-8"))
-    config = TransformerConfig(**described["model"])
-    path = folder / "tokenizer.json"
+    described = _described(folder)
+    path = Path(folder) / "tokenizer.json"
     tokenizer = BPETokenizer.load(path) if path.exists() else None
-    return config, tokenizer, described["info"]
+    return (
+        TransformerConfig(**described["model"]),
+        tokenizer,
+        described["info"],
+    )
+
+
+class SavedModel(NamedTuple):
+    """What `load_model` found in a folder.
+
+    Chapter: checkpoints-models
+    """
+
+    model: Any
+    tokenizer: BPETokenizer | None
+    info: dict[str, Any]
 
 
 def load_model(
     folder: str | Path,
-) -> tuple[Transformer, BPETokenizer | None, dict[str, Any]]:
+    model: Callable[[TransformerConfig], nn.Module] = Transformer,
+) -> SavedModel:
     """Read a folder of `save_model`: (model, tokenizer, info).
 
     The model is in float32, on the CPU, in evaluation mode.
 
+    Args:
+        model: builds the model from its sizes: its class, or a function
+            that exchanges parts of a `Transformer`.
+
     Raises:
         FileNotFoundError: if there is no model, or none yet.
-        ValueError: if the weights or the tokenizer are damaged, or the
-            weights not finite or another model's.
+        ValueError: if the weights or the tokenizer are damaged, the
+            weights not finite, or if the folder's model is not of the
+            kind that `model` builds.
 
     Chapter: checkpoints-models
     """
@@ -295,12 +394,31 @@ def load_model(
             f"there is no {path}: its training has not ended (give its "
             "command again), or the file is lost"
         )
-    model = Transformer(config)
+    built = model(config)
+    _check_parts(folder, built)
     try:
-        read_safetensors(model, path)
+        read_safetensors(built, path)
     except (SafetensorError, RuntimeError) as error:
         message = f"{path} is damaged or another model's"
         raise ValueError(f"{message} ({error!s:.200})") from None
-    if not all(weight.isfinite().all() for weight in model.parameters()):
+    if not all(weight.isfinite().all() for weight in built.parameters()):
         raise ValueError(f"{path} holds NaN or infinity")
-    return model.eval(), tokenizer, info
+    return SavedModel(built.eval(), tokenizer, info)
+
+
+def _check_parts(folder: str | Path, built: nn.Module) -> None:
+    """Refuse to read one model's weights into another kind of model.
+
+    Chapter: checkpoints-models
+    """
+    saved, given = _described(folder).get("parts", []), foreign_parts(built)
+    if saved == given:
+        return
+    kinds = []
+    for parts in saved, given:
+        more = f" and {len(parts) - 2} more" if len(parts) > 2 else ""
+        kinds.append(", ".join(parts[:2]) + more or "the library's own parts")
+    raise ValueError(
+        f"{folder} holds a model with {kinds[0]}, and not with {kinds[1]}: "
+        "give model=, its class or the function that builds it"
+    )

@@ -214,7 +214,7 @@ def _average(model: str, out: str, last: int = 5) -> None:
         raise FileExistsError(f"{out} exists: name a new folder")
     mean = Transformer(config)
     mean.load_state_dict(average_checkpoints(paths[-last:]))
-    save_model(out, mean, tokenizer, **info)
+    save_model(out, mean, tokenizer, info=info)
 
 
 def _export(

@@ -373,7 +373,7 @@ def _fit(run: _Run, folder: Path) -> History:
     """
     begun = len(checkpoint_files(folder)) > 0
     if not begun and worker()[0] == 0:
-        save_config(folder, run.model, run.tokenizer, **run.info)
+        save_config(folder, run.model, run.tokenizer, info=run.info)
     try:
         with _log_said():
             return train(
@@ -418,7 +418,7 @@ def _finish(run: _Run, folder: Path, history: History) -> dict[str, Any]:
     """
     result = _choose_weights(run, folder, history)
     half = run.experiment.half
-    save_model(folder, run.model, run.tokenizer, half=half, **run.info)
+    save_model(folder, run.model, run.tokenizer, half=half, info=run.info)
     scores = None
     if run.tests is not None:
         _say(f"translating {len(run.tests):,} sentences")

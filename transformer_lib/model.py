@@ -449,7 +449,7 @@ def foreign_parts(model: nn.Module) -> list[str]:
     model = _uncompiled(model)
     found = []
     if type(model) is not Transformer:
-        found.append(type(model).__qualname__)
+        found.append(type(model).__name__)
     if isinstance(getattr(model, "config", None), TransformerConfig):
         with torch.device("meta"):  # shapes without numbers
             ours = Transformer(model.config)
@@ -478,10 +478,9 @@ def _unlike(module: nn.Module, ours: nn.Module, path: str = "") -> list[str]:
         if _build(part) == _build(our_part):
             found += _unlike(part, our_part, f"{place}.")
         else:
-            found.append(f"{place}: {type(part).__qualname__}")
+            found.append(f"{place}: {type(part).__name__}")
     found += [
-        f"{path}{name}: {type(part).__qualname__}"
-        for name, part in theirs.items()
+        f"{path}{name}: {type(part).__name__}" for name, part in theirs.items()
     ]
     return found
 

@@ -114,9 +114,8 @@ class Translator:
         Model, tokenizer and languages are written, the weights in
         float16 if `half`.
         """
-        save_model(
-            folder, self.model, self.tokenizer, half, languages=self.languages
-        )
+        info = {"languages": [*self.languages]}
+        save_model(folder, self.model, self.tokenizer, half=half, info=info)
 
     def encode(self, sentences: Iterable[str]) -> list[list[int]]:
         """Ids of each sentence, with eos.

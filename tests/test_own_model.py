@@ -1,0 +1,218 @@
+"""Models with parts of one's own: trained, saved, loaded, translated with."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from translators import decode_in_parts
+
+from transformer_lib.attention import MultiHeadAttention
+from transformer_lib.batching import TokenBatches
+from transformer_lib.beams import beam_search
+from transformer_lib.checkpoints import (
+    average_checkpoints,
+    checkpoint_files,
+    load_model,
+    save_model,
+)
+from transformer_lib.decoding import DecoderCache
+from transformer_lib.layers import FeedForward
+from transformer_lib.model import (
+    Transformer,
+    TransformerConfig,
+    foreign_parts,
+)
+from transformer_lib.schedule import TrainingConfig
+from transformer_lib.training import train
+
+CONFIG = TransformerConfig(
+    30, N=2, d_model=16, d_ff=32, h=4, dropout=0.0, positions="none"
+)
+PAIRS = [([i, i + 1, 3], [i + 1, i, i, 3]) for i in range(4, 28)]
+SOURCE = torch.tensor([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
+TARGET = torch.tensor([[2, 10, 11, 12], [2, 9, 7, 0]])
+
+
+class GELU(FeedForward):
+    def forward(self, x):
+        return self.w_2(F.gelu(self.w_1(x)))
+
+
+class WithGELU(Transformer):
+    def feed_forward(self):
+        return GELU(self.config.d_model, self.config.d_ff)
+
+
+class SwiGLU(FeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.w_3 = nn.Linear(d_model, d_ff)
+
+    def forward(self, x):
+        return self.w_2(F.silu(self.w_1(x)) * self.w_3(x))
+
+
+class WithSwiGLU(Transformer):
+    def feed_forward(self):
+        return SwiGLU(self.config.d_model, self.config.d_ff)
+
+
+class Rotary(MultiHeadAttention):
+    """Each pair of numbers turns by an angle that grows with its place."""
+
+    def place(self, heads, offset):
+        positions = offset + torch.arange(heads.size(2), dtype=heads.dtype)
+        half = heads.size(3) // 2
+        speeds = 10_000.0 ** (-torch.arange(half, dtype=heads.dtype) / half)
+        turns = positions[:, None] * speeds
+        x, y = heads.chunk(2, dim=-1)
+        cos, sin = turns.cos(), turns.sin()
+        return torch.cat([x * cos - y * sin, x * sin + y * cos], dim=-1)
+
+
+class WithRotary(Transformer):
+    def self_attention(self):
+        return Rotary(self.config.d_model, self.config.h)
+
+
+class RotaryEverywhere(Transformer):
+    def attention(self):
+        return Rotary(self.config.d_model, self.config.h)
+
+
+class WithRMSNorm(Transformer):
+    def layer_norm(self, d_model):
+        return nn.RMSNorm(d_model)
+
+
+class Grouped(MultiHeadAttention):
+    """Two heads share a key and a value."""
+
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.w_k = nn.Linear(d_model, d_model // 2, bias=False)
+        self.w_v = nn.Linear(d_model, d_model // 2, bias=False)
+
+    def keys_values(self, memory, offset=0):
+        key, value = self.w_k(memory), self.w_v(memory)
+        sizes = (self.h // 2, -1)
+        return tuple(
+            part.unflatten(-1, sizes).transpose(1, 2) for part in (key, value)
+        )
+
+    def attend(self, query, key, value, mask=None, is_causal=False):
+        key = key.repeat_interleave(2, dim=1)
+        value = value.repeat_interleave(2, dim=1)
+        return super().attend(query, key, value, mask, is_causal)
+
+
+class WithGroups(Transformer):
+    def attention(self):
+        return Grouped(self.config.d_model, self.config.h)
+
+
+def swapped(config):
+    """An ordinary Transformer, one layer of which has another network."""
+    model = Transformer(config)
+    model.encoder.layers[0].feed_forward = SwiGLU(config.d_model, config.d_ff)
+    return model
+
+
+KINDS = [
+    WithGELU,
+    WithSwiGLU,
+    WithRotary,
+    RotaryEverywhere,
+    WithRMSNorm,
+    WithGroups,
+    swapped,
+]
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def built(kind):
+    torch.manual_seed(0)
+    return kind(CONFIG)
+
+
+@each_kind
+def test_with_a_cache_as_without_one(kind):
+    model = built(kind).double().eval()
+    memory = model.encode(SOURCE)
+    whole = model.decode(TARGET, memory, SOURCE)
+    for sizes in 1, 3:
+        parts = decode_in_parts(model, TARGET, memory, SOURCE, sizes)
+        torch.testing.assert_close(parts, whole)
+
+
+@each_kind
+def test_it_trains_is_averaged_saved_loaded_and_searched(kind, tmp_path):
+    model = built(kind)
+    batches = TokenBatches(PAIRS, 60)
+    config = TrainingConfig(max_steps=4, checkpoint_every=2, warmup_steps=2)
+    train(model, batches, config, folder=tmp_path)
+    model.load_state_dict(average_checkpoints(checkpoint_files(tmp_path)))
+    model.eval()
+    save_model(tmp_path, model)
+    read = load_model(tmp_path, kind).model
+    assert torch.equal(read(SOURCE, TARGET), model(SOURCE, TARGET))
+    assert foreign_parts(read) == foreign_parts(model) != []
+    beam_search(read, SOURCE, beam_size=2, max_extra=2)
+
+
+@each_kind
+@pytest.mark.parametrize("other", [Transformer, WithGELU, WithRMSNorm])
+def test_another_kind_is_refused_by_name(kind, other, tmp_path):
+    if other is kind:
+        return
+    save_model(tmp_path, built(kind))
+    name = foreign_parts(built(kind))[0].split(": ")[-1]
+    with pytest.raises(ValueError, match=f"holds a model with .*{name}"):
+        load_model(tmp_path, other)
+
+
+def test_ours_is_not_loaded_as_another(tmp_path):
+    save_model(tmp_path, built(Transformer))
+    with pytest.raises(ValueError, match="the library's own parts.*WithGELU"):
+        load_model(tmp_path, WithGELU)
+
+
+def test_rotation_tells_distances():
+    """And an ordinary attention, with its positions "none", tells none."""
+    source = SOURCE[:1]
+    turned = source[:, [3, 1, 2, 0, 4]]
+    for kind, seen in (Transformer, False), (WithRotary, True):
+        model = built(kind).double().eval()
+        same = torch.allclose(
+            model.encode(source)[:, 1], model.encode(turned)[:, 1]
+        )
+        assert same != seen
+
+
+def test_grouped_heads_keep_a_small_cache():
+    sizes = {
+        kind: DecoderCache(built(kind), torch.zeros(1, 5, 16)).layers[0]
+        for kind in (Transformer, WithGroups)
+    }
+    ours, grouped = (
+        sum(part.numel() for part in cache.source) for cache in sizes.values()
+    )
+    assert grouped == ours / 2
+
+
+def test_what_differs_from_ours_is_named():
+    assert foreign_parts(built(Transformer)) == []
+    assert foreign_parts(built(swapped)) == [
+        "encoder.layers.0.feed_forward: SwiGLU"
+    ]
+    model = built(Transformer)
+    model.dropout.p = 0.5  # no part of another kind
+    assert foreign_parts(model.double().eval()) == []
+    model.decoder.layers[1].self_attention.h = 2
+    model.encoder.norm = nn.LayerNorm(16)
+    model.project = lambda hidden: hidden
+    assert foreign_parts(model) == [
+        "project",
+        "encoder.norm: LayerNorm",
+        "decoder.layers.1.self_attention: MultiHeadAttention",
+    ]
