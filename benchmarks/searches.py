@@ -39,7 +39,7 @@ def our_search(
         else:
             with patch.object(beams, "_length_limits", limits):
                 found = beam_search(model, source_ids, beam_size)
-        return [ids[0] for ids in found.ids]
+        return [hypotheses[0].ids for hypotheses in found]
 
     return search
 

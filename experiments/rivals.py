@@ -230,7 +230,7 @@ def forget_weights(folder):
 def by_length(model, tokenizer, corpus):
     """BLEU of greedy translations, by the words of the source."""
     ids = [tokenizer.encode(x) + [EOS] for x in corpus.sources]
-    said = [tokenizer.decode(x) for x in decode_all(model, ids, 1)]
+    said = [tokenizer.decode(x.ids) for [x] in decode_all(model, ids, 1)]
     rows = []
     for low, high in WORDS:
         chosen = [
@@ -261,7 +261,7 @@ def copying(options):
         options, task, size, batches, held_out
     )
     said = decode_all(model, [row for row, _ in new], 1, max_extra=5)
-    whole = [a == b for a, (b, _) in zip(said, new, strict=True)]
+    whole = [a.ids == b for [a], (b, _) in zip(said, new, strict=True)]
     found = {
         "model": options.model,
         "length": options.length,

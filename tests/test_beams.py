@@ -9,17 +9,17 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_decoding import SMALL, a_model, log_probabilities, sources
+from translators import SMALL, a_model, log_probabilities, sources
 
 from transformer_book.conformance.decoding import reference
 from transformer_lib.beams import (
-    _best,
     beam_search,
     decode_all,
     length_divisor,
+    longest_source,
+    translate_all,
 )
-from transformer_lib.corpora import ParallelCorpus
-from transformer_lib.decoding import greedy_decode
+from transformer_lib.decoding import Hypothesis, greedy_decode
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.evaluation import evaluate
 from transformer_lib.translator import Translator
@@ -35,7 +35,12 @@ class Letters:
         return [4 + "abc".index(letter) for letter in text]
 
     def decode(self, ids):
-        return "".join("abc"[token - 4] for token in ids)
+        return "".join("abc\n"[token - 4] for token in ids)
+
+
+def ids_of(found):
+    """Of each sentence, the ids of its hypotheses."""
+    return [[hypothesis.ids for hypothesis in ranked] for ranked in found]
 
 
 def every_output(limit):
@@ -46,23 +51,6 @@ def every_output(limit):
             yield [*ids, EOS]
     for ids in product(tokens, repeat=limit):
         yield list(ids)
-
-
-@pytest.mark.parametrize("count", [1, 8, 40])
-@pytest.mark.parametrize("vocab_size", [3, 50])
-@pytest.mark.parametrize("width", [1, 4])
-def test_the_candidates_are_the_best_of_all(width, vocab_size, count):
-    """Of every token after every parent, sorted one by one."""
-    totals = torch.randperm(3 * width * vocab_size).float()
-    totals = totals.view(3, width, vocab_size)
-    found = torch.stack(_best(totals, count), dim=2).tolist()
-    for candidates, rows in zip(found, totals.tolist(), strict=True):
-        every = [
-            [total, parent, token]
-            for parent, row in enumerate(rows)
-            for token, total in enumerate(row)
-        ]
-        assert candidates == sorted(every, reverse=True)[:count]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
@@ -79,10 +67,11 @@ def test_wide_beam_equals_brute_force(seed, alpha):
             tuple(ids): total / length_divisor(len(ids), alpha)
             for ids, total in zip(every, totals, strict=True)
         }
-        found = [tuple(ids) for ids in together.ids[row]]
+        found = [tuple(hypothesis.ids) for hypothesis in together[row]]
         assert sorted(found) == sorted(score)
+        told = [hypothesis.score for hypothesis in together[row]]
         wanted = [score[ids] for ids in found]
-        assert together.scores[row] == pytest.approx(wanted, abs=1e-3)
+        assert told == pytest.approx(wanted, abs=1e-3)
         ended = [ids for ids in found if ids[-1] == EOS]
         cut = [ids for ids in found if ids[-1] != EOS]
         assert found == ended + cut, "ended ones come first"
@@ -119,82 +108,54 @@ def naive_search(model, source, limit, size=4, alpha=0.6):
     return [ids[1:] for _, ids in ranked[:size]]
 
 
-def test_the_papers_search(monkeypatch):
+def test_the_papers_search():
     """Beam 4, alpha 0.6, input length + 50, in every way in."""
-    model, asked = a_model(config=replace(SMALL, vocab_size=8)), []
-    corpus = ParallelCorpus([("ab", "c")])
-
-    def spy(model, ids, *search):
-        asked.append(search)
-        return [[EOS] for _ in ids]
-
-    with monkeypatch.context() as patch:
-        patch.setattr("transformer_lib.beams.decode_all", spy)
-        translator = Translator(model, Letters())
-        for search in (), (3, 1.5):
-            translator.translate("ab", *search)
-            evaluate(model, Letters(), corpus, *search)
-    assert asked == [(4, 0.6), (4, 0.6), (3, 1.5), (3, 1.5)]
-    for function in beam_search, decode_all:
+    ways = beam_search, decode_all, translate_all, evaluate
+    for function in (*ways, Translator.translate):
         options = inspect.signature(function).parameters
         assert options["beam_size"].default == 4
         assert options["length_penalty"].default == 0.6
-        assert options["max_extra"].default == 50
+        if function in (beam_search, decode_all):
+            assert options["max_extra"].default == 50
     # Four beginnings a step, the likeliest, each with its own past.
     for seed in range(4):
         model, batch = a_model(seed, end=-1.0).double(), sources(5, 9, 2)
-        found = beam_search(model, batch, max_extra=6)
         lists = [[i for i in ids if i != PAD] for ids in batch.tolist()]
-        said = decode_all(model, lists, max_extra=6)
-        for row, ranked in enumerate(found.ids):
+        found = beam_search(model, batch, max_extra=6)
+        assert ids_of(decode_all(model, lists, max_extra=6)) == ids_of(found)
+        for row, ranked in enumerate(ids_of(found)):
             limit = len(lists[row]) - 1 + 6
-            wanted = naive_search(model, batch[row], limit)
-            assert ranked == wanted
-            assert said[row] == wanted[0]
+            assert ranked == naive_search(model, batch[row], limit)
             totals = log_probabilities(model, batch[row], ranked)
-            assert found.log_probabilities[row] == pytest.approx(totals)
+            told = [hypothesis.log_probability for hypothesis in found[row]]
+            assert told == pytest.approx(totals)
 
 
 def test_length_penalty_is_the_papers():
     assert length_divisor(1, 0.6) == 1
     assert length_divisor(7, 0.6) == pytest.approx(2**0.6)
     assert length_divisor(25, 0) == 1
-    assert length_divisor(595, 0.6) == pytest.approx(100**0.6)
     assert length_divisor(7, 1.5) == pytest.approx(2**1.5)
     # None ends, or most do.
-    for end, alpha in (-99.0, 0.6), (-2.0, 0.6), (1.0, 0.6), (1.0, 2.0):
+    for end, alpha in (-99.0, 0.6), (-2.0, 0.6), (1.0, 2.0):
         model, batch = a_model(5, end=end), sources(5, 9)
+        lists = [[i for i in ids if i != PAD] for ids in batch.tolist()]
         found = beam_search(model, batch, length_penalty=alpha, max_extra=6)
-        if alpha == 0.6:
-            assert found == beam_search(model, batch, max_extra=6)
-        for row, ranked in enumerate(found.ids):
-            totals = log_probabilities(model, batch[row], ranked)
-            scores = [
-                total / ((5 + len(ids)) / 6) ** alpha
-                for ids, total in zip(ranked, totals, strict=True)
-            ]
-            assert found.scores[row] == pytest.approx(scores, abs=1e-3)
-            order = [
-                (ids[-1] != EOS, -score)
-                for ids, score in zip(ranked, found.scores[row], strict=True)
-            ]
+        for ranked in found:
+            for ids, log_probability, score in ranked:
+                wanted = log_probability / ((5 + len(ids)) / 6) ** alpha
+                assert score == pytest.approx(wanted)
+            order = [(one.ids[-1] != EOS, -one.score) for one in ranked]
             assert order == sorted(order), "by these they are ranked"
-    # A larger one makes longer outputs the best.
-    lists = [[5, 6, 4, EOS], [4, 4, 6, 5, 6, EOS]]
-    lengths = []
-    for options in dict(length_penalty=0.0), {}, dict(length_penalty=9.0):
-        found = decode_all(model, lists, **options, max_extra=6)
-        for ids, said in zip(lists, found, strict=True):
-            alone = beam_search(
-                model, torch.tensor([ids]), **options, max_extra=6
-            )
-            assert said == alone.ids[0][0]
-        lengths.append([len(ids) for ids in found])
-    assert lengths[0] < lengths[-1]
+        said = decode_all(model, lists, length_penalty=alpha, max_extra=6)
+        assert ids_of(said) == ids_of(found)
+    assert beam_search(model, batch, length_penalty=0.6) == beam_search(
+        model, batch
+    )
 
 
 def steps_of(model, batch, **options):
-    """How often the model is asked for what follows."""
+    """How many rows the model is asked for at each step."""
     calls = []
     hook = model.pre_softmax.register_forward_hook(
         lambda module, x, y: calls.append(len(y))
@@ -215,12 +176,12 @@ def test_over_when_the_beam_has_ended_and_not_before():
             together = beam_search(model, batch, size, 3.0, max_extra=5)
             for row, limit in enumerate([10, 17, 7] * 4):
                 wanted = naive_search(model, batch[row], limit, size, 3.0)
-                assert together.ids[row] == wanted
+                assert ids_of(together)[row] == wanted
     # A model that is sure of eos has ended by as many steps as beams.
     for size in (1, 2, 3):
         model = a_model(1, end=50.0)
-        found = beam_search(model, sources(5), beam_size=size)
-        assert found.ids[0][0] == [EOS]
+        [[best, *_]] = beam_search(model, sources(5), beam_size=size)
+        assert best.ids == [EOS]
         assert len(steps_of(model, sources(5), beam_size=size)) <= size
     # One that never ends goes on to the limit.
     model = a_model(1, end=-99.0)
@@ -231,9 +192,9 @@ def test_rows_that_ended_are_dropped():
     """When they are more than an eighth of the batch."""
     model = a_model(1, end=-99.0)
     rows = steps_of(model, sources(1, *[9] * 7), max_extra=1)
-    assert rows[:3] == [8, 32, 32] and rows[-1] == 32, "one of eight stays"
+    assert {*rows} == {32}, "one of eight stays"
     rows = steps_of(model, sources(1, 1, *[9] * 6), max_extra=1)
-    assert rows[:3] == [8, 32, 24] and len(rows) == 10
+    assert rows == [32, 32] + [24] * 8
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -256,42 +217,28 @@ def test_a_batch_is_its_sentences_one_by_one(
     model = a_model(seed, end=end).double()
     batch = sources(*lengths, seed=seed)
     together = beam_search(model, batch, beam_size, max_extra=max_extra)
-    for row, length in enumerate(lengths):
-        source = batch[row : row + 1, : length + 1]
-        alone = beam_search(model, source, beam_size, max_extra=max_extra)
-        assert together.ids[row] == alone.ids[0]
-        totals = together.log_probabilities[row]
-        assert totals == pytest.approx(alone.log_probabilities[0], abs=1e-9)
-        assert together.scores[row] == pytest.approx(alone.scores[0], abs=1e-9)
     greedy = greedy_decode(model, batch, max_extra)
     if beam_size == 1:
-        assert greedy.ids == together.ids
+        assert ids_of(greedy) == ids_of(together)
     for row, length in enumerate(lengths):
         source = batch[row : row + 1, : length + 1]
-        assert (
-            greedy_decode(model, source, max_extra).ids[0] == greedy.ids[row]
-        )
-
-
-def test_rows_that_are_as_many_need_not_be_the_same_sentences():
-    """Three sentences end, a fourth grows to as many rows."""
-    for seed in range(40):
-        model, batch = a_model(seed), sources(1, 1, 1, 4, seed=seed)
-        together = beam_search(model, batch, 4, max_extra=0)
-        alone = beam_search(model, batch[3:], 4, max_extra=0)
-        totals = together.log_probabilities[3]
-        assert totals == pytest.approx(alone.log_probabilities[0], abs=1e-3)
+        (alone,) = beam_search(model, source, beam_size, max_extra=max_extra)
+        for one, other in zip(together[row], alone, strict=True):
+            assert one.ids == other.ids
+            assert one[1:] == pytest.approx(other[1:], abs=1e-9)
+        (alone,) = greedy_decode(model, source, max_extra)
+        assert ids_of([alone]) == ids_of([greedy[row]])
 
 
 def test_hypotheses_of_no_probability_do_not_come_out():
     """A tiny vocabulary leaves places of the beam at -inf."""
-    found = beam_search(a_model(0), sources(1), 9, max_extra=0)
-    totals = found.log_probabilities[0]
-    assert 0 < len(totals) < 9 and min(totals) > -1e9
+    (found,) = beam_search(a_model(0), sources(1), 9, max_extra=0)
+    assert [len(hypothesis.ids) for hypothesis in found] == [1] * 5
     # Nor do they end a search.
     model, ids = a_model(2, config=replace(SMALL, vocab_size=5)), sources(1)
-    found = beam_search(model, ids.clamp(max=4), 16, max_extra=8).ids[0]
-    assert found == naive_search(model, ids.clamp(max=4), 9, 16)
+    ids = ids.clamp(max=4)
+    (found,) = ids_of(beam_search(model, ids, 16, max_extra=8))
+    assert found == naive_search(model, ids, 9, 16)
 
 
 def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
@@ -304,19 +251,21 @@ def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
 
     monkeypatch.setattr(module, "greedy_decode", spy)
     lists = [[4] * n + [EOS] for n in range(1, 8)]
-    together = decode_all(a_model(), lists, beam_size=1, batch_size=3)
+    together = ids_of(decode_all(a_model(), lists, beam_size=1, batch_size=3))
     assert sizes == [3, 3, 1]
-    assert decode_all(a_model(), lists, 1) == together
+    assert ids_of(decode_all(a_model(), lists, 1)) == together
     assert sizes.pop() == 7, "a batch on a CPU has up to 64"
     # They may come one by one.
-    assert decode_all(a_model(), iter(lists), 1, batch_size=1) == together
+    singly = decode_all(a_model(), iter(lists), 1, batch_size=1)
+    assert ids_of(singly) == together
     assert sizes[3:] == [1] * 7
 
 
 def test_an_empty_sentence_is_no_work():
-    alone = decode_all(a_model(), [[4, 5, EOS]])
+    (alone,) = decode_all(a_model(), [[4, 5, EOS]])
     found = decode_all(a_model(), [[EOS], [4, 5, EOS], []])
-    assert found == [[EOS], *alone, [EOS]]
+    empty = Hypothesis([EOS], 0.0, 0.0)
+    assert found == [[empty], alone, [empty]]
 
 
 def test_the_stubs_reference_is_the_library():
@@ -331,17 +280,59 @@ def test_the_stubs_reference_is_the_library():
             logs[[PAD, BOS]] = -torch.inf
             return logs
 
-        wanted = beam_search(model, source, 3, 0.6, max_extra=2).ids[0][0]
-        assert reference(next_logs, 3, 0.6, 6, EOS) == wanted
+        [[best, *_]] = beam_search(model, source, 3, 0.6, max_extra=2)
+        assert reference(next_logs, 3, 0.6, 6, EOS) == best.ids
 
 
-def test_a_sentence_that_is_too_long_is_named():
-    model = a_model()
-    assert decode_all(model, [[4] * 512 + [EOS]], 1, max_extra=-511)
-    with pytest.raises(ValueError, match="sentence 2 has 513 tokens"):
-        decode_all(model, [[4, EOS], [4] * 513 + [EOS]])
-    short = replace(SMALL, positions="learned", max_length=12)
-    model = a_model(config=short)
-    assert decode_all(model, [[4] * 11 + [EOS]])
-    with pytest.raises(ValueError, match="sentence 2 has 12 tokens.* 11: s"):
-        decode_all(model, [[4, EOS], [4] * 12 + [EOS]])
+def test_translations_are_the_hypotheses_on_one_line():
+    model = a_model(config=replace(SMALL, vocab_size=8), end=-1.0)
+    found = translate_all(model, Letters(), iter(["ab", "", "c"]), 3, 0.5)
+    sources = [[4, 5, EOS], [EOS], [6, EOS]]
+    for ranked, wanted in zip(
+        found, decode_all(model, sources, 3, 0.5), strict=True
+    ):
+        for translation, hypothesis in zip(ranked, wanted, strict=True):
+            ids = [i for i in hypothesis.ids if i != EOS]
+            text = " ".join(Letters().decode(ids).splitlines())
+            assert translation == (text, *hypothesis[1:])
+    assert found[1] == [("", 0.0, 0.0)]
+
+
+REFUSED = [
+    ({"beam_size": 0}, "beam_size=0"),
+    ({"beam_size": -2}, "beam_size=-2"),
+    ({"beam_size": 2.5}, "beam_size=2.5"),
+    ({"length_penalty": -0.6}, "length_penalty=-0.6"),
+    ({"length_penalty": float("nan")}, "length_penalty=nan"),
+]
+
+
+@pytest.mark.parametrize("options, named", REFUSED)
+def test_a_search_that_means_nothing_is_refused(options, named):
+    with pytest.raises(ValueError, match=named):
+        beam_search(a_model(), sources(3), **options)
+    with pytest.raises(ValueError, match=named):
+        decode_all(a_model(), [], **options)
+
+
+@pytest.mark.parametrize("wrong", [None, b"ab", 7, ["ab"]])
+def test_what_is_no_text_is_named(wrong):
+    with pytest.raises(TypeError, match="sentence 2 is"):
+        translate_all(a_model(), Letters(), ["ab", wrong])
+
+
+@pytest.mark.parametrize(
+    "config, most",
+    [
+        (SMALL, 512),
+        (replace(SMALL, positions="learned", max_length=12), 11),
+        (replace(SMALL, positions="learned", max_length=900), 512),
+    ],
+)
+def test_a_sentence_that_is_too_long_is_named(config, most):
+    model = a_model(config=config)
+    assert longest_source(model) == most
+    assert decode_all(model, [[4] * most + [EOS]], 1, max_extra=1 - most)
+    message = f"sentence 2 has {most + 1} tokens.* up to {most}: split it"
+    with pytest.raises(ValueError, match=message):
+        decode_all(model, [[4, EOS], [4] * (most + 1) + [EOS]])

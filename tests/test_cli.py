@@ -117,7 +117,7 @@ def test_progress(place, tmp_path):
 
 def test_exports(trained, tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(cli, "export", lambda *all: made.append(all))
+    monkeypatch.setattr(cli, "export_model", lambda *all: made.append(all))
     words = ["export", "--model", str(trained), "--to", "onnx"]
     assert main([*words, "--out", str(tmp_path)]) == 0
     translator, *others = made[0]

@@ -101,12 +101,11 @@ def test_a_linear_map_and_a_softmax_give_probabilities(tie):
             assert torch.allclose(one, other, atol=1e-5), "learnt"
     source = torch.tensor([[4, 7, 8, 3], [9, 3, 0, 0], [5, 6, 3, 0]])
     found = greedy_decode(model.eval(), source, max_extra=3)
-    for row, (ids,) in enumerate(found.ids):
+    for row, [(ids, told, _)] in enumerate(found):
         inputs = torch.tensor([[BOS, *ids[:-1]]])
         hidden = model.hidden(source[[row]], inputs)
         logits = model(source[[row]], inputs)
         assert torch.allclose(logits, hidden @ matrix.T, atol=1e-5)
         powers = (hidden @ matrix.T).exp()[0]
         each = (powers / powers.sum(-1, keepdim=True))[range(len(ids)), ids]
-        told = found.log_probabilities[row][0]
         assert abs(each.log().sum().item() - told) < 1e-4

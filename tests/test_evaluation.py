@@ -9,6 +9,7 @@ import pytest
 
 from transformer_lib import evaluation
 from transformer_lib.batching import collate
+from transformer_lib.beams import Translation
 from transformer_lib.corpora import ParallelCorpus, load_corpus
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import (
@@ -141,10 +142,10 @@ def test_what_cannot_be_scored_is_refused(score):
     "language, tokens, sentences",
     [
         ("zh", "zh", ["我喜欢树。", "女孩们喜欢这些白花。", "是。"]),
-        ("zh-CN", "zh", ["我喜欢树。", "女孩们喜欢这些白花。"]),
+        ("zho_Hans", "zh", ["我喜欢树。", "女孩们喜欢这些白花。"]),
         ("ja", "char", ["私は木が好きです。", "はい。"]),
         ("ko_KR", "char", ["나는 나무를 좋아한다.", "네."]),
-        ("th", "char", ["ฉันชอบต้นไม้", "ใช่"]),
+        ("tha", "char", ["ฉันชอบต้นไม้", "ใช่"]),
         ("de", "13a", ["Ich mag Bäume.", "Die Mädchen mögen Blumen."]),
         ("de", "13a", ["Ja.", "Nein."]),
         ("", "13a", ["Yes."]),
@@ -159,6 +160,45 @@ def test_exact_translations_score_100(language, tokens, sentences, samples):
     assert f"eff:{'yes' if short else 'no'}" in score.signature
     wrong = sentences[::-1] if len(sentences) > 1 else ["No."]
     assert bleu(wrong, sentences, language).value < 80
+
+
+@pytest.mark.parametrize(
+    "codes, tokens",
+    [
+        ("zh ZH zho chi cmn zh-CN zh_TW zho_Hans cmn-Hant-TW yue", "zh"),
+        ("ja jpn ja-JP jpn_Jpan ko kor kor_Hang th tha tha_Thai", "char"),
+        ("lo lao lao_Laoo km khm khm_Khmr my mya bur mya_Mymr", "char"),
+        ("bo bod tib bod_Tibt dz dzo dzo_Tibt shn_Mymr", "char"),
+        ("de deu deu_Latn de-AT en eng cs ces fr xx", "13a"),
+    ],
+)
+def test_each_code_of_a_language_is_scored_alike(codes, tokens, recwarn):
+    for code in codes.split():
+        score = bleu(SYSTEM, REFERENCES, code)
+        assert f"tok:{tokens}" in score.signature
+    assert not recwarn
+
+
+@pytest.mark.parametrize("language", ["", "Chinese", "zzz"])
+def test_a_text_without_spaces_is_not_scored_by_its_spaces_in_silence(
+    language,
+):
+    right = ["我昨天在北京看见了一只非常大的猫。"]
+    with pytest.warns(UserWarning, match='tokenize="char"'):
+        bleu(right, right, language)
+    assert "tok:char" in bleu(right, right, language, "char").signature
+
+
+def test_the_published_form_knows_the_codes_of_its_languages():
+    text = ["Ein Haus bzw. zwei Häuser."]
+    for codes in ("de deu ger de-DE deu_Latn", "cs ces cze", "fr fra fre"):
+        first, *others = codes.split()
+        wanted = published_bleu(text, ["Ein Haus bzw. zwei."], first)
+        for code in others:
+            found = published_bleu(text, ["Ein Haus bzw. zwei."], code)
+            assert found == wanted
+    with pytest.warns(UserWarning, match="Moses has no rules"):
+        published_bleu(text, text, "xx")
 
 
 TOKENIZER = BPETokenizer.train(SYSTEM + REFERENCES, 300)
@@ -178,16 +218,15 @@ def a_report(sources, targets, name="cats"):
 
 
 def let_it_say(texts, monkeypatch):
-    """What decoding finds, whatever the model."""
-    ids = [[*TOKENIZER.encode(text), EOS] for text in texts]
-    monkeypatch.setattr("transformer_lib.beams.decode_all", lambda *_: ids)
+    """What the search finds, whatever the model; how it was asked."""
+    asked = []
 
+    def found(model, tokenizer, sources, beam_size, length_penalty):
+        asked.append((beam_size, length_penalty))
+        return [[Translation(text, 0.0, 0.0)] for text in texts]
 
-def test_a_perplexity_without_bound_is_no_number_for_json(monkeypatch):
-    monkeypatch.setattr(evaluation, "validation_loss", lambda *_: 800.0)
-    report = a_report(["a"], ["b"])
-    assert report["perplexity"] is None
-    json.dumps(report, allow_nan=False)
+    monkeypatch.setattr(evaluation, "translate_all", found)
+    return asked
 
 
 def test_report(monkeypatch):
@@ -199,10 +238,11 @@ def test_report(monkeypatch):
     model = a_model().train()
     said = [REFERENCES[0], SYSTEM[1], REFERENCES[2], SYSTEM[3]]
     said = [*said, targets[4], "I do ."] * 25
-    let_it_say(said, monkeypatch)
+    asked = let_it_say(said, monkeypatch)
     clock = iter([5.0, 8.0])
     monkeypatch.setattr(evaluation.time, "perf_counter", lambda: next(clock))
-    report = evaluate(model, TOKENIZER, corpus)
+    report = evaluate(model, TOKENIZER, corpus, 3, 1.5)
+    assert asked == [(3, 1.5)]
     assert model.training, "the mode is as before"
     assert report["translations"] == said and report["exact"] == 0.5
     score = bleu(said, targets, "en", samples=1000)
@@ -211,7 +251,7 @@ def test_report(monkeypatch):
     assert report["signature"] == score.signature
     characters = chrf(said, targets)
     named = {"corpus": "cats", "languages": ["en", "en"], "split": "test"}
-    search = {"sentences": 150, "beam_size": 4, "length_penalty": 0.6}
+    search = {"sentences": 150, "beam_size": 3, "length_penalty": 1.5}
     assert (named | search | {"seconds": 3.0}).items() <= report.items()
     assert report["chrf"] == characters.value
     assert report["chrf_signature"] == characters.signature
@@ -232,12 +272,26 @@ def test_report(monkeypatch):
 
 
 def test_a_test_set_is_translated_as_a_users_sentences():
-    """White space alone, white space around, and a page."""
+    """White space alone, and white space around."""
     sources = ["   ", f" {SYSTEM[1]}\t", SYSTEM[1]]
-    blank, *same = a_report(sources, REFERENCES[:3])["translations"]
+    report = a_report(sources, REFERENCES[:3])
+    blank, *same = report["translations"]
     assert blank == "" and same[0] == same[1]
-    with pytest.raises(ValueError, match="sentence 4 has .* split it"):
-        a_report([*sources, "cat " * 300], REFERENCES)
+    assert report["left_out"] == 0
+
+
+def test_pairs_that_are_too_long_are_left_out_and_counted():
+    page = "cat " * 600
+    report = a_report([SYSTEM[0], page, SYSTEM[2]], [page, *REFERENCES[:2]])
+    assert report["left_out"] == 2 and report["sentences"] == 1
+    assert len(report["translations"]) == 1
+    with pytest.raises(ValueError, match="too long"):
+        a_report([page], ["a"])
+
+
+def test_what_is_no_corpus_is_refused():
+    with pytest.raises(TypeError, match="list is not a corpus"):
+        evaluate(a_model(), TOKENIZER, [("a", "b")])
 
 
 def test_the_published_form_is_for_multi30k_alone(monkeypatch):

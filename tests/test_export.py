@@ -12,7 +12,7 @@ from transformer_lib.beams import decode_all
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.evaluation import bleu
-from transformer_lib.export import export
+from transformer_lib.export import export_model
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import Translator
@@ -34,6 +34,11 @@ def ctranslate2_greedy(folder, tokenizer, sources):
     )
     best = [one.hypotheses[0] for one in found]
     return [[names.token_to_id(t) for t in row] for row in best]
+
+
+def greedy(model, sources):
+    """Ids of our outputs, eos included."""
+    return [best.ids for [best] in decode_all(model, sources, beam_size=1)]
 
 
 class Graphs:
@@ -104,14 +109,14 @@ def model(request, spanish):
 def test_ctranslate2_says_the_same(model, tmp_path):
     translator, texts, sources = model
     tokenizer = translator.tokenizer
-    ours = decode_all(translator.model, sources, beam_size=1)
-    export(translator, tmp_path / "whole")
+    ours = greedy(translator.model, sources)
+    export_model(translator, tmp_path / "whole")
     found = ctranslate2_greedy(tmp_path / "whole", tokenizer, sources)
     gaps = differences(translator.model, sources, ours, found)
     assert len(gaps) <= 2 and all(gap < 1e-4 for gap in gaps), gaps
     assert len({tuple(ids) for ids in found}) > 150
 
-    export(translator, tmp_path / "int8", int8=True)
+    export_model(translator, tmp_path / "int8", int8=True)
     weights = [
         (tmp_path / name / "model.bin").stat().st_size
         for name in ("whole", "int8")
@@ -129,9 +134,9 @@ def test_onnx_says_the_same(tmp_path):
     """Also of a sentence beyond the positions that are ready."""
     names = "little-spanish", "little_spanish", "en", "es"
     translator, texts, sources = shipped(*names)
-    export(translator, tmp_path / "onnx", to="onnx")
+    export_model(translator, tmp_path / "onnx", to="onnx")
     sources = [*sources, [5] * 400 + [EOS]]
-    ours = decode_all(translator.model, sources, beam_size=1)
+    ours = greedy(translator.model, sources)
     graphs = Graphs(tmp_path / "onnx")
     found = [graphs.greedy(source) for source in sources]
     gaps = differences(translator.model, sources, ours, found)
@@ -181,7 +186,7 @@ OPTIONS = [
 def test_ctranslate2_holds_the_option(options, tokenizer, tmp_path):
     translator, sources = drawn(tokenizer, **options)
     translator.model.train().double()  # as it may be found
-    export(translator, tmp_path / "x")
+    export_model(translator, tmp_path / "x")
     assert translator.model.training
     model = translator.model.float().eval()
     engine = ctranslate2.Translator(str(tmp_path / "x"))
@@ -206,7 +211,7 @@ def test_ctranslate2_holds_the_option(options, tokenizer, tmp_path):
 def test_what_ctranslate2_does_not_hold(options, tokenizer, tmp_path):
     translator, _ = drawn(tokenizer, **options)
     with pytest.raises(ValueError, match="d_k equal to d_v"):
-        export(translator, tmp_path / "x")
+        export_model(translator, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
@@ -214,6 +219,6 @@ def test_bad_requests_are_named(tokenizer, tmp_path):
     translator, _ = drawn(tokenizer)
     for wrong in ({"to": "tflite"}, {"to": "onnx", "int8": True}):
         with pytest.raises(ValueError, match="ctranslate2, or"):
-            export(translator, tmp_path / "x", **wrong)
+            export_model(translator, tmp_path / "x", **wrong)
     with pytest.raises(FileExistsError):
-        export(translator, tmp_path)
+        export_model(translator, tmp_path)

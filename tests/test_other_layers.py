@@ -5,10 +5,14 @@ from functools import partial
 
 import pytest
 import torch
-from test_decoding import log_probabilities, naive
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from translators import hides_what_comes_later, ignores_padding
+from translators import (
+    hides_what_comes_later,
+    ignores_padding,
+    log_probabilities,
+    naive,
+)
 
 from transformer_book.other_layers import (
     AdditiveAttention,
@@ -115,13 +119,14 @@ def test_searches_say_what_teacher_forcing_says(kind, seed):
     with torch.no_grad():
         model.output_weight.mul_(3)  # clear choices
     found = greedy_decode(model, SOURCE, 6)
-    assert beam_search(model, SOURCE, 1, 0.0, 6).ids == found.ids
+    assert beam_search(model, SOURCE, 1, 0.0, 6) == found
     wide = beam_search(model, SOURCE, 3, 0.0, 6)
     for row, source in enumerate(SOURCE):
         limit = int((source > EOS).sum()) + 6
-        assert found.ids[row] == [naive(model, source, limit)]
-        totals = log_probabilities(model, source, wide.ids[row])
-        told = wide.log_probabilities[row]
+        assert found[row][0].ids == naive(model, source, limit)
+        ids = [hypothesis.ids for hypothesis in wide[row]]
+        totals = log_probabilities(model, source, ids)
+        told = [hypothesis.log_probability for hypothesis in wide[row]]
         assert told == pytest.approx(totals, abs=1e-4)
 
 

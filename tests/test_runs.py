@@ -174,11 +174,10 @@ def test_a_row_is_built_and_its_cache_tells_the_same(row):
     source[:, -1] = EOS
     found = greedy_decode(model, source, max_extra=5)
     for i in range(2):
-        ids = found.ids[i][0]
+        [(ids, told, _)] = found[i]
         given = torch.tensor([[BOS, *ids[:-1]]])
         logits = model(source[i : i + 1], given)[0]
         log_p = logits.log_softmax(-1)[range(len(ids)), ids].sum()
-        told = found.log_probabilities[i][0]
         torch.testing.assert_close(log_p.item(), told, atol=1e-3, rtol=0)
 
 

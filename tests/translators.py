@@ -1,10 +1,69 @@
-"""What every translator is held to, and pairs to copy."""
+"""Small models and sentences, what every model is held to, pairs to copy."""
+
+from dataclasses import replace
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.decoding import DecoderCache
+from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.model import Transformer, TransformerConfig
+
+SMALL = TransformerConfig(
+    7, N=2, d_model=16, d_ff=32, h=2, tie="none", dropout=0.1
+)
+
+
+def a_model(seed=0, config=SMALL, end=0.0):
+    """Random weights whose choices are clear; `end` is added to eos.
+
+    Each matrix is initialized separately: with "small", a random model
+    repeats the token that it has just read.
+    """
+    torch.manual_seed(seed)
+    model = Transformer(replace(config, init="xavier")).eval()
+    with torch.no_grad():
+        model.output_weight.mul_(4.0)
+    bias = torch.zeros(config.vocab_size)
+    bias[EOS] = end
+    model.pre_softmax.register_forward_hook(
+        lambda module, x, y: y + bias.to(y.dtype)
+    )
+    return model
+
+
+def sources(*lengths, seed=1):
+    """Sentences of these lengths (without eos), padded."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.full((len(lengths), max(lengths) + 1), PAD)
+    for row, n in zip(ids, lengths, strict=True):
+        row[:n] = torch.randint(4, 7, (n,), generator=generator)
+        row[n] = EOS
+    return ids
+
+
+@torch.no_grad()
+def naive(model, source, limit):
+    """Greedy for one padded row, the whole prefix at every step."""
+    ids = [BOS]
+    while len(ids) <= limit and ids[-1] != EOS:
+        logits = model(source[None], torch.tensor([ids]))[0, -1]
+        logits[[PAD, BOS]] = -torch.inf
+        ids.append(logits.argmax().item())
+    return ids[1:]
+
+
+@torch.no_grad()
+def log_probabilities(model, source, outputs):
+    """Of each output, by one uncached, teacher-forced pass."""
+    rows = [torch.tensor(ids) for ids in outputs]
+    labels = pad_sequence(rows, batch_first=True, padding_value=PAD)
+    inputs = torch.cat([torch.full_like(labels[:, :1], BOS), labels], 1)
+    logits = model(source.expand(len(rows), -1), inputs[:, :-1])
+    logs = logits.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
+    return (logs * (labels != PAD)).sum(1).tolist()
 
 
 def hides_what_comes_later(model):

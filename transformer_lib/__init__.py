@@ -31,13 +31,14 @@ checkpoints load_config load_model save_checkpoint save_config save_model
 checkpoints write_atomically
 training Gradients History train worker
 replays Replays why_not_replayed
-decoding DecoderCache Hypotheses greedy_decode next_logs
-beams beam_search decode_all length_divisor
-evaluation bleu chrf evaluate published_bleu
-translator Translator bundled_models
+decoding DecoderCache Hypothesis greedy_decode next_log_probabilities
+beams Translation beam_search decode_all length_divisor longest_source
+beams translate_all
+evaluation Score bleu chrf evaluate published_bleu
+translator AttentionMaps Translator bundled_models
 experiment Experiment describe_machine describe_run pick_device run_experiment
 experiment write_report
-export
+export export_model
 cli PRESETS main
 """
 _HOME, _MODULES = {}, set()

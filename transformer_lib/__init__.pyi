@@ -10,9 +10,12 @@ from transformer_lib.batching import TokenBatches as TokenBatches
 from transformer_lib.batching import collate as collate
 from transformer_lib.batching import encode_pairs as encode_pairs
 from transformer_lib.batching import leave_out_long as leave_out_long
+from transformer_lib.beams import Translation as Translation
 from transformer_lib.beams import beam_search as beam_search
 from transformer_lib.beams import decode_all as decode_all
 from transformer_lib.beams import length_divisor as length_divisor
+from transformer_lib.beams import longest_source as longest_source
+from transformer_lib.beams import translate_all as translate_all
 from transformer_lib.checkpoints import SavedModel as SavedModel
 from transformer_lib.checkpoints import (
     average_checkpoints as average_checkpoints,
@@ -35,14 +38,17 @@ from transformer_lib.corpora import is_utf16 as is_utf16
 from transformer_lib.corpora import load_corpus as load_corpus
 from transformer_lib.corpora import read_parallel as read_parallel
 from transformer_lib.decoding import DecoderCache as DecoderCache
-from transformer_lib.decoding import Hypotheses as Hypotheses
+from transformer_lib.decoding import Hypothesis as Hypothesis
 from transformer_lib.decoding import greedy_decode as greedy_decode
-from transformer_lib.decoding import next_logs as next_logs
+from transformer_lib.decoding import (
+    next_log_probabilities as next_log_probabilities,
+)
 from transformer_lib.embeddings import BOS as BOS
 from transformer_lib.embeddings import EOS as EOS
 from transformer_lib.embeddings import PAD as PAD
 from transformer_lib.embeddings import UNK as UNK
 from transformer_lib.embeddings import Embeddings as Embeddings
+from transformer_lib.evaluation import Score as Score
 from transformer_lib.evaluation import bleu as bleu
 from transformer_lib.evaluation import chrf as chrf
 from transformer_lib.evaluation import evaluate as evaluate
@@ -53,6 +59,7 @@ from transformer_lib.experiment import describe_run as describe_run
 from transformer_lib.experiment import pick_device as pick_device
 from transformer_lib.experiment import run_experiment as run_experiment
 from transformer_lib.experiment import write_report as write_report
+from transformer_lib.export import export_model as export_model
 from transformer_lib.layers import Decoder as Decoder
 from transformer_lib.layers import DecoderLayer as DecoderLayer
 from transformer_lib.layers import Encoder as Encoder
@@ -89,6 +96,7 @@ from transformer_lib.training import Gradients as Gradients
 from transformer_lib.training import History as History
 from transformer_lib.training import train as train
 from transformer_lib.training import worker as worker
+from transformer_lib.translator import AttentionMaps as AttentionMaps
 from transformer_lib.translator import Translator as Translator
 from transformer_lib.translator import bundled_models as bundled_models
 

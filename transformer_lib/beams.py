@@ -7,19 +7,21 @@ Chapter: book/translating/beams
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from transformer_lib.batching import _encode, _padded
 from transformer_lib.decoding import (
     DecoderCache,
-    Hypotheses,
+    Hypothesis,
+    _check_source,
+    _hypothesis,
     _length_limits,
     _rows_to_keep,
     greedy_decode,
-    next_logs,
+    next_log_probabilities,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer, evaluating
@@ -37,18 +39,19 @@ def length_divisor(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def _best(totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Each sentence's best candidates: log-probability, parent, token.
+def _check_options(beam_size: int, length_penalty: float) -> None:
+    """Refuse a beam or a length penalty that means nothing.
 
-    `totals` is (sentences, width, vocab_size), the results are
-    (sentences, count); a parent is one of the `width` hypotheses.
+    Raises:
+        ValueError: for a `beam_size` that is not a whole number from 1
+            on, or a `length_penalty` below 0.
 
     Chapter: beams-search
     """
-    few = min(count, totals.size(2))
-    by_parent, tokens = totals.topk(few)
-    best, place = by_parent.flatten(1).topk(min(count, few * totals.size(1)))
-    return best, place // few, tokens.flatten(1).gather(1, place)
+    if not isinstance(beam_size, int) or beam_size < 1:
+        raise ValueError(f"{beam_size=}: give a whole number, 1 or more")
+    if not 0 <= length_penalty < torch.inf:
+        raise ValueError(f"{length_penalty=}: give a number, 0 or more")
 
 
 def beam_search(
@@ -57,7 +60,7 @@ def beam_search(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_extra: int = 50,
-) -> Hypotheses:
+) -> list[list[Hypothesis]]:
     """Keep the `beam_size` best hypotheses at each step, section 6.1.
 
     A sentence is over when `beam_size` hypotheses have ended, or at
@@ -69,100 +72,115 @@ def beam_search(
         max_extra: as in `greedy_decode`.
 
     Returns:
-        Up to `beam_size` hypotheses a sentence, best score first.
+        For each sentence up to `beam_size` hypotheses, best score first.
         Those cut off at the limit rank behind all that ended.
 
+    Raises:
+        ValueError: as `greedy_decode`, and for a `beam_size` that is no
+            whole number from 1 on, or a `length_penalty` below 0.
+
     Chapter: beams-search
     """
+    _check_options(beam_size, length_penalty)
+    _check_source(model, source_ids)
     limits = _length_limits(model, source_ids, max_extra)
-    source = source_ids if (source_ids == PAD).any().item() else None
-    trace = []
+    complete = []  # what was put away, step by step
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
-        last = source_ids.new_full((len(limits), 1), BOS)
-        numbers = torch.arange(len(limits), device=last.device)
-        sentences, limit = numbers, last.new_tensor(limits)
+        # Each sentence has beam_size rows, and one beginning.
+        sentences = torch.arange(len(limits), device=source_ids.device)
+        first_rows = beam_size * sentences[:, None]
+        rows = sentences.repeat_interleave(beam_size)
+        cache.select(rows)
+        source = source_ids[rows] if (source_ids == PAD).any() else None
+        ids = source_ids.new_full((len(limits), beam_size, 1), BOS)
+        totals = torch.full(ids.shape[:2], -torch.inf, device=ids.device)
+        totals[:, 0] = 0.0
+        limit = ids.new_tensor(limits)
         ended = torch.zeros_like(limit)  # how many hypotheses
-        so_far = torch.zeros(last.shape, device=last.device)
+        going = limit > 0
         for step in range(1, max(limits, default=0) + 1):
-            logs = next_logs(model, last.flatten(), source, cache)
-            totals = logs.view(*last.shape, -1).add_(so_far[..., None])
-            best, parents, tokens = _best(totals, 2 * beam_size)
-            trace.append((sentences, best, parents, tokens))
-            ends = (tokens == EOS) & (best > -torch.inf)
-            ended = ended + ends[:, :beam_size].sum(1)
-            # Those that go on come first, in their order.
-            order = ends.int().sort(dim=1, stable=True).indices
-            count, width = last.shape  # sentences, rows of each
-            survivors = order[:, : min(beam_size, best.size(1) - width)]
-            so_far, parents, last = (
-                x.gather(1, survivors) for x in (best, parents, tokens)
+            log_p = next_log_probabilities(
+                model, ids[:, :, -1].flatten(), source, cache
             )
-            rows = numbers[:count, None] * width + parents
-            keep = _rows_to_keep((ended < beam_size) & (limit > step))
-            sentences, limit, ended, so_far, last, rows = (
-                x[keep] for x in (sentences, limit, ended, so_far, last, rows)
-            )
-            if len(sentences) == 0:
+            vocab_size = log_p.size(1)
+            log_p = log_p.view(*totals.shape, -1).add_(totals[..., None])
+            best, places = log_p.flatten(1).topk(2 * beam_size)
+            parents, tokens = places // vocab_size, places % vocab_size
+            longer = ids.take_along_dim(parents[..., None], dim=1)
+            longer = torch.cat([longer, tokens[..., None]], dim=2)
+            # An eos among the first beam_size ends a hypothesis.
+            ends = (tokens == EOS) & (best != -torch.inf)
+            ending = ends[:, :beam_size] & going[:, None]
+            complete.append(_pick(ending, sentences, best, longer))
+            ended = ended + ending.sum(1)
+            # The best of the others go on; at the limit they are cut off.
+            others = best.masked_fill(ends, -torch.inf)
+            totals, ranks = others.topk(beam_size)
+            ids = longer.take_along_dim(ranks[..., None], dim=1)
+            if step in limits:
+                cut = (totals != -torch.inf) & (limit == step)[:, None]
+                cut = cut & going[:, None]
+                complete.append(_pick(cut, sentences, totals, ids))
+            going = going & (ended < beam_size) & (limit > step)
+            # Each row of the cache becomes that of its parent.
+            rows = first_rows[: len(ids)] + parents.gather(1, ranks)
+            keep = _rows_to_keep(going)
+            if keep is None:
+                cache.select(rows.flatten(), source=False)
+                continue
+            if len(keep) == 0:
                 break
-            # If no row changes its sentence, its source can stay.
-            same = rows.shape == (count, width)
-            cache.select(rows.flatten(), source=not same)
-            if source is not None and not same:
-                source = source[rows.flatten()]
-    return _hypotheses(trace, np.array(limits), beam_size, length_penalty)
+            sentences, limit = sentences[keep], limit[keep]
+            ended, going = ended[keep], going[keep]
+            totals, ids = totals[keep], ids[keep]
+            rows = rows[keep].flatten()
+            cache.select(rows)
+            source = None if source is None else source[rows]
+    found: list[list[Hypothesis]] = [[] for _ in limits]
+    for tensors in complete:
+        lists = [tensor.tolist() for tensor in tensors]
+        for sentence, total, output in zip(*lists, strict=True):
+            score = total / length_divisor(len(output), length_penalty)
+            found[sentence].append(_hypothesis(output, total, score))
+    for hypotheses in found:
+        hypotheses.sort(key=_rank)
+    return [hypotheses[:beam_size] for hypotheses in found]
 
 
-def _hypotheses(
-    trace: list[tuple[Tensor, ...]],
-    limits: np.ndarray,
-    beam_size: int,
-    alpha: float,
-) -> Hypotheses:
-    """What a search has found, from its steps.
+def _pick(
+    chosen: Tensor, sentences: Tensor, totals: Tensor, ids: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The chosen hypotheses: sentence, log-probability, ids without bos.
 
-    A step holds the numbers of the sentences (n,) and their candidates,
-    best first: log-probabilities, parents and tokens, each (n, count).
+    `chosen` (rows, ranks) is True for them, `ids` is (rows, ranks,
+    length).
 
     Chapter: beams-search
     """
-    shape = len(trace), len(limits), 2 * beam_size
-    parts = [np.full(shape, fill) for fill in (-np.inf, 0, PAD)]
-    for step, tensors in enumerate(trace):
-        numbers, *found = (tensor.cpu().numpy() for tensor in tensors)
-        for part, new in zip(parts, found, strict=True):
-            part[step, numbers, : new.shape[1]] = new
-    best, parents, tokens = parts
-    steps, ranks = np.arange(len(trace))[:, None], np.arange(shape[2])
-    ends = (tokens == EOS) & (best > -np.inf)
-    goes_on = np.argsort(ends, axis=2, kind="stable")  # these come first
-    ended = ends[:, :, :beam_size].sum(2)
-    going = ended.cumsum(0) - ended < beam_size  # or it was over before
-    going &= steps < limits
-    at_last = (steps == going.sum(0) - 1)[..., None]
-    cut = at_last & ~ends & ((~ends).cumsum(2) <= beam_size)
-    complete = (cut | ends & (ranks < beam_size)) & going[..., None]
-    # pad and bos, in a tiny vocabulary, have -inf
-    step, number, rank = (complete & (best > -np.inf)).nonzero()
-    total, is_cut = best[step, number, rank], cut[step, number, rank]
-    # Back from each one's last token to its first.
-    ids = np.zeros((len(step), len(trace)), int)
-    for t in range(len(trace) - 1, -1, -1):
-        on = step >= t
-        at = t, number[on], rank[on]
-        ids[on, t] = tokens[at]
-        if t > 0:
-            rank[on] = goes_on[t - 1, number[on], parents[at]]
-    divisors = [length_divisor(t + 1, alpha) for t in range(len(trace))]
-    score = total / np.array(divisors)[step]
-    order = np.lexsort((-score, is_cut, number))
-    result = Hypotheses(ids=[], log_probabilities=[], scores=[])
-    for sentence in range(len(limits)):
-        kept = order[number[order] == sentence][:beam_size]
-        result.ids.append([ids[i, : step[i] + 1].tolist() for i in kept])
-        result.log_probabilities.append(total[kept].tolist())
-        result.scores.append(score[kept].tolist())
-    return result
+    row, rank = chosen.nonzero(as_tuple=True)
+    return sentences[row], totals[row, rank], ids[row, rank, 1:]
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+    """What hypotheses are sorted by: those that ended, then the score.
+
+    Chapter: beams-search
+    """
+    return hypothesis.ids[-1] != EOS, -hypothesis.score
+
+
+def longest_source(model: Transformer) -> int:
+    """How many tokens, without eos, a sentence to translate may have.
+
+    512, or fewer where the model's learned positions end. Whole pages
+    would translate badly, and slowly.
+
+    Chapter: beams-batches
+    """
+    if model.config.positions == "learned":
+        return min(512, model.config.max_length - 1)
+    return 512
 
 
 def decode_all(
@@ -172,36 +190,34 @@ def decode_all(
     length_penalty: float = 0.6,
     max_extra: int = 50,
     batch_size: int | None = None,
-) -> list[list[int]]:
-    """The best ids for many sentences, in the order of `sources`.
+) -> list[list[Hypothesis]]:
+    """The hypotheses for many sentences, in the order of `sources`.
 
-    Each ends in eos; an empty sentence stays empty. With a `beam_size`
-    of 1 decoding is greedy. Without a `batch_size` a batch has 64
-    sentences on a CPU; on a GPU 1,024, or about 16,000 tokens of them.
+    A source is a list of ids that ends in eos; for an empty one there
+    is one hypothesis, eos. With a `beam_size` of 1 decoding is greedy.
+    Without a `batch_size` a batch has 64 sentences on a CPU; on a GPU
+    1,024, or about 16,000 tokens of them.
 
     Raises:
-        ValueError: for a `beam_size` below 1, or if a sentence has
-            more than 512 tokens, or more than the model's positions
-            allow.
+        ValueError: as `beam_search`, or if a sentence has more than
+            `longest_source` tokens; then nothing is decoded.
 
     Chapter: beams-batches
     """
+    _check_options(beam_size, length_penalty)
     sources = list(sources)  # it may be a generator
-    most = 512  # whole pages translate badly, and slowly
-    if model.config.positions == "learned":
-        most = min(most, model.config.max_length - 1)  # and eos
+    most = longest_source(model)
     for number, ids in enumerate(sources, 1):
-        if len(ids) > most + 1:
+        if len(ids) > most + 1:  # and eos
             raise ValueError(
                 f"sentence {number} has {len(ids) - 1} tokens; the model "
                 f"reads up to {most}: split it"
             )
-    if beam_size < 1:
-        raise ValueError(f"{beam_size=}: give 1 or more")
     device = model.output_weight.device
-    best = [[EOS] for _ in sources]
-    not_empty = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
-    order = sorted(not_empty, key=lambda i: -len(sources[i]))
+    empty = Hypothesis([EOS], 0.0, 0.0)
+    found = [[empty] for _ in sources]
+    order = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
+    order.sort(key=lambda i: -len(sources[i]))
     while order:
         longest = len(sources[order[0]])
         fitting = 64 if device.type == "cpu" else min(1024, 16_384 // longest)
@@ -209,28 +225,58 @@ def decode_all(
         batch, order = order[:size], order[size:]
         ids = _padded([sources[i] for i in batch]).to(device)
         if beam_size == 1:
-            found = greedy_decode(model, ids, max_extra)
+            results = greedy_decode(model, ids, max_extra)
         else:
-            found = beam_search(
+            results = beam_search(
                 model, ids, beam_size, length_penalty, max_extra
             )
-        for i, ranked in zip(batch, found.ids, strict=True):
-            best[i] = ranked[0]
-    return best
+        for i, hypotheses in zip(batch, results, strict=True):
+            found[i] = hypotheses
+    return found
 
 
-def _translate(
+class Translation(NamedTuple):
+    """A `Hypothesis` as text, on one line.
+
+    Chapter: beams-texts
+    """
+
+    text: str
+    log_probability: float
+    score: float
+
+
+def translate_all(
     model: Transformer,
     tokenizer: Tokenizer,
     texts: Iterable[str],
     beam_size: int = 4,
     length_penalty: float = 0.6,
-) -> list[str]:
-    """The translation of each text, on one line, in the same order.
+) -> list[list[Translation]]:
+    """The translations of each text, best first, in the same order.
+
+    Two of them may be the same text, cut into other tokens.
+
+    Raises:
+        TypeError: for a text that is not a string.
+        ValueError: as `decode_all`.
 
     Chapter: beams-texts
     """
+    texts = list(texts)
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise TypeError(f"sentence {number} is {text!r:.60}: give a text")
     sources = _encode(texts, tokenizer)
-    found = decode_all(model, sources, beam_size, length_penalty)
-    outputs = (tokenizer.decode([x for x in ids if x != EOS]) for ids in found)
-    return [" ".join(text.splitlines()) for text in outputs]
+    return [
+        [
+            Translation(_one_line(tokenizer, ids), log_probability, score)
+            for ids, log_probability, score in hypotheses
+        ]
+        for hypotheses in decode_all(model, sources, beam_size, length_penalty)
+    ]
+
+
+def _one_line(tokenizer: Tokenizer, ids: list[int]) -> str:
+    text = tokenizer.decode([i for i in ids if i != EOS])
+    return " ".join(text.splitlines())

@@ -30,7 +30,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import decode_line, is_utf16, load_corpus
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
-from transformer_lib.export import export
+from transformer_lib.export import export_model
 from transformer_lib.model import Transformer
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.translator import Translator, bundled_models
@@ -233,7 +233,7 @@ def _export(
 
     Chapter: cli-translate
     """
-    export(Translator.from_pretrained(model), out, to, int8)
+    export_model(Translator.from_pretrained(model), out, to, int8)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,8 @@
 Chapter: book/translating/decoding
 """
 
-from dataclasses import dataclass
+import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,20 +46,49 @@ class DecoderCache:
             layer.select(rows, source)
 
 
-@dataclass
-class Hypotheses:
-    """What decoding found for each sentence, best first.
+class Hypothesis(NamedTuple):
+    """One output that a search has found for a sentence.
 
-    `ids[sentence][rank]` is a list of ids without bos; it ends in eos
-    unless it reached its maximum length. `log_probabilities` (in nats)
-    and `scores`, which give the order, are nested in the same way.
+    `ids` are without bos; they end in eos, unless the hypothesis was
+    cut off at its maximum length. `log_probability` is in nats. The
+    hypothesis with the highest `score` is the best one.
 
     Chapter: decoding-greedy
     """
 
-    ids: list[list[list[int]]]
-    log_probabilities: list[list[float]]
-    scores: list[list[float]]
+    ids: list[int]
+    log_probability: float
+    score: float
+
+
+def _check_source(model: Transformer, source_ids: Tensor) -> None:
+    """Refuse what is no batch of sentences.
+
+    Raises:
+        ValueError: if `source_ids` is not (batch, source_len), holds
+            anything but ids of the vocabulary, or is padded on the left.
+
+    Chapter: decoding-greedy
+    """
+    if source_ids.dim() != 2:
+        raise ValueError(
+            f"{source_ids.shape=}: give (batch, source_len); one "
+            "sentence is ids[None], with an eos"
+        )
+    if source_ids.is_floating_point():
+        raise ValueError(f"{source_ids.dtype=}: ids are whole numbers")
+    vocab_size = model.config.vocab_size
+    unknown = (source_ids < 0) | (source_ids >= vocab_size)
+    if unknown.any():
+        raise ValueError(
+            f"the source has the id {source_ids[unknown][0].item()}, but "
+            f"the model's ids are 0 to {vocab_size - 1}"
+        )
+    real = source_ids != PAD
+    if (real[:, 1:] & ~real[:, :-1]).any():
+        raise ValueError(
+            "a sentence has padding before its end: pad on the right"
+        )
 
 
 def _length_limits(
@@ -69,16 +99,8 @@ def _length_limits(
     Section 6.1: the source's length (without eos) plus 50, at least
     one token. A model with learned positions ends where its table ends.
 
-    Raises:
-        ValueError: if `source_ids` is not (batch, source_len).
-
     Chapter: decoding-greedy
     """
-    if source_ids.dim() != 2:
-        raise ValueError(
-            f"{source_ids.shape=}: give (batch, source_len); one "
-            "sentence is ids[None], with an eos"
-        )
     tokens = (source_ids != PAD) & (source_ids != EOS)
     most = tokens.sum(1) + max_extra
     if model.config.positions == "learned":
@@ -86,13 +108,13 @@ def _length_limits(
     return most.clamp(min=1).tolist()
 
 
-def next_logs(
+def next_log_probabilities(
     model: Transformer,
     last: Tensor,
     source_ids: Tensor | None,
     cache: DecoderCache,
 ) -> Tensor:
-    """Log-probabilities of what follows: (batch, vocab_size).
+    """Of every possible next token: (batch, vocab_size), in nats.
 
     `last` (batch,) is the newest token of each row, not yet in the
     cache; `source_ids` tells where the source is padded, None means no
@@ -111,19 +133,8 @@ def next_logs(
     return logs
 
 
-def _likeliest(logs: Tensor) -> tuple[Tensor, Tensor]:
-    """`logs.max(-1)`; on a CPU NumPy finds it ten times as fast.
-
-    Chapter: decoding-greedy
-    """
-    if not logs.is_cpu:
-        return logs.max(-1)
-    places = torch.from_numpy(logs.numpy().argmax(-1))
-    return logs.gather(1, places[:, None])[:, 0], places
-
-
-def _rows_to_keep(going: Tensor) -> Tensor | slice:
-    """An index of the rows to go on with; a slice is all of them.
+def _rows_to_keep(going: Tensor) -> Tensor | None:
+    """The numbers of the rows to go on with; None if all may stay.
 
     `going` (rows,) is True for those that have not ended. Only when
     more than an eighth have is it worth the time to drop them.
@@ -132,13 +143,31 @@ def _rows_to_keep(going: Tensor) -> Tensor | slice:
     """
     left = int(going.sum())  # a GPU is waited for here
     if 0 < left and 8 * left >= 7 * len(going):
-        return slice(None)
+        return None
     return going.nonzero()[:, 0]
+
+
+def _hypothesis(
+    ids: list[int], log_probability: float, score: float
+) -> Hypothesis:
+    """A `Hypothesis`, if the model's numbers are numbers.
+
+    Raises:
+        ValueError: for NaN.
+
+    Chapter: decoding-greedy
+    """
+    if math.isnan(log_probability):
+        raise ValueError(
+            "the model's log-probabilities are NaN: its weights are "
+            "damaged or not yet loaded, or float16 is too narrow for them"
+        )
+    return Hypothesis(ids, log_probability, score)
 
 
 def greedy_decode(
     model: Transformer, source_ids: Tensor, max_extra: int = 50
-) -> Hypotheses:
+) -> list[list[Hypothesis]]:
     """Take the likeliest token again and again, until eos.
 
     Args:
@@ -147,13 +176,19 @@ def greedy_decode(
             may get.
 
     Returns:
-        One hypothesis a sentence; its score is its log-probability.
+        For each sentence a list with one hypothesis, whose score is its
+        log-probability.
+
+    Raises:
+        ValueError: for a `source_ids` that is no batch of sentences,
+            and for a model whose weights are not numbers.
 
     Chapter: decoding-greedy
     """
+    _check_source(model, source_ids)
     limits = _length_limits(model, source_ids, max_extra)
     # Where no row is padded, no mask is needed.
-    source = source_ids if (source_ids == PAD).any().item() else None
+    source = source_ids if (source_ids == PAD).any() else None
     trace = []
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
@@ -162,11 +197,12 @@ def greedy_decode(
         limit = last.new_tensor(limits)
         going = limit > 0
         for step in range(1, max(limits, default=0) + 1):
-            gains, last = _likeliest(next_logs(model, last, source, cache))
-            trace.append((sentences, gains, last))
+            log_p = next_log_probabilities(model, last, source, cache)
+            gains, last = log_p.max(-1)
+            trace.append((sentences, gains, last, going))
             going = going & (last != EOS) & (limit > step)
             keep = _rows_to_keep(going)
-            if isinstance(keep, slice):
+            if keep is None:
                 continue
             if len(keep) == 0:
                 break
@@ -177,13 +213,12 @@ def greedy_decode(
     ids: list[list[int]] = [[] for _ in limits]
     totals = [0.0] * len(limits)
     for tensors in trace:
-        lists = (tensor.tolist() for tensor in tensors)
-        for i, gain, token in zip(*lists, strict=True):
-            if ids[i][-1:] != [EOS] and len(ids[i]) < limits[i]:
-                ids[i].append(token)
-                totals[i] += gain
-    return Hypotheses(
-        ids=[[best] for best in ids],
-        log_probabilities=[[total] for total in totals],
-        scores=[[total] for total in totals],
-    )
+        lists = [tensor.tolist() for tensor in tensors]
+        for sentence, gain, token, counts in zip(*lists, strict=True):
+            if counts:
+                ids[sentence].append(token)
+                totals[sentence] += gain
+    return [
+        [_hypothesis(output, total, total)]
+        for output, total in zip(ids, totals, strict=True)
+    ]

@@ -108,51 +108,90 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     return spec
 
 
-def _save_graphs(model: Transformer, folder: Path) -> None:
-    """encoder.onnx and decoder.onnx, for sentences of any length.
+class _EncoderGraph(nn.Module):
+    """What encoder.onnx computes.
 
     Chapter: export-onnx
     """
-    model = _frozen(model)
 
-    def step(
-        target_ids: Tensor, memory: Tensor, source_ids: Tensor
+    def __init__(self, model: Transformer):
+        super().__init__()
+        self.model = model
+
+    def forward(self, source_ids: Tensor) -> Tensor:
+        return self.model.encode(source_ids)
+
+
+class _DecoderGraph(nn.Module):
+    """What decoder.onnx computes: one step, without a cache.
+
+    Chapter: export-onnx
+    """
+
+    def __init__(self, model: Transformer):
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, target_ids: Tensor, memory: Tensor, source_ids: Tensor
     ) -> tuple[Tensor, Tensor]:
-        with record_attention(model) as maps:
-            hidden = model.decode(target_ids, memory, source_ids)
-        logs = model.project(hidden[:, -1]).log_softmax(-1)
-        logs[:, [PAD, BOS]] = -torch.inf  # as `next_logs` does
-        cross = [maps[path] for path in maps if "cross" in path]
-        return logs, torch.stack(cross)
+        with record_attention(self.model) as maps:
+            hidden = self.model.decode(target_ids, memory, source_ids)
+        logits = self.model.project(hidden[:, -1])
+        log_p = logits.log_softmax(-1)
+        log_p[:, [PAD, BOS]] = -torch.inf  # as `next_log_probabilities`
+        cross = [maps[path] for path in maps if "cross_attention" in path]
+        return log_p, torch.stack(cross)
 
-    source_ids = torch.tensor([[4, 5, 6, EOS]])
-    encoder_inputs = {"source_ids": source_ids}
-    decoder_inputs = {
-        "target_ids": torch.tensor([[BOS, 7, 8], [BOS, 7, 8]]),
-        "memory": model.encode(source_ids),
-        "source_ids": source_ids,
-    }
-    # It remarks on packages that no graph of ours needs.
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    for name, forward, inputs, outputs in [
-        ("encoder", model.encode, encoder_inputs, ["memory"]),
-        ("decoder", step, decoder_inputs, ["log_probabilities", "cross"]),
-    ]:
-        model.forward = forward  # what the graph is to compute
-        any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+
+def _save_graph(
+    graph: nn.Module, inputs: dict[str, Tensor], outputs: list[str], path: Path
+) -> None:
+    """Write a module's graph, for inputs of any size.
+
+    Chapter: export-onnx
+    """
+    any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    # PyTorch remarks on packages that no graph of ours needs.
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         with warnings.catch_warnings(action="ignore"):
-            graph = torch.onnx.export(
-                model,
+            program = torch.onnx.export(
+                graph,
                 kwargs=inputs,
                 output_names=outputs,
                 dynamic_shapes=dict.fromkeys(inputs, any_size),
                 dynamo=True,
                 verbose=False,
             )
-        graph.save(folder / f"{name}.onnx")
+    finally:
+        logger.setLevel(level)
+    program.save(path)
 
 
-def export(
+def _save_graphs(model: Transformer, folder: Path) -> None:
+    """encoder.onnx and decoder.onnx, for sentences of any length.
+
+    Chapter: export-onnx
+    """
+    model = _frozen(model)
+    source_ids = torch.tensor([[4, 5, 6, EOS]])
+    inputs = {"source_ids": source_ids}
+    _save_graph(
+        _EncoderGraph(model), inputs, ["memory"], folder / "encoder.onnx"
+    )
+    inputs = {
+        "target_ids": torch.tensor([[BOS, 7, 8], [BOS, 7, 8]]),
+        "memory": model.encode(source_ids),
+        "source_ids": source_ids,
+    }
+    outputs = ["log_probabilities", "cross"]
+    _save_graph(_DecoderGraph(model), inputs, outputs, folder / "decoder.onnx")
+
+
+def export_model(
     translator: Translator,
     folder: str | Path,
     to: str = "ctranslate2",
@@ -181,6 +220,8 @@ def export(
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
     folder = Path(folder)
+    if folder.exists():
+        raise FileExistsError(f"{folder} is there already: name a new folder")
     model, tokenizer = translator.model, translator.tokenizer
     if to == "ctranslate2":
         ids = range(len(tokenizer))

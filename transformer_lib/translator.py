@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from transformer_lib.attention import record_attention
 from transformer_lib.batching import _encode
-from transformer_lib.beams import _translate, decode_all
+from transformer_lib.beams import Translation, decode_all, translate_all
 from transformer_lib.checkpoints import load_model, save_model
 from transformer_lib.embeddings import BOS
 from transformer_lib.model import Transformer, evaluating
@@ -41,7 +41,7 @@ def bundled_models() -> dict[str, Path]:
 
 
 @dataclass(frozen=True)
-class _AttentionMaps:
+class AttentionMaps:
     """Every attention of one sentence pair, and what its axes mean.
 
     `maps` goes from a path such as "decoder.layers.0.cross_attention"
@@ -98,15 +98,37 @@ class Translator:
             FileNotFoundError: for a name that is neither.
             ValueError: if the folder's files are damaged.
         """
-        bundled = bundled_models()
-        folder = Path(name) if Path(name).is_dir() else bundled.get(str(name))
-        if folder is None:
-            raise FileNotFoundError(
-                f"{str(name)!r} is not a folder, nor one of {[*bundled]}"
-            )
+        folder, bundled = Path(name), bundled_models()
+        if not (folder / "config.json").is_file():
+            if str(name) not in bundled:
+                lack = (
+                    "has no config.json" if folder.is_dir() else "is no folder"
+                )
+                raise FileNotFoundError(
+                    f"{str(name)!r} {lack}: give the folder of a model, or "
+                    f"one of {[*bundled]}"
+                )
+            folder = bundled[str(name)]
         model, tokenizer, info = load_model(folder)
         languages = info.get("languages", ("", ""))
         return cls(model.to(device), tokenizer, languages)
+
+    def __repr__(self) -> str:
+        size = sum(weight.numel() for weight in self.model.parameters())
+        return (
+            f"Translator(languages={self.languages}, {size:,} parameters, "
+            f"on {self.device})"
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.output_weight.device
+
+    def to(self, device: torch.types.Device) -> Self:
+        """Move the model to a device; returns the translator."""
+        self.model.to(device)
+        return self
 
     def save(self, folder: str | Path, half: bool = False) -> None:
         """Write a folder that `from_pretrained` takes.
@@ -127,31 +149,63 @@ class Translator:
             raise TypeError("sentences is one text: give a list, [text]")
         return _encode(sentences, self.tokenizer)
 
+    @overload
     def translate(
         self,
         sentences: _Texts,
+        beam_size: int = ...,
+        length_penalty: float = ...,
+        n_best: None = ...,
+    ) -> _Texts: ...
+    @overload
+    def translate(
+        self,
+        sentences: str | Iterable[str],
+        beam_size: int = ...,
+        length_penalty: float = ...,
+        *,
+        n_best: int,
+    ) -> list[Translation] | list[list[Translation]]: ...
+    def translate(
+        self,
+        sentences: str | Iterable[str],
         beam_size: int = 4,
         length_penalty: float = 0.6,
-    ) -> _Texts:
+        n_best: int | None = None,
+    ) -> str | list:
         """Translate a sentence, or a list of them, in the same order.
 
         A translation is one line. A sentence of only white space stays
         empty. `beam_size=1` is greedy decoding; the defaults are those
         of section 6.1. `decode_all` has further options.
 
+        With `n_best` there is, instead of each text, a list of up to so
+        many `Translation`s (text, log-probability, score), best first.
+
         Raises:
-            ValueError: as `decode_all`.
+            TypeError: for a sentence that is not a string.
+            ValueError: as `decode_all`, or if `n_best` is more than the
+                beam finds.
         """
+        if n_best is not None and not 1 <= n_best <= beam_size:
+            raise ValueError(
+                f"{n_best=}: a beam of {beam_size} finds up to {beam_size} "
+                "translations"
+            )
         one = isinstance(sentences, str)
         texts = [sentences] if one else sentences
-        texts = _translate(
+        found = translate_all(
             self.model, self.tokenizer, texts, beam_size, length_penalty
         )
-        return texts[0] if one else texts
+        if n_best is None:
+            results = [best.text for best, *_ in found]
+        else:
+            results = [ranked[:n_best] for ranked in found]
+        return results[0] if one else results
 
     def attention(
         self, source: str, target: str | None = None
-    ) -> _AttentionMaps:
+    ) -> AttentionMaps:
         """Every head's weights for a sentence and its translation.
 
         Without a `target` the greedy translation is taken; with one,
@@ -161,19 +215,23 @@ class Translator:
         model, pieces = self.model, self.tokenizer.pieces
         (source_ids,) = self.encode([source])
         if target is None:
-            (labels,) = decode_all(model, [source_ids], beam_size=1)
+            [[best]] = decode_all(model, [source_ids], beam_size=1)
+            labels = best.ids
         else:
             (labels,) = self.encode([target])
         inputs = [BOS, *labels[:-1]]
-        device = model.output_weight.device
         with evaluating(model), record_attention(model) as maps:
             model(
-                torch.tensor([source_ids], device=device),
-                torch.tensor([inputs], device=device),
+                torch.tensor([source_ids], device=self.device),
+                torch.tensor([inputs], device=self.device),
             )
-        return _AttentionMaps(
+        return AttentionMaps(
             source=pieces(source_ids),
             target=pieces(inputs),
             predicted=pieces(labels),
-            maps={path: weights[0].cpu() for path, weights in maps.items()},
+            # clone: with what is made in inference mode one can't go on
+            maps={
+                path: weights[0].cpu().clone()
+                for path, weights in maps.items()
+            },
         )

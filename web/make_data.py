@@ -50,10 +50,10 @@ from transformer_lib.decoding import (
     DecoderCache,
     evaluating,
     greedy_decode,
-    next_logs,
+    next_log_probabilities,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.export import export
+from transformer_lib.export import export_model
 from transformer_lib.layers import (
     Decoder,
     DecoderLayer,
@@ -207,12 +207,12 @@ def sentences(info: dict) -> dict[str, list[str]]:
 
 
 def write_model(translator: Translator, folder: Path) -> dict[str, int]:
-    """What `export` writes, with its weights halved, packed.
+    """What `export_model` writes, with its weights halved, packed.
 
     Returns:
         The bytes of each file as they travel to a reader.
     """
-    export(translator, folder, to="onnx")
+    export_model(translator, folder, to="onnx")
     for path in folder.glob("*.onnx"):
         onnx.save(halved(onnx.load(path)), path)
     names = ["encoder.onnx", "decoder.onnx", "tokenizer.json"]
@@ -405,9 +405,9 @@ def compare(translator, source_ids, beam_size, alpha, found) -> None:
     Scores are compared rather than tokens: two hypotheses that are
     equally good up to rounding may stand in either order.
     """
-    whole = beam_search(translator.model, source_ids, beam_size, alpha)
+    (whole,) = beam_search(translator.model, source_ids, beam_size, alpha)
     scores = [score for _, score, _, _ in found]
-    wanted = whole.scores[0]
+    wanted = [hypothesis.score for hypothesis in whole]
     same = len(scores) == len(wanted)
     if not same or not np.allclose(scores, wanted, atol=1e-3):
         raise RuntimeError(
@@ -564,10 +564,14 @@ def continued(
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
         for last in [BOS, *begun]:
-            logs = next_logs(model, torch.tensor([last]), source_ids, cache)
+            log_p = next_log_probabilities(
+                model, torch.tensor([last]), source_ids, cache
+            )
         while ids[-1:] != [EOS] and len(ids) < limit:
-            ids.append(int(logs.argmax()))
-            logs = next_logs(model, torch.tensor(ids[-1:]), source_ids, cache)
+            ids.append(int(log_p.argmax()))
+            log_p = next_log_probabilities(
+                model, torch.tensor(ids[-1:]), source_ids, cache
+            )
     return ids
 
 
@@ -601,7 +605,7 @@ def played(translator: Translator, text: str) -> dict:
     """
     model, tokenizer = translator.model, translator.tokenizer
     source_ids = torch.tensor(translator.encode([text]))
-    best = greedy_decode(model, source_ids).ids[0][0]
+    best = greedy_decode(model, source_ids)[0][0].ids
     if continued(model, source_ids, []) != best:
         raise RuntimeError(f"not the library's greedy decoding: {text}")
     table: dict[int, int] = {}  # a token's place, by its id
@@ -784,7 +788,7 @@ def write_zoom(folder: Path) -> None:
         raise RuntimeError("web/live/zoom.js shows projections without bias")
     folder.mkdir()
     source_ids = torch.tensor(translator.encode([text]))
-    best = greedy_decode(model, source_ids).ids[0][0]
+    best = greedy_decode(model, source_ids)[0][0].ids
     inputs = torch.tensor([[BOS, *best[:-1]]])
     with evaluating(model), record_attention(model) as maps:
         given, logits = taken_in(model, source_ids, inputs)

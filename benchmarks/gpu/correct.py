@@ -84,10 +84,10 @@ def searches():
     there = copy.deepcopy(here.model).to(DEVICE)
     found = {"sentences": len(batch)}
     for name, search in ("beam", beam_search), ("greedy", greedy_decode):
-        one = search(here.model, batch).ids
-        other = search(there, batch.to(DEVICE)).ids
+        one = search(here.model, batch)
+        other = search(there, batch.to(DEVICE))
         found[name] = sum(
-            a[0] == b[0] for a, b in zip(one, other, strict=True)
+            a[0].ids == b[0].ids for a, b in zip(one, other, strict=True)
         )
     return found
 

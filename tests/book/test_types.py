@@ -65,7 +65,7 @@ def test_signatures_say_their_types():
 
 USED = """\
 from transformer_lib import TransformerConfig, TrainingConfig
-from transformer_lib import Translator, greedy_decode, load_model
+from transformer_lib import Hypothesis, Translator, greedy_decode, load_model
 
 translator = Translator.from_pretrained("little-spanish")
 text: str = translator.translate("I like trees")
@@ -75,7 +75,7 @@ share: float = maps["encoder.layers.0.self_attention"].mean().item()
 config: TransformerConfig = TransformerConfig.tiny(8000, N=2)
 settings = TrainingConfig(max_steps=10, betas=(0.9, 0.98))
 model, tokenizer, info = load_model("folder")
-ids: list[list[list[int]]] = greedy_decode(model, maps["x"]).ids
+found: list[list[Hypothesis]] = greedy_decode(model, maps["x"])
 """
 MISUSED = """\
 from transformer_lib import TransformerConfig, TrainingConfig

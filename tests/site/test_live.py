@@ -103,10 +103,8 @@ def test_masks(visit):
 def library_beam(name, text):
     """What the library finds, best first: text, ids, log P and score."""
     maker = shipped(name)
-    found = beam_search(maker.model, torch.tensor(maker.encode([text])))
-    texts = map(maker.tokenizer.decode, found.ids[0])
-    ranks = found.ids[0], found.log_probabilities[0], found.scores[0]
-    return list(zip(texts, *ranks, strict=True))
+    (found,) = beam_search(maker.model, torch.tensor(maker.encode([text])))
+    return [(maker.tokenizer.decode(one.ids), *one) for one in found]
 
 
 def chosen(page):

@@ -113,7 +113,7 @@ def computed() -> Computed:
     translator = shipped(name)
     model = copy.deepcopy(translator.model).double()
     source = torch.tensor(translator.encode([text]))
-    ids = greedy_decode(model, source).ids[0][0]
+    ids = greedy_decode(model, source)[0][0].ids
     target = torch.tensor([[BOS, *ids[:-1]]])
     return Computed(model, source, target, translator.tokenizer.pieces)
 
