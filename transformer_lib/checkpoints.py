@@ -58,7 +58,8 @@ def write_atomically(
         os.replace(part, path)
     except (OSError, RuntimeError, SafetensorError) as error:
         # PyTorch and safetensors have errors of their own for a full disk.
-        reason = getattr(error, "strerror", None) or f"{error!s:.99}"
+        reason = getattr(error, "strerror", None)
+        reason = reason or f"is the disk full? ({error!s:.99})"
         number = getattr(error, "errno", None) or errno.EIO
         raise OSError(number, f"not written: {reason}", str(path)) from error
     finally:
