@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 
+from transformer_lib.beams import longest_source
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -111,7 +112,7 @@ def _translate(
         )
     torch.set_num_threads(1)  # its products are too small to be shared out
     translator = Translator.from_pretrained(model, pick_device(device))
-    longest = 512
+    longest = longest_source(translator.model)
     blocks = _standard_input()
     if sentences:
         blocks = iter([[text.encode() for text in sentences]])

@@ -27,6 +27,7 @@ from torch import nn
 from tqdm import tqdm
 
 from transformer_lib.batching import TokenBatches, encode_pairs, leave_out_long
+from transformer_lib.beams import longest_source
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -44,7 +45,7 @@ from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 from transformer_lib.training import History, train, worker
-from transformer_lib.translator import Translator
+from transformer_lib.translator import Translator, bundled_models
 
 
 @dataclass(frozen=True)
@@ -271,6 +272,7 @@ class _Run:
     """
 
     experiment: Experiment
+    build: Callable[[TransformerConfig], nn.Module]
     training: TrainingConfig
     model: nn.Module
     tokenizer: Tokenizer
@@ -295,9 +297,11 @@ def _prepare(
     if start is None:
         model, tokenizer = _new_model(experiment, build, texts)
     else:
-        begun = Translator.from_pretrained(start)
-        model, tokenizer = begun.model, begun.tokenizer
-        its, ours = "-".join(begun.languages), "-".join(experiment.languages)
+        if not Path(start, "config.json").is_file():
+            start = bundled_models().get(str(start), start)
+        model, tokenizer, info = load_model(start, model=build)
+        its = "-".join(info.get("languages", ("", "")))
+        ours = "-".join(experiment.languages)
         if its not in (ours, "-"):
             _say(f"warning: {start} translates {its}, these pairs are {ours}")
     _say(f"tokenizing {len(texts):,} pairs")
@@ -312,10 +316,11 @@ def _prepare(
         ),
     )
     if tests is not None:
-        tests = _without_long(tests, tokenizer, min(longest, 513))
+        _without_long(tests, tokenizer, longest_source(model) + 1)  # eos
     held_out = _without_long(held_out, tokenizer, longest)
     return _Run(
         experiment,
+        build,
         training,
         model.to(device),
         tokenizer,
@@ -422,7 +427,8 @@ def _finish(run: _Run, folder: Path, history: History) -> dict[str, Any]:
     scores = None
     if run.tests is not None:
         _say(f"translating {len(run.tests):,} sentences")
-        saved, _, _ = load_model(folder)  # perhaps in half precision
+        # As others will load it, perhaps in half precision.
+        saved = load_model(folder, model=run.build).model
         device = next(run.model.parameters()).device
         scores = evaluate(saved.to(device), run.tokenizer, run.tests)
     report = describe_run(run.model, run.batches, run.training, history)
