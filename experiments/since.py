@@ -531,8 +531,11 @@ def main(words):
     options = parser().parse_args(words)
     options.command = shlex.join(["python", "experiments/since.py", *words])
     if options.run is climb:
-        with claimed(options.out):
-            climb(options)
+        try:
+            with claimed(options.out):
+                climb(options)
+        except KeyboardInterrupt:
+            raise SystemExit("stopped; the same command goes on") from None
     else:
         options.run(options)
 

@@ -121,7 +121,7 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     train = since.train
     monkeypatch.setattr(since, "train", train_but_once)
     words = ["cool-down", *small, "--out", str(first)]
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="the same command goes on"):
         since.main(words)
     pack.pack(first)  # the rate that was tried to its end
     recorded = read_record(tmp_path / "since.jsonl")["first"]
