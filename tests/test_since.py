@@ -10,7 +10,7 @@ from translators import hides_what_comes_later, ignores_padding
 
 import runs
 from transformer_book import ladder
-from transformer_book.records import read_folder, read_record
+from transformer_book.records import Run, read_folder, read_record
 from transformer_lib.decoding import DecoderCache
 from transformer_lib.embeddings import EOS
 
@@ -165,6 +165,44 @@ def test_a_gap_is_judged_by_the_spread_of_all_rungs():
     assert 0 < p < 0.01
     _, _, same = ladder.compared(losses, "paper")
     assert same == pytest.approx(1)
+
+
+def test_a_ladder_without_its_first_rung_has_no_rows(monkeypatch):
+    monkeypatch.setattr(ladder, "recorded_runs", lambda experiment: [])
+    assert ladder.rungs() == []
+
+
+def test_the_rows_of_a_ladder(monkeypatch):
+    """Two rungs of two seeds each, the second one sooner and better."""
+    runs = {}
+    for rung, losses in {"muon": (1.8, 1.82), "paper": (2.0, 2.02)}.items():
+        for seed, loss in enumerate(losses):
+            log = [
+                {"step": 50, "validation_loss": 3.0},
+                {"step": 100, "validation_loss": loss},
+            ]
+            report = {
+                "rung": rung,
+                "rate": 0.7,
+                "rates": {"0.35": 2.5, "0.7": loss, "1.4": 2.4},
+                "result": {"validation_loss": loss},
+                "test": {"bleu": 20.0 + seed},
+            }
+            files = {"log.jsonl": log, "report.json": report}
+            runs[f"since/{rung}-{seed}"] = Run(f"{rung}-{seed}", files)
+    cost = {"seconds": 0.5, "operations": 10, "lines": 6}
+    monkeypatch.setattr(ladder, "recorded_runs", lambda experiment: [*runs])
+    monkeypatch.setattr(ladder, "load_run", runs.get)
+    counts = {"rungs": dict.fromkeys(("paper", "muon"), cost)}
+    monkeypatch.setattr(ladder, "load_counts", lambda name: counts)
+    paper, muon = ladder.rungs()
+    assert (paper["rung"], muon["rung"]) == ("paper", "muon")
+    assert muon["gap"] == pytest.approx(-0.2) and muon["p"] < 0.01
+    assert muon["bleu"] == 20.5 and muon["lines"] == 6
+    assert math.isnan(paper["steps"])  # one of its seeds ends above the mean
+    steps = [50 + 50 * (3 - 2.01) / (3 - loss) for loss in (1.8, 1.82)]
+    assert muon["steps"] == pytest.approx(sum(steps) / 2)
+    assert muon["seconds"] == pytest.approx(sum(steps) / 4)
 
 
 def test_steps_until_a_loss():

@@ -26,6 +26,8 @@ def rungs() -> list[dict[str, Any]]:
     for name in recorded_runs("since"):
         run = load_run(name)
         runs.setdefault(run.report["rung"], []).append(run)
+    if "paper" not in runs:
+        return []  # nothing to compare with yet
     losses = {
         rung: [run.report["result"]["validation_loss"] for run in seeds]
         for rung, seeds in runs.items()
