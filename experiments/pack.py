@@ -52,6 +52,9 @@ def pack(folder: Path) -> str:
         return f"{folder} is not finished"
     path = folder.parent.with_suffix(".jsonl")
     runs = dict(read_record(path)) if path.is_file() else {}
+    earlier = runs.get(folder.name, {})
+    if not any(name in earlier for name in RESULTS):
+        content = earlier | content  # trials made elsewhere
     runs[folder.name] = content
     write_record(path, runs)
     read_record.cache_clear()

@@ -1,6 +1,7 @@
 """The ladder from 2017 to now: its rungs, its tuning, its arithmetic."""
 
 import math
+import shutil
 
 import pack
 import pytest
@@ -132,6 +133,12 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     since.main(words)
     again = read_folder(first)
     assert again["rate-0.35/report.json"] == recorded["rate-0.35/report.json"]
+    shutil.rmtree(first / "rate-0.35")  # as on a machine that lacks it
+    pack.pack(first)
+    assert (
+        recorded.items()
+        <= read_record(tmp_path / "since.jsonl")["first"].items()
+    )
     report = again["report.json"]
     assert [*report["rates"]] == ["0.35", "0.7"]
     best = min(report["rates"].values())
