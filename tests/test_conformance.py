@@ -1,11 +1,17 @@
 """The conformance suite: verdicts on what is right, and on what is not."""
 
+import importlib
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 
 from transformer_book import conformance
 from transformer_book.conformance import Adapter, run
 from transformer_book.conformance.__main__ import main
+from transformer_book.conformance.plant import ours as library
+from transformer_book.conformance.plant import planted
 from transformer_book.conformance.report import page
 
 OURS = conformance.__path__[0] + "/ours.py"
@@ -100,3 +106,32 @@ def test_numpy_is_as_good(tmp_path):
     ]
     assert len(results) >= 6
     assert {r.verdict.kind for r in results} == {"paper"}
+
+
+# Planted faults
+
+FAULTS = yaml.safe_load(
+    (
+        Path(__file__).parents[1] / "experiments/conformance/faults.yml"
+    ).read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("module, old, new, row", FAULTS)
+def test_a_planted_fault_is_named(module, old, new, row):
+    """By a probe of its row, as a fault or as what others do."""
+    probes = [probe for probe in conformance.PROBES if probe.row == row]
+    with planted((module, old, new)):
+        kinds = {r.verdict.kind for r in run(library(), probes)}
+    assert kinds & {"fault", "deviation"}, f"{new!r} is not noticed"
+
+
+def test_forty_faults_are_planted_and_nothing_stays():
+    assert len(FAULTS) >= 40
+    before = sys.modules["transformer_lib.attention"]
+    with planted(("attention", "/ math.sqrt(d_k)", "/ d_k")):
+        assert importlib.import_module(before.__name__) is not before
+    assert importlib.import_module(before.__name__) is before
+    with pytest.raises(ValueError, match="'nowhere' is not in"):
+        with planted(("attention", "nowhere", "")):
+            importlib.import_module(before.__name__)

@@ -125,6 +125,10 @@ class NotShown(Exception):
     """The adapter lacks something that a probe has to look at."""
 
 
+class Wrong(Exception):
+    """A fault that a helper of several probes has found."""
+
+
 class Adapter:
     """Somebody's functions, called with their kind of arrays.
 
@@ -220,8 +224,10 @@ def _to_numpy(value: Any) -> Any:
 
 
 def _to_tensor(value: Any) -> Any:
-    is_array = isinstance(value, np.ndarray | np.generic)
-    return torch.as_tensor(value) if is_array else value
+    if not isinstance(value, np.ndarray | np.generic):
+        return value
+    value = torch.as_tensor(value)
+    return value.float() if value.is_floating_point() else value
 
 
 def close(a: Any, b: Any, within: float = 1e-4) -> bool:
@@ -284,6 +290,8 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
             return one.function(adapter)
     except (NotShown, NotImplementedError) as reason:
         return not_tried(str(reason) or "not implemented")
+    except Wrong as diagnosis:
+        return fault(str(diagnosis))
     except Exception as error:
         return fault(explain(error, one.function))
     finally:

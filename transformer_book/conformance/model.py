@@ -12,6 +12,7 @@ from .core import (
     Adapter,
     NotShown,
     Verdict,
+    Wrong,
     close,
     deviation,
     fault,
@@ -421,6 +422,14 @@ def norm_place(tried: Adapter) -> Verdict:
     names = norms(model)
     if not names:
         raise NotShown("no weights of norms, which begin as ones, were seen")
+    before = logits(tried, model, *pairs(tried))
+    for name, weight in names:
+        with torch.no_grad():
+            weight.copy_(0.5 + torch.rand_like(weight))
+            after = logits(tried, model, *pairs(tried))
+            weight.fill_(1.0)
+        if moved(before, after).max() < 1e-6:
+            return fault(f"{name} changes nothing: its norm is not used")
     # in post-norm a norm of the decoder that gives zeros ends all that
     # the decoder has read; in pre-norm the residual goes past it
     ends = [name for name, p in names if kills(tried, model, p, side=1)]
@@ -437,7 +446,7 @@ def norm_place(tried: Adapter) -> Verdict:
         return deviation(name, count, who)
     if len(ends) <= 2 and len(names) >= 5 * N:
         if len(ends) == 0 and len(names) == 5 * N:
-            if not _normalized(tried, build(tried)):
+            if not _scale_is_lost(tried, model):
                 return deviation("pre-norm without a last norm", count)
             return fault(
                 f"{count}: the norm is taken of the sub-layer's output; the "
@@ -459,10 +468,20 @@ def norm_place(tried: Adapter) -> Verdict:
     )
 
 
-def _normalized(tried: Adapter, model: Any) -> bool:
-    """Whether what goes into the last matrix is normalized."""
-    hidden = _hidden(tried, model)
-    return bool((hidden.mean(-1).abs() < 0.05).all())
+def _scale_is_lost(tried: Adapter, model: Any) -> bool:
+    """Whether larger outputs of the networks change nothing, because a
+    norm follows before they are added."""
+    before = logits(tried, model, *pairs(tried))
+    matrices = {SIZES["d_model"], SIZES["d_ff"]}
+    for _, weight in modules_weights(model):
+        if set(weight.shape) == matrices:
+            with torch.no_grad():
+                weight.mul_(3)
+                after = logits(tried, model, *pairs(tried))
+                weight.div_(3)
+            if moved(before, after).max() > 1e-3:
+                return False
+    return True
 
 
 def _hidden(tried: Adapter, model: Any) -> Tensor:
@@ -535,18 +554,11 @@ def residuals(tried: Adapter) -> Verdict:
 def weights_used(tried: Adapter) -> Verdict:
     """Each stack has N layers, and every one of their weights takes part
     and learns."""
-    model = wild(tried)
-    modules_weights(model)
-    with mode(model, True):
-        out = tried.logits(model, *pairs(tried))
-    if not out.requires_grad:
-        return fault("the logits have no gradient: is the model detached?")
-    out = out.double()
-    (out.softmax(-1) * torch.randn_like(out)).sum().backward()
+    # with wild weights and without norms a softmax may saturate
     idle = [
         name
-        for name, p in modules_weights(model)
-        if p.dim() > 1 and (p.grad is None or p.grad.abs().max() == 0)
+        for name in _idle(tried, wild(tried))
+        if name in _idle(tried, build(tried))
     ]
     if not idle:
         return paper("a gradient reaches every matrix")
@@ -555,6 +567,49 @@ def weights_used(tried: Adapter) -> Verdict:
         f"no gradient reaches {idle[0]}{more}: its layer is skipped, its "
         "result is not used, or something is detached"
     )
+
+
+def _idle(tried: Adapter, model: Any) -> list[str]:
+    """The matrices that no gradient reaches."""
+    weights = modules_weights(model)
+    out = _trained_logits(tried, model)
+    (out * torch.randn_like(out)).sum().backward()
+    return [
+        name
+        for name, p in weights
+        if p.dim() > 1 and (p.grad is None or p.grad.abs().max() == 0)
+    ]
+
+
+def _trained_logits(tried: Adapter, model: Any) -> Tensor:
+    """The logits in training mode, with their gradient."""
+    with mode(model, True):
+        out = tried.logits(model, *pairs(tried))
+    if not out.requires_grad:
+        raise Wrong("the logits have no gradient: is the model detached?")
+    return out.double()
+
+
+@probe("embeddings-learnt", "embeddings-lookup", "build", "logits")
+def embeddings_learnt(tried: Adapter) -> Verdict:
+    """The vectors of the words are learnt."""
+    model = wild(tried)
+    tables = [
+        p
+        for _, p in modules_weights(model)
+        if p.dim() == 2 and p.size(0) == SIZES["vocab_size"]
+    ]
+    if not tables:
+        raise NotShown("no table of words was seen among the weights")
+    source, target = pairs(tried)
+    read = set(source.flatten().tolist()) - {tried.EOS}
+    unread = next(i for i in range(SIZES["vocab_size"]) if i not in read)
+    # the score of a word that is not read, so not by the output's table
+    _trained_logits(tried, model)[..., unread].sum().backward()
+    for table in tables:
+        if table.grad is not None and table.grad[[*read]].abs().max() > 0:
+            return paper("a gradient reaches the vectors of the source")
+    return fault("no gradient reaches the vectors of the words that are read")
 
 
 def parameters(tried: Adapter, **changes: Any) -> int:
@@ -808,7 +863,10 @@ def hidden_weights(tried: Adapter) -> Verdict:
 
 def _sums(tried: Adapter, model: Any) -> list[tuple[float, Tensor, Tensor]]:
     """The sums of words and positions at the bottom of a model."""
-    sums = Trace(tried, model, *pairs(tried)).sums()
+    trace = Trace(tried, model, *pairs(tried))
+    sums = trace.sums()
+    if not sums and trace.sums(("mul", "imul", "rmul")):
+        raise Wrong("positions are multiplied with the words: add them")
     if not sums:
         raise NotShown("no sum of a look-up in a table and positions was seen")
     return sums
@@ -924,14 +982,16 @@ def memory_everywhere(tried: Adapter) -> Verdict:
     source, target = pairs(tried)
     memory = encoded(tried, model, source)
     trace = Trace(tried, model, source, target)
-    last = max(a.place for a in trace.attentions() if a.kind == "S")
-    first = min(a.place for a in trace.attentions() if a.kind == "c")
+    places = {a.kind: a.place for a in trace.attentions()}
+    across = [a.place for a in trace.attentions() if a.kind == "c"]
+    if "S" not in places or not across:
+        raise NotShown("no attention to the source was seen")
+    last, first = places["S"], min(across)
     read = 0
     for place, x, weight, _ in trace.linears():
         given = batch_first(x)
         if given is None or given.size(1) != SOURCE or place < last:
             continue
-        after = [a for a in trace.attentions() if a.kind == "c"]
         if weight.size(0) >= SIZES["d_model"] and place > last:
             if close(given, memory, 1e-3):
                 read += 1
@@ -942,7 +1002,7 @@ def memory_everywhere(tried: Adapter) -> Verdict:
                 )
     if not read:
         raise NotShown("the maps of keys and values were not seen")
-    return paper(f"{read} maps read it in {len(after)} layers")
+    return paper(f"{read} maps read it in {len(across)} layers")
 
 
 # Dropout
@@ -967,6 +1027,14 @@ def dropout_on(tried: Adapter) -> Verdict:
         first, second = (tried.logits(model, *ids) for _ in range(2))
     if torch.equal(first, second):
         return fault("in training two passes are equal: nothing is dropped")
+    rates = _rates(tried)
+    if rates - {0.5}:
+        said = " and ".join(f"{rate:g}" for rate in sorted(rates))
+        return deviation(
+            "dropout at a fixed rate",
+            f"0.5 was asked for, and the rates are {said}",
+            "the Annotated Transformer, on attention weights",
+        )
     return paper("two passes in training mode differ")
 
 
@@ -1063,11 +1131,19 @@ def dropped(tried: Adapter) -> dict[str, int]:
     return seen
 
 
-def _drops(call: Call) -> bool:
-    """Whether a call of dropout has a rate, and is in training."""
+def _drops(call: Call) -> float:
+    """The rate of a call of dropout; 0 when it is off."""
     given = dict(zip(("input", "p", "training"), call.args, strict=False))
     given = {"p": 0.5, "training": True} | given | call.named
-    return bool(given["p"] and given["training"])
+    return float(given["p"]) if given["training"] else 0.0
+
+
+def _rates(tried: Adapter) -> set[float]:
+    """The rates of dropout in one pass of training, where 0.5 is asked."""
+    model = build(tried, dropout=0.5)
+    trace = Trace(tried, model, *pairs(tried), training=True)
+    rates = {_drops(call) for call in trace.calls if call.name == "dropout"}
+    return rates - {0.0}
 
 
 # The beginning, and learning

@@ -129,13 +129,15 @@ class Trace:
                 if out is not None and not torch.equal(out[0], out[1]):
                     yield place, out
 
-    def sums(self) -> list[tuple[float, Tensor, Tensor]]:
+    def sums(
+        self, names: tuple[str, ...] = ("add", "iadd", "radd")
+    ) -> list[tuple[float, Tensor, Tensor]]:
         """Each sum of words and positions that was seen: the words'
         factor, the positions (len, d_model), and the words."""
         found = []
         for place, words in self.embedded():
             for call in self.calls[place + 1 : place + 40]:
-                if call.name not in ("add", "iadd", "radd"):
+                if call.name not in names:
                     continue
                 parts = [x for x in call.args[:2] if isinstance(x, Tensor)]
                 ratios = [_ratio(part, words) for part in parts]

@@ -175,6 +175,8 @@ def smoothing(tried: Adapter) -> Verdict:
         "the sign is wrong: a log-probability is negative, a loss is "
         "positive": -wanted,
         "padding is counted: leave out where labels are padding": everywhere,
+        "padding is counted: leave it out, not only of the number of "
+        "tokens": everywhere * labels.numel() / count,
         "nothing is smoothed": per_token(1, 0),
         "nothing is smoothed, and padding is counted": _cross(
             tried, logits, labels, ignore_index=-100
