@@ -1,5 +1,6 @@
 """Other engines say what the library says."""
 
+import copy
 import os
 
 import ctranslate2
@@ -8,6 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
+from transformer_lib import export as export_module
 from transformer_lib.beams import decode_all
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
@@ -215,10 +217,57 @@ def test_what_ctranslate2_does_not_hold(options, tokenizer, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+class Gated(torch.nn.Module):
+    """A feed-forward network that is not ours."""
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.gate = torch.nn.Linear(d_model, d_ff)
+        self.up = torch.nn.Linear(d_model, d_ff)
+        self.down = torch.nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+def with_layers(tokenizer, kind):
+    translator, sources = drawn(tokenizer)
+    for layer in translator.model.encoder.layers:
+        layer.feed_forward = kind(16, 32)
+    return translator, sources
+
+
+def test_a_model_of_ones_own_is_written_as_a_graph(tokenizer, tmp_path):
+    translator, sources = with_layers(tokenizer, Gated)
+    with pytest.raises(ValueError, match="feed_forward: Gated: take onnx"):
+        export_model(translator, tmp_path / "x")
+    export_model(translator, tmp_path / "x", to="onnx")
+    graphs = Graphs(tmp_path / "x")
+    found = [graphs.greedy(source) for source in sources]
+    assert found == greedy(translator.model, sources)
+
+
+def test_a_graph_that_is_not_the_model_is_refused(
+    tokenizer, tmp_path, monkeypatch
+):
+    translator, _ = with_layers(tokenizer, Gated)
+    original = export_module._save_graph
+
+    def other_weights(graph, *rest):
+        graph = copy.deepcopy(graph)
+        graph.model.encoder.layers[0].feed_forward.down.weight.mul_(3)
+        original(graph, *rest)
+
+    monkeypatch.setattr(export_module, "_save_graph", other_weights)
+    with pytest.raises(ValueError, match="compute something else"):
+        export_model(translator, tmp_path / "x", to="onnx")
+    assert not (tmp_path / "x").exists()
+
+
 def test_bad_requests_are_named(tokenizer, tmp_path):
     translator, _ = drawn(tokenizer)
     for wrong in ({"to": "tflite"}, {"to": "onnx", "int8": True}):
         with pytest.raises(ValueError, match="ctranslate2, or"):
             export_model(translator, tmp_path / "x", **wrong)
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match="name a new folder"):
         export_model(translator, tmp_path)

@@ -3,9 +3,11 @@
 import inspect
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import nn
 
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_model
@@ -144,3 +146,85 @@ def test_a_model_stays_on_the_cpu_unless_told(
     assert loaded.model.output_weight.device.type == "cpu"
     loaded = Translator.from_pretrained(tmp_path, "meta")
     assert loaded.model.output_weight.device.type == "meta"
+
+
+def gated(config):
+    """A `Transformer` with a feed-forward network of one's own."""
+    model = Transformer(config)
+    model.encoder.layers[0].feed_forward = nn.Sequential(
+        nn.Linear(config.d_model, config.d_ff),
+        nn.GELU(),
+        nn.Linear(config.d_ff, config.d_model),
+    )
+    return model
+
+
+def test_a_model_of_ones_own_is_loaded_by_its_class(translator, tmp_path):
+    model = gated(translator.model.config).eval()
+    own = Translator(model, translator.tokenizer, ("en", "es"))
+    own.save(tmp_path)
+    with pytest.raises(ValueError, match="give model="):
+        Translator.from_pretrained(tmp_path)
+    loaded = Translator.from_pretrained(tmp_path, model=gated)
+    assert loaded.translate(TEXTS) == own.translate(TEXTS)
+
+
+def test_n_best_gives_texts_with_their_scores(translator):
+    ids = translator.encode(TEXTS)
+    wanted = decode_all(translator.model, ids, 3, 0.2)
+    found = translator.translate(TEXTS, 3, 0.2, n_best=2)
+    assert [len(ranked) for ranked in found] == [2, 2, 2]
+    for ranked, hypotheses in zip(found, wanted, strict=True):
+        for translation, hypothesis in zip(ranked, hypotheses, strict=False):
+            assert translation[1:] == hypothesis[1:]
+    texts = translator.translate(TEXTS, 3, 0.2)
+    assert texts == [ranked[0].text for ranked in found]
+    alone = translator.translate(TEXTS[0], 3, 0.2, n_best=2)
+    assert [one.text for one in alone] == [one.text for one in found[0]]
+    for n_best in (0, 5):
+        with pytest.raises(ValueError, match=f"n_best={n_best}: a beam of 4"):
+            translator.translate(TEXTS, n_best=n_best)
+
+
+def test_it_moves_and_says_where_it_is(translator):
+    assert translator.device == torch.device("cpu")
+    assert translator.to("cpu") is translator
+    size = sum(weight.numel() for weight in translator.model.parameters())
+    assert f"{size:,} parameters, on cpu" in repr(translator)
+    assert "('en', 'es')" in repr(translator)
+    assert translator.to("meta").device.type == "meta"
+
+
+def test_maps_are_ordinary_tensors(translator):
+    maps = translator.attention(TEXTS[0]).maps
+    for weights in maps.values():
+        weights.mul_(2).requires_grad_().sum().backward()
+
+
+def test_attention_is_right_while_other_threads_translate(translator):
+    """And so is the mode in which the model is left."""
+    translator.model.train()
+    wanted = translator.attention(TEXTS[0], TEXTS[2]).maps
+
+    def look(_):
+        translator.translate(TEXTS[1:] * 2, beam_size=2)
+        return translator.attention(TEXTS[0], TEXTS[2]).maps
+
+    with ThreadPoolExecutor(4) as pool:
+        for maps in pool.map(look, range(12)):
+            for path, weights in wanted.items():
+                torch.testing.assert_close(maps[path], weights)
+    assert translator.model.training
+
+
+def test_an_empty_folder_does_not_hide_a_bundled_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "little-spanish").mkdir()
+    assert Translator.from_pretrained("little-spanish").languages
+    with pytest.raises(FileNotFoundError, match=r"has no config\.json"):
+        Translator.from_pretrained(tmp_path)
+
+
+def test_half_a_character_is_replaced(translator):
+    odd, plain = "\ud83d like trees", "\ufffd like trees"
+    assert translator.encode([odd]) == translator.encode([plain])

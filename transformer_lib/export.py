@@ -8,6 +8,7 @@ Chapter: book/translating/export
 
 import copy
 import logging
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.model import Transformer
+from transformer_lib.model import Transformer, foreign_parts
 from transformer_lib.translator import Translator
 
 
@@ -67,12 +68,18 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     `tokens` are in the order of their ids.
 
     Raises:
-        ValueError: if d_k is not d_v.
+        ValueError: if d_k is not d_v, or if the model has parts of
+            one's own.
 
     Chapter: export-ctranslate2
     """
     from ctranslate2 import specs
 
+    if parts := foreign_parts(model):
+        raise ValueError(
+            f"CTranslate2 computes the library's own layers, and not "
+            f"{parts[0]}: take onnx, which writes down what a model computes"
+        )
     model, config = _frozen(model), model.config
     d_k = config.d_k or config.d_model // config.h
     if d_k != (config.d_v or config.d_model // config.h):
@@ -141,6 +148,11 @@ class _DecoderGraph(nn.Module):
         log_p = logits.log_softmax(-1)
         log_p[:, [PAD, BOS]] = -torch.inf  # as `next_log_probabilities`
         cross = [maps[path] for path in maps if "cross_attention" in path]
+        if not cross:
+            raise ValueError(
+                "the decoder has no MultiHeadAttention named "
+                "cross_attention, so its weights cannot be written"
+            )
         return log_p, torch.stack(cross)
 
 
@@ -189,6 +201,39 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
     }
     outputs = ["log_probabilities", "cross"]
     _save_graph(_DecoderGraph(model), inputs, outputs, folder / "decoder.onnx")
+    if foreign_parts(model):
+        _compare(model, folder)
+
+
+def _compare(model: Transformer, folder: Path) -> None:
+    """Run the graphs on a sentence of another length than the example.
+
+    A part of one's own may have been written down as it computes the
+    example, and not as it computes every sentence.
+
+    Raises:
+        ValueError: if the graphs and the model disagree.
+
+    Chapter: export-onnx
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    source_ids = torch.tensor([[6, 4, 5, 4, 7, 5, EOS]])
+    target_ids = torch.tensor([[BOS, 5, 4, 8, 7, 6]])
+    inputs = {"source_ids": source_ids.numpy()}
+    encoder = ReferenceEvaluator(str(folder / "encoder.onnx"))
+    (inputs["memory"],) = encoder.run(["memory"], inputs)
+    inputs["target_ids"] = target_ids.numpy()
+    decoder = ReferenceEvaluator(str(folder / "decoder.onnx"))
+    (found,) = decoder.run(["log_probabilities"], inputs)
+    memory = model.encode(source_ids)
+    wanted, _ = _DecoderGraph(model)(target_ids, memory, source_ids)
+    if not torch.allclose(torch.tensor(found), wanted, atol=1e-3):
+        raise ValueError(
+            f"the graphs of {foreign_parts(model)} compute something else "
+            "than the model: what a part does must not depend on the sizes "
+            "of its example"
+        )
 
 
 def export_model(
@@ -211,7 +256,8 @@ def export_model(
         int8: weights as whole numbers, for ctranslate2
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for anything else; for a model that CTranslate2
+            does not compute, or whose graphs would not be the model.
         ImportError: if `pip install ".[export]"` is missing.
         FileExistsError: if the folder is there.
 
@@ -234,5 +280,9 @@ def export_model(
         import onnxscript  # noqa: F401, as torch.onnx needs it
 
         folder.mkdir(parents=True)
-        _save_graphs(model, folder)
+        try:
+            _save_graphs(model, folder)
+        except BaseException:  # half an export is none
+            shutil.rmtree(folder)
+            raise
     tokenizer.save(folder / "tokenizer.json")

@@ -6,21 +6,21 @@
 Chapter: book/translating/translator
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Self, TypeVar, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
 from transformer_lib.batching import _encode
 from transformer_lib.beams import Translation, decode_all, translate_all
 from transformer_lib.checkpoints import load_model, save_model
 from transformer_lib.embeddings import BOS
-from transformer_lib.model import Transformer, evaluating
+from transformer_lib.model import Transformer, TransformerConfig, evaluating
 from transformer_lib.tokenization import Tokenizer
 
 
@@ -90,13 +90,22 @@ class Translator:
 
     @classmethod
     def from_pretrained(
-        cls, name: str | Path, device: torch.types.Device = "cpu"
+        cls,
+        name: str | Path,
+        device: torch.types.Device = "cpu",
+        *,
+        model: Callable[[TransformerConfig], nn.Module] = Transformer,
     ) -> Self:
         """Load a folder that `save` wrote, or a bundled model.
 
+        Args:
+            model: builds a model of your own from its sizes, as in
+                `load_model`.
+
         Raises:
             FileNotFoundError: for a name that is neither.
-            ValueError: if the folder's files are damaged.
+            ValueError: if the folder's files are damaged, it holds no
+                tokenizer, or `model` builds another kind of model.
         """
         folder, bundled = Path(name), bundled_models()
         if not (folder / "config.json").is_file():
@@ -109,9 +118,14 @@ class Translator:
                     f"one of {[*bundled]}"
                 )
             folder = bundled[str(name)]
-        model, tokenizer, info = load_model(folder)
-        languages = info.get("languages", ("", ""))
-        return cls(model.to(device), tokenizer, languages)
+        saved = load_model(folder, model)
+        if saved.tokenizer is None:
+            raise ValueError(
+                f"{folder} has no tokenizer.json: take its model by "
+                "load_model, and give a tokenizer to Translator"
+            )
+        languages = saved.info.get("languages", ("", ""))
+        return cls(saved.model.to(device), saved.tokenizer, languages)
 
     def __repr__(self) -> str:
         size = sum(weight.numel() for weight in self.model.parameters())

@@ -11,7 +11,11 @@ from parts import given, shipped
 from playwright.sync_api import expect
 
 from transformer_lib import record_attention
-from transformer_lib.decoding import DecoderCache, evaluating, next_logs
+from transformer_lib.decoding import (
+    DecoderCache,
+    evaluating,
+    next_log_probabilities,
+)
 from transformer_lib.embeddings import BOS, EOS, PAD
 
 PAGE = "index.html"
@@ -44,7 +48,8 @@ def blind(name: str, text: str, places: list[int]) -> list[int]:
         ids = [BOS]
         while ids[-1] != EOS and len(ids) < source_ids.size(1) + 50:
             last = torch.tensor(ids[-1:])
-            ids.append(int(next_logs(model, last, seen, cache).argmax()))
+            log_p = next_log_probabilities(model, last, seen, cache)
+            ids.append(int(log_p.argmax()))
     return ids[1:]
 
 

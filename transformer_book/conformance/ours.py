@@ -48,9 +48,7 @@ def beam_search(model, source_ids, beam_size, alpha, max_extra):
 
 
 def _best(found):
-    if isinstance(found, list):
-        return found[0][0].ids
-    return found.ids[0][0]
+    return found[0][0].ids
 
 
 def attention(query, key, value, mask=None):
