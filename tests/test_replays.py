@@ -145,4 +145,8 @@ def test_a_gpu_computes_what_a_cpu_does():
     assert losses[0] == pytest.approx(losses[1])
     ids = collate(copies(9)).source_ids
     for search in greedy_decode, beam_search:
-        assert search(here, ids) == search(there, ids.cuda())
+        outputs = search(here, ids), search(there, ids.cuda())
+        found = [
+            [[one.ids for one in row] for row in rows] for rows in outputs
+        ]
+        assert found[0] == found[1]
