@@ -18,6 +18,10 @@ LINE = f"{PART} .play-target"
 BAR = f"{PART} .play-bars"
 
 
+SCROLL = f"""document.querySelector('{PART}').scrollIntoView(
+  {{ block: "center", behavior: "instant" }})"""
+
+
 class Step(NamedTuple):
     """One step as it was recorded, its tokens by name."""
 
@@ -79,6 +83,7 @@ def opened(visit, state="", **settings):
     page = visit(f"{PAGE}{state}", **settings)
     if settings.get("java_script_enabled", True):
         page.wait_for_selector(f"{PART} .play-target", state="attached")
+        page.evaluate(SCROLL)
     return page
 
 
@@ -217,7 +222,8 @@ def state(page) -> str:
 
 
 HALTS = {  # with `on` false it goes on
-    "out of sight": "on => scrollTo({top: on * 9999, behavior: 'instant'})",
+    "out of sight": f"""on => on
+      ? scrollTo({{ top: 99999, behavior: "instant" }}) : {SCROLL}""",
     "hidden tab": """on => {
       Object.defineProperty(document, "hidden",
         { value: on, configurable: true });

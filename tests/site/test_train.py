@@ -1,6 +1,7 @@
 """The model that learns in the page, beside the page's own in PyTorch."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -13,8 +14,9 @@ LIVE = tangle.ROOT / "web" / "live"
 DATA = tangle.ROOT / "transformer_lib" / "data"
 PAGE = tangle.ROOT / "book" / "start" / "one_sitting.md"
 STEPS, BATCH = 20, 64
-CHAPTER = "book/start/one_sitting.html"
+CHAPTER = "book/start/learning.html"
 PART = ".live[data-live=train]"
+TRANSLATION = "Me gustan los árboles"  # of "I like trees"
 EDITS = {  # what the page's table "Break it" says, by the switch's name
     "": ("", ""),
     "positions": ("vectors + sinusoids(ids.size(1), self.d_model)", "vectors"),
@@ -196,7 +198,7 @@ def wait_for_step(page, step: int) -> None:
           const facts = document.querySelectorAll(`${part} dd`);
           return parseInt(facts[0].textContent) >= step
             && document.querySelector(`${part} .train-which`)
-              .textContent.startsWith("Your run");
+              .textContent.match(/^(Training|Paused|Done)/);
         }""",
         arg=[PART, step],
     )
@@ -213,23 +215,58 @@ def told(page) -> list[list[str]]:
     )
 
 
-def test_unpressed_it_shows_a_recorded_run_and_fetches_nothing(visit):
+def status(page) -> str:
+    return page.locator(f"{PART} .train-which").text_content()
+
+
+def test_unpressed_it_shows_step_0_and_fetches_nothing(visit):
+    """How long a training takes; and a recorded run, to look at."""
     page = opened(visit)
     page.wait_for_timeout(500)
     run = json.loads((LIVE / "train_run.json").read_text("utf-8"))
+    assert fact(page, 0) == "0 of 800" and fact(page, 1) == "–"
+    assert re.search(r"400 steps take about \d+ (seconds|min)", status(page))
+    page.locator(f"{PART} input[type=range]").focus()
+    page.keyboard.press("End")
     last = run["rows"][-1]
     assert reached(page) == last[0]
     assert fact(page, 1) == f"{last[1] / 1000:.2f}"
-    page.locator(f"{PART} input[type=range]").focus()
-    page.keyboard.press("Home")
-    assert fact(page, 0) == "0 of 800" and fact(page, 1) == "–"
-    page.keyboard.press("ArrowRight")
-    assert reached(page) == run["rows"][1][0]
-    assert fact(page, 1) == f"{run['rows'][1][1] / 1000:.2f}"
+    assert status(page).startswith(f"Step {last[0]} of a run that was")
     # The recorded run has no weights to look into.
     look = page.get_by_role("button", name="Look inside your model")
     assert look.is_disabled()
     assert not [url for url in page.asked if any(n in url for n in FETCHED)]
+
+
+def test_the_recorded_run_is_what_the_page_tells():
+    """A word again and again, nothing, ¿; right before step 200."""
+    run = json.loads((LIVE / "train_run.json").read_text("utf-8"))
+    said = {row[0]: run["said"][row[2]] for row in run["rows"]}
+    assert len(set(said[20].split())) == 1 < len(said[20].split())
+    assert not said[40] and said[60].startswith("¿")
+    right = [step for step, text in said.items() if text == TRANSLATION]
+    assert 100 < right[0] < 200
+
+
+def test_a_part_is_left_out(visit):
+    """The switch begins a new run; the run before stays to compare."""
+    page = opened(visit)
+    press(page, "Train it here")
+    wait_for_step(page, 20)
+    part = page.locator(PART)
+    part.get_by_label("causal mask").check()
+    page.wait_for_function(
+        "part => document.querySelector(`${part} .train-which`)"
+        ".textContent.includes('without causal mask')",
+        arg=PART,
+    )
+    wait_for_step(page, 10)
+    press(page, "Pause")
+    kept = part.locator(".train-runs li").all_text_contents()
+    assert len(kept) == 1 and kept[0].startswith("the whole model, seed 0: ")
+    assert part.locator(".train-past").count() == 1
+    look = page.get_by_role("button", name="Look inside your model")
+    assert look.is_disabled()
 
 
 def test_it_learns_pauses_and_repeats_itself_after_reset(visit, fits):

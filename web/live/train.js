@@ -1,4 +1,4 @@
-// The page "One sitting": its model, trained here, in a worker.
+// The model of "One sitting", trained here, in a worker.
 
 import {
   address,
@@ -16,9 +16,18 @@ const SEEDS = [0, 1, 2, 3];
 const SOURCE = ["I", "like", "trees", "end"];
 const RIGHT = ["Me", "gustan", "los", "árboles", "end"];
 const FILES = ["little_spanish.tsv", "little_people.tsv"];
-const ANNOUNCED = 100; // steps from one sentence to the next
+const ANNOUNCED = 100; // steps from one spoken sentence to the next
+const LEFT_OUT = ["positions", "mask", "root", "norm", "residual"];
+const CALLED = { mask: "causal mask", root: "root of d_k" };
+const ENOUGH = 400; // steps, after which nearly all is right
+const MARKED = [20, 70, 100, 110, 130, 200, 400, 800]; // written on the curve
+const LETTERS = 24; // of what is written there
+const KEPT = 4; // earlier runs that stay
 const TOP = 7; // of the loss
 const MARGIN = { left: 28, right: 8, top: 8, bottom: 34 };
+const TRIED = 2 ** 18; // multiplications that are timed before a training
+const TRIES = 20;
+const AS_LONG = 150; // such tries, about, as a training step
 
 /** What was recorded, as the moments that the worker tells. */
 export function unpack({ seed, least, said, rows }) {
@@ -35,20 +44,50 @@ export function unpack({ seed, least, said, rows }) {
   return { seed, least, moments };
 }
 
+/** About how many seconds a step takes here; 10 ms of trying tell. */
+function seconds() {
+  const numbers = new Float32Array(4096).fill(1.0001);
+  let best = Infinity;
+  let sum = 0;
+  for (let one = 0; one < TRIES; one++) {
+    const begun = performance.now();
+    for (let i = 0; i < TRIED; i++) sum += numbers[i % 4096] * numbers[0];
+    best = Math.min(best, Math.max(0.1, performance.now() - begun));
+  }
+  return sum ? (AS_LONG * best) / 1000 : 1;
+}
+
+/** So many seconds, in words. */
+function duration(time) {
+  if (time < 90) return `${Math.max(5, 5 * Math.round(time / 5))} seconds`;
+  return `${Math.round(time / 60)} minutes`;
+}
+
+/** A word that is repeated is not written twenty times. */
+function shortened(text) {
+  const words = text.split(" ");
+  return words.length > 4 && words.every((word) => word === words[0])
+    ? `${words.slice(0, 3).join(" ")} … (${words.length} times)`
+    : text;
+}
+
 export function start(place) {
   const recorded = unpack(
     JSON.parse(place.querySelector("script").textContent),
   );
   const { least } = recorded;
   let moments = recorded.moments;
-  let at = moments.length - 1;
+  let at = 0;
   let worker = null;
   let own = false; // whether what is shown was trained here
   let running = false;
   let follow = true; // the newest moment, unless the reader looks back
   let waiting = false; // in a hidden tab, to go on when it is seen again
   let speed = null;
+  let current = { seed: recorded.seed, without: [] }; // the run that is shown
   let change = null; // of the model that is shown from the inside
+  let guessed = null; // how long a step takes here, before the first one
+  const past = []; // earlier runs: their moments, and what they left out
 
   // Controls
 
@@ -72,13 +111,19 @@ export function start(place) {
     recorded.seed,
     () => restart(),
   );
-  const where = slider("step", { min: 0, max: at, value: at }, () => {
+  const switches = LEFT_OUT.map((name) =>
+    el("input", { type: "checkbox", value: name, onchange: () => changed() }),
+  );
+  const without = () =>
+    switches.filter(({ checked }) => checked).map(({ value }) => value);
+  const where = slider("step", { min: 0, max: STEPS, value: 0 }, () => {
     follow = false;
     halt();
-    show(Number(where.value));
+    const wanted = where.value;
+    show(moments.findLastIndex(({ step }) => step <= wanted));
   });
-  const which = el("p", { class: "train-which" });
-  const status = el("p", { class: "live-result", role: "status" });
+  const which = el("p", { class: "live-result train-which" });
+  const status = el("p", { class: "train-spoken", role: "status" });
 
   // What is seen
 
@@ -99,6 +144,7 @@ export function start(place) {
     exact: fact("of 100 exactly right"),
   };
   const said = el("b", { lang: "es" });
+  const runs = el("ul", { class: "train-runs" });
   const whose = el("p", { tabindex: -1 }); // model the zoom below shows
   const rows = RIGHT.map((word) => {
     const likely = el("td", { class: "train-likely" });
@@ -149,9 +195,18 @@ export function start(place) {
       el("div", { class: "live-buttons" }, train, once, reset),
       seed.node,
     ),
+    el(
+      "fieldset",
+      { class: "live-radios train-without" },
+      el("legend", {}, "Leave out"),
+      switches.map((input) =>
+        el("label", {}, input, ` ${CALLED[input.value] ?? input.value}`),
+      ),
+    ),
     which,
     el("div", { class: "train-where" }, where.node),
     chart,
+    runs,
     el(
       "dl",
       { class: "train-facts" },
@@ -160,7 +215,7 @@ export function start(place) {
     el(
       "p",
       { class: "train-said" },
-      "“I like trees” is now translated as: ",
+      el("span", {}, "“I like trees” is now: "),
       said,
     ),
     el(
@@ -220,17 +275,35 @@ export function start(place) {
     worker.postMessage({ kind: "open", files: files.map(String) });
     restart();
   }
+  /** A switch was turned: the run begins anew, as another model. */
+  function changed() {
+    if (!worker) return label();
+    const again = running;
+    restart();
+    if (again) go();
+  }
   function restart() {
     if (!worker) return open();
+    remember();
     running = false;
     waiting = false;
     follow = true;
     own = true;
     moments = [];
-    speed = null;
-    worker.postMessage({ kind: "reset", seed: Number(seed.value) });
+    current = { seed: Number(seed.value), without: without() };
+    worker.postMessage({ kind: "reset", ...current });
     label();
   }
+  /** Keep the run that ends, as a thin line and what came of it. */
+  function remember() {
+    if (!own || moments.length < 3) return;
+    past.push({ ...current, moments });
+    if (past.length > KEPT) past.shift();
+  }
+  const title = (one) =>
+    (one.without.length
+      ? `without ${one.without.map((name) => CALLED[name] ?? name).join(", ")}`
+      : "the whole model") + `, seed ${one.seed}`;
   function order(kind) {
     if (!worker) open();
     worker.postMessage({ kind });
@@ -266,9 +339,9 @@ export function start(place) {
     running = false;
     own = false;
     moments = recorded.moments;
-    show(moments.length - 1);
+    show(0);
     label();
-    status.textContent = text;
+    which.textContent = status.textContent = text;
   }
 
   /** Open the zoom of the page "One sentence" on these weights. */
@@ -298,7 +371,8 @@ export function start(place) {
   // What is shown
 
   function label() {
-    look.disabled = !own || !moments.length;
+    look.disabled =
+      !own || !moments.length || current.without.length > 0;
     const done = own && moments.at(-1)?.step >= STEPS;
     train.textContent = running
       ? "Pause"
@@ -308,19 +382,44 @@ export function start(place) {
           ? "Train again"
           : "Train it here";
     once.disabled = done;
-    which.textContent = !own
-      ? `A recorded run, seed ${recorded.seed}. Nothing is trained before ` +
-        "you press Train it here."
-      : !moments.length
-        ? `Seed ${seed.value} is being made ready.`
-        : `Your run, seed ${seed.value}` +
-          (speed ? `, ${speed.toFixed(1)} steps per second.` : ".");
+    look.title = current.without.length
+      ? "A model with a part left out cannot be opened."
+      : "";
+    report();
+    list();
+  }
+  /** One line, which is always of what is shown. */
+  function report() {
+    const moment = moments[at];
+    if (!own) {
+      guessed ??= ENOUGH * seconds();
+      which.textContent = at
+        ? `Step ${moment.step} of a run that was recorded, seed ${recorded.seed}.`
+        : "Step 0: nothing has been learnt yet. On this machine " +
+          `${ENOUGH} steps take about ${duration(guessed)}.`;
+      return;
+    }
+    if (!moment) {
+      which.textContent = `Making ready: ${title(current)} …`;
+      return;
+    }
+    const last = moments.at(-1).step;
+    const goal = last < ENOUGH ? ENOUGH : STEPS;
+    const rest =
+      speed && last < STEPS
+        ? `; step ${goal} in about ${duration((goal - last) / speed)}`
+        : "";
+    const doing = running ? "Training" : last >= STEPS ? "Done" : "Paused";
+    which.textContent =
+      `${doing} (${title(current)}): step ${moment.step}` +
+      (moment.step < last ? ` (of ${last} made)` : "") +
+      (running && speed ? `, ${speed.toFixed(1)} steps per second${rest}.` : ".");
   }
   function show(to) {
-    at = to;
-    where.limit(0, moments.length - 1);
-    where.value = at;
+    at = Math.max(0, to);
+    where.value = moments[at].step;
     draw(at);
+    report();
     list();
   }
   /** The last count of exact ones that was made up to a moment. */
@@ -330,7 +429,6 @@ export function start(place) {
     const moment = moments[to];
     if (!moment) return;
     const { step, loss, words } = moment;
-    where.node.querySelector("output").textContent = step;
     where.input.setAttribute("aria-valuetext", `step ${step}`);
     const { exact } = counted(to);
     facts.step.node.textContent = `${step} of ${STEPS}`;
@@ -338,7 +436,7 @@ export function start(place) {
     facts.above.node.textContent =
       loss === null ? "–" : (loss - least).toFixed(2);
     facts.exact.node.textContent = exact;
-    said.textContent = moment.said || "nothing";
+    said.textContent = shortened(moment.said) || "nothing";
     words.forEach(({ likely, looked }, i) => {
       const row = rows[i];
       row.likely.textContent = percent(likely);
@@ -366,7 +464,6 @@ export function start(place) {
     const x = (step) => left + ((wide - left - right) * step) / STEPS;
     const y = (loss) => top + (high - top - bottom) * (1 - loss / TOP);
     scale = { x, left: box.left };
-    const known = moments.filter(({ loss }) => loss !== null);
     const line = (from, end, kind) =>
       svg("line", {
         class: kind,
@@ -374,6 +471,14 @@ export function start(place) {
         y1: from[1],
         x2: end[0],
         y2: end[1],
+      });
+    const drawn = (run, kind) =>
+      svg("polyline", {
+        class: kind,
+        points: run
+          .filter(({ loss }) => loss !== null)
+          .map((one) => `${x(one.step)},${y(Math.min(TOP, one.loss))}`)
+          .join(" "),
       });
     const words = (text, a, b, anchor) =>
       svg("text", { x: a, y: b, "text-anchor": anchor }, text);
@@ -405,16 +510,35 @@ export function start(place) {
         "end",
       ),
       line([x(step), y(0)], [x(step), y(TOP)], "train-cursor"),
-      svg("polyline", {
-        class: "train-curve",
-        points: known
-          .map((one) => `${x(one.step)},${y(Math.min(TOP, one.loss))}`)
-          .join(" "),
-      }),
+      ...past.map((one) => drawn(one.moments, "train-past")),
+      drawn(moments, own ? "train-curve" : "train-curve train-recorded"),
+      ...written(x, y, wide - right),
       loss === null
         ? ""
         : svg("circle", { cx: x(step), cy: y(Math.min(TOP, loss)), r: 4 }),
     );
+  }
+  /** What it wrote for "I like trees", where it wrote it. */
+  function written(x, y, edge) {
+    const found = [];
+    let [below, last] = [-Infinity, null];
+    for (const one of moments) {
+      const due = MARKED.includes(one.step) && one.said && one.said !== last;
+      if (!due || (one.step > moments[at].step && own === false)) continue;
+      const whole = shortened(one.said).replace(/ \(.*/, "");
+      const text =
+        whole.length > LETTERS ? `${whole.slice(0, LETTERS)} …` : whole;
+      const [a, b] = [x(one.step), y(Math.min(TOP, one.loss))];
+      const row = Math.max(b - 6, below + 16);
+      if (a + 7 * text.length > edge) continue;
+      below = row;
+      last = one.said;
+      found.push(
+        svg("circle", { class: "train-mark", cx: a, cy: b, r: 2.5 }),
+        svg("text", { class: "train-written", lang: "es", x: a + 7, y: row }, text),
+      );
+    }
+    return found;
   }
   function under(event) {
     if (!scale) return at;
@@ -426,6 +550,19 @@ export function start(place) {
     );
   }
   function list() {
+    runs.replaceChildren(
+      ...past.map((one) => {
+        const end = one.moments.at(-1);
+        const { exact } = one.moments.findLast((each) => each.exact !== null);
+        return el(
+          "li",
+          {},
+          el("b", {}, title(one)),
+          `: step ${end.step}, loss ${end.loss.toFixed(2)}, ${exact} of 100 ` +
+            `right, “${shortened(end.said) || "nothing"}”`,
+        );
+      }),
+    );
     if (!table.open) return;
     numbers.replaceChildren(
       ...moments.map(({ step, loss, exact, said: text }) =>
@@ -459,6 +596,6 @@ export function start(place) {
     }
   });
   new ResizeObserver(() => draw(at)).observe(chart);
-  show(at);
+  show(0);
   label();
 }

@@ -1,7 +1,7 @@
 // Trains beside the page, so that the page stays quick to the touch.
 //
 // It is told "open" with the address of its files, then "reset" with a
-// seed, "run", "pause" or "step". It answers with moments: what there
+// seed and what to leave out, "run", "pause" or "step". It answers with moments: what there
 // is to see after a few steps. Told "look", it shows all that is inside.
 
 import { lookInside } from "./inside.js";
@@ -51,7 +51,7 @@ const orders = {
     losses = [];
     spent = 0;
     seed = order.seed;
-    learner.start(seed);
+    learner.start(seed, order.without);
     tell();
   },
   step() {
