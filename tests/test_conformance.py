@@ -1,7 +1,6 @@
 """The conformance suite: verdicts on what is right, and on what is not."""
 
 import importlib
-import sys
 from pathlib import Path
 
 import pytest
@@ -128,7 +127,7 @@ def test_a_planted_fault_is_named(module, old, new, row):
 
 def test_forty_faults_are_planted_and_nothing_stays():
     assert len(FAULTS) >= 40
-    before = sys.modules["transformer_lib.attention"]
+    before = importlib.import_module("transformer_lib.attention")
     with planted(("attention", "/ math.sqrt(d_k)", "/ d_k")):
         assert importlib.import_module(before.__name__) is not before
     assert importlib.import_module(before.__name__) is before

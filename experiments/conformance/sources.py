@@ -67,10 +67,6 @@ SOURCES = {  # adapter: repository, commit
         "tunz/transformer-pytorch",
         "e7266679f0b32fd99135ea617213f986ceede056",
     ),
-    "ajhalthor": (
-        "ajhalthor/Transformer-Neural-Network",
-        "9ad642b12927714928105a78be24a1494fb7b6f6",
-    ),
 }
 
 

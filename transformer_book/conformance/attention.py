@@ -136,6 +136,10 @@ def mask_inside(tried: Adapter) -> Verdict:
     mask = mask.expand(2, 3, 5, 7).contiguous()
     got = weights_of(tried, query, key, mask)
     plain = weights_of(tried, query, key)
+
+    def shared(weights: Tensor) -> Tensor:
+        return weights / weights.sum(-1, keepdim=True)
+
     scores = query @ key.mT / math.sqrt(16)
     mistakes = {
         "the mask is not used": plain,
@@ -145,11 +149,12 @@ def mask_inside(tried: Adapter) -> Verdict:
         "with a mask the weights no longer sum to 1: mask the scores, "
         "before the softmax": plain * mask,
         "a forbidden key has weight: True in the mask means that a "
-        "query may attend": equation_1(query, key, key, ~mask)[1],
+        "query may attend": shared(plain * ~mask),
         "the mask is added to the scores as 1 and 0: a forbidden one "
         "needs minus infinity": (scores + mask).softmax(-1),
     }
-    if close(got, equation_1(query, key, key, mask)[1]):
+    # whatever the scores are, those of the allowed keys stay
+    if close(got, shared(plain * mask)):
         return paper("forbidden keys have weight 0, the rest sums to 1")
     if found := named(got, mistakes):
         return fault(found)
@@ -191,7 +196,7 @@ def empty_row(tried: Adapter) -> Verdict:
     mask = torch.ones(2, 3, 5, 7, dtype=torch.bool)
     mask[1, :, 2:] = False
     got = weights_of(tried, query, key, mask)
-    if not close(got[0], equation_1(query, key, key)[1][0]):
+    if not close(got[0], weights_of(tried, query, key)[0]):
         return fault("an empty row changes the weights of other rows")
     if got[1, :, 2:].isnan().any():
         return deviation(

@@ -83,9 +83,22 @@ def _wrapped(text: str) -> list[str]:
 
 
 def as_text(results: Sequence[Result]) -> str:
-    """All verdicts, faults first."""
-    ordered = sorted(results, key=lambda r: ORDER.index(r.verdict.kind))
-    return "\n".join([*map(line, ordered), "", summary(results)])
+    """All verdicts, faults first; what wasn't tried by its reason."""
+    tried = [r for r in _sorted(results) if r.verdict.kind != "not tried"]
+    reasons: Counter[str] = Counter()
+    wanting: dict[str, None] = {}  # the functions, in their order
+    for result in results:
+        if result.verdict.kind == "not tried":
+            missing = result.verdict.words.partition("the adapter has no ")[2]
+            reasons["" if missing else result.verdict.words] += 1
+            wanting |= dict.fromkeys(missing.split(" and no "))
+    names = ", ".join(name for name in wanting if name)
+    untried = []
+    for reason, count in reasons.items():
+        reason = reason or f"the adapter has no {names}"
+        said = f"{MARKS['not tried']} not tried, {count}: {reason}"
+        untried.append(textwrap.fill(said, 78, subsequent_indent="  "))
+    return "\n".join([*map(line, tried), *untried, "", summary(results)])
 
 
 _STYLE = """

@@ -1,0 +1,108 @@
+"""Tables of the page `conformance` and of the clinic."""
+
+import contextlib
+import io
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from IPython.display import Markdown
+
+from transformer_book.conformance import PROBES, plant, run
+from transformer_book.conformance.clinic import probe
+
+_SHORT = (  # the beginning of a name or a diagnosis, and what the table says
+    ("untied: three tables", "three tables"),
+    ("untied: two tables", "two tables"),
+    ("one table, a bias", "a bias on the scores"),
+    ("the factor is missing", "no factor, so positions drown the words"),
+    ("position 0 of the target", "no causal mask in evaluation mode"),
+    ("the exponent is twice", "the exponent of the positions is doubled"),
+    ("no dropout on the sums", "no dropout on the embeddings"),
+    ("some outputs are added", "some outputs are added without dropout"),
+)
+_SAME = (  # a consequence of a fault that is named already
+    "in a batch the scores move",
+    "in the decoder's attention later",
+    "without dropout the two modes differ",
+    "the longest is",
+    "the product of two rows",
+    "dropout that cannot be turned off",
+)
+
+
+def results() -> dict[str, Any]:
+    """What the suite said of the public implementations, as recorded."""
+    files = resources.files("transformer_book.conformance")
+    return json.loads(files.joinpath("results.json").read_text("utf-8"))
+
+
+def implementations(found: dict[str, Any]) -> Markdown:
+    """A row each: where it is from, its deviations and its faults."""
+    lines = ["| | deviations | faults |", "|---|---|---|"]
+    for one in found.values():
+        name = one["repository"]
+        if one["commit"]:
+            address = f"https://github.com/{name}/tree/{one['commit']}"
+            name = f"[{name}]({address}), `{one['commit'][:7]}`"
+        cells = [_shortened(one[kind]) for kind in ("deviation", "fault")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return Markdown("\n".join(lines))
+
+
+def _shortened(found: Sequence[Sequence[str]]) -> str:
+    """Each once, in few words."""
+    said: list[str] = []
+    for _, words in found:
+        if words.startswith(_SAME):
+            continue
+        short = next((b for a, b in _SHORT if words.startswith(a)), None)
+        short = short or words.partition(":")[0].partition(";")[0]
+        if "nats per token" in short:
+            short = f"the first loss is {short.partition(',')[0]}"
+        if short not in said:
+            said.append(short)
+    return "; ".join(said) or "none"
+
+
+def planted(faults: Sequence[tuple[str, str, str, str]]) -> Markdown:
+    """Faults in the library, and what the probe of that name says.
+
+    A fault is (module, old text, new text, probe).
+    """
+    lines = ["| the line | becomes | the suite says |", "|---|---|---|"]
+    for module, old, new, name in faults:
+        with plant.planted((module, old, new)):
+            tried = [one for one in PROBES if one.name == name]
+            verdicts = [result.verdict for result in run(plant.ours(), tried)]
+        words = [v.words for v in verdicts if v.kind == "fault"]
+        said = f"✗ {words[0]}" if words else "✓"
+        lines.append(f"| `{old}` | `{new}` | {said} |")
+    return Markdown("\n".join(lines))
+
+
+def symptoms(patients: Sequence[tuple[str, Any, str]]) -> Markdown:
+    """What the clinic's probe says of each patient.
+
+    A patient is (the fault, a function that gives the arguments of
+    `probe`, the remedy).
+    """
+    lines = ["| the fault | what is marked | remedy |", "|---|---|---|"]
+    for fault, arguments, remedy in patients:
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            try:
+                with arguments() as given:
+                    found = probe(**given)
+                marked = [name for name, fine in found.items() if not fine]
+            except Exception as error:
+                marked = [f"it stops: {type(error).__name__}"]
+        text = said.getvalue()
+        numbers = [
+            line[5:].strip()
+            for line in text.splitlines()
+            if line.startswith("LOOK")
+        ]
+        cell = "; ".join(numbers or marked) or "nothing"
+        lines.append(f"| {fault} | {cell} | {remedy} |")
+    return Markdown("\n".join(lines))
