@@ -27,6 +27,7 @@ import inspect
 import json
 import math
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -772,16 +773,18 @@ def looked_into(
     }
 
 
-def write_zoom(folder: Path) -> None:
-    """What the page "One sentence" opens.
+def write_zoom(
+    folder: Path,
+    run: Path = ROOT / "pretrained" / ZOOMED[0],
+    text: str = ZOOMED[1],
+) -> None:
+    """What the page "One sentence" opens, of one model and sentence.
 
     `numbers.bin` holds arrays of float32, one behind the other, as the
     `arrays` of `index.json` say: [name, shape], in their order. A file
     of a head is W_Q, W_K, then W_V, each (d_k, d_model); one of a
     network is W_1, b_1, W_2 and b_2.
     """
-    name, text = ZOOMED
-    run = ROOT / "pretrained" / name
     translator = Translator.from_pretrained(run, "cpu")
     model, tokenizer = translator.model, translator.tokenizer
     if model.config.bias:
@@ -816,7 +819,7 @@ def write_zoom(folder: Path) -> None:
     index = {
         "text": text,
         "said": tokenizer.decode(best),
-        "languages": [LANGUAGES[code] for code in translator.languages],
+        "languages": [LANGUAGES.get(c, c) for c in translator.languages],
         "source": tokenizer.pieces(source_ids[0].tolist()),
         "target": tokenizer.pieces(inputs[0].tolist()),
         "next": tokenizer.pieces(most.indices.tolist()),
@@ -832,8 +835,13 @@ def write_zoom(folder: Path) -> None:
         "norm": config.norm,
         "arrays": [[name, list(one.shape)] for name, one in arrays.items()],
         "lines": lines(),
+        "weighs": f"{(run / 'model.safetensors').stat().st_size / 1e6:.1f} MB",
     }
     write_json(folder / "index.json", index)
+    # for other sentences; any server knows how to send a .bin
+    shutil.copy(run / "model.safetensors", folder / "model.bin")
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(run / name, folder)
 
 
 def write_head(part: MultiHeadAttention, head: int, path: Path) -> None:

@@ -3,6 +3,7 @@
 import {
   el,
   load,
+  newId,
   newest,
   paint,
   readState,
@@ -40,7 +41,112 @@ export function start(place) {
     }
     return files.get(name);
   };
-  show(place, open(about, fetched));
+  const change = show(place, open(about, fetched));
+  place.append(another(about, change));
+}
+
+/** Another sentence, and another model: from its three files. */
+function another(about, change) {
+  const id = newId("zoom");
+  const input = el("input", {
+    id,
+    type: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    maxlength: 200,
+    value: about.text,
+  });
+  const note = el("p", { class: "live-note zoom-note", role: "status" });
+  const go = el(
+    "button",
+    { type: "submit", class: "live-main" },
+    `Load the model (${about.weighs}) and open`,
+  );
+  const picker = el("input", {
+    type: "file",
+    multiple: true,
+    id: `${id}-files`,
+    onchange: () => take(picker.files),
+  });
+  const form = el(
+    "form",
+    {
+      class: "live-form zoom-own",
+      onsubmit: (event) => {
+        event.preventDefault();
+        look();
+      },
+      ondragover: (event) => event.preventDefault(),
+      ondrop: (event) => {
+        event.preventDefault();
+        take(event.dataTransfer.files);
+      },
+    },
+    el("label", { for: id }, "Another sentence"),
+    el("div", { class: "zoom-ask" }, input, go),
+    el(
+      "label",
+      { for: `${id}-files` },
+      "A model of your own: choose its model.safetensors, config.json and " +
+        "tokenizer.json, or drop them here. They stay on your machine.",
+    ),
+    picker,
+    note,
+  );
+  let model = null;
+  let microscope = null;
+
+  /** The three files by their names, from a folder or from the site. */
+  async function load3(files) {
+    microscope ??= await import("./microscope.js");
+    note.textContent = "Reading the model …";
+    const found = {};
+    for (const file of files) found[file.name] = await file.arrayBuffer();
+    return microscope.read(found);
+  }
+  const shipped = () =>
+    ["model.safetensors", "config.json", "tokenizer.json"].map((name) => ({
+      name,
+      arrayBuffer: () =>
+        load(`zoom/${name.replace("safetensors", "bin")}`, "arrayBuffer"),
+    }));
+
+  async function take(files) {
+    try {
+      model = await load3(files);
+    } catch (error) {
+      note.textContent = error.message;
+      return;
+    }
+    const { N, d_model, h } = model.config;
+    const { languages = [] } = model.info;
+    note.textContent =
+      `Your model: N=${N}, d_model=${d_model}, h=${h}` +
+      (languages.length ? `, from ${languages.join(" to ")}.` : ".") +
+      " Write a sentence in its language.";
+    go.textContent = "Open";
+    input.value = "";
+    input.focus();
+  }
+  async function look() {
+    try {
+      model ??= await load3(shipped());
+      go.textContent = "Open";
+      note.textContent = "Translating …";
+      const breathe = () => new Promise((done) => setTimeout(done));
+      const { about: found, files } = await microscope.inside(
+        model,
+        input.value,
+        breathe,
+      );
+      const lines = about.lines;
+      await change(open({ ...found, lines }, (name) => files[name]()));
+      note.textContent = `“${found.text}” becomes “${found.said}”.`;
+    } catch (error) {
+      note.textContent = error.message;
+    }
+  }
+  return form;
 }
 
 /** Show a model that was opened; returns what changes it for another. */

@@ -1,0 +1,184 @@
+"""Models of the reader's own, opened in the browser's scripts."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import make_data
+import numpy as np
+import pytest
+import tangle
+from playwright.sync_api import expect
+
+LIVE = tangle.ROOT / "web" / "live"
+FILES = ["model.safetensors", "config.json", "tokenizer.json"]
+ASK = """
+import { readFileSync, writeFileSync } from "node:fs";
+const [live, folder, text, out] = process.argv.slice(2);
+const { FILES, inside, read } = await import(`${live}/microscope.js`);
+const files = {};
+for (const name of FILES) {
+  try {
+    const { buffer, byteOffset, byteLength } = readFileSync(
+      `${folder}/${name}`);
+    files[name] = buffer.slice(byteOffset, byteOffset + byteLength);
+  } catch {}
+}
+try {
+  const { about, files: found } = await inside(read(files), text);
+  const written = {};
+  for (const [name, numbers] of Object.entries(found))
+    writeFileSync(`${out}/${name}`, Buffer.from(numbers().buffer));
+  writeFileSync(`${out}/index.json`, JSON.stringify(about));
+} catch (error) {
+  console.log(error.message);
+}
+"""
+SMALL = "--N 2 --d-model 64 --d-ff 96 --max-steps 30 --warmup-steps 20"
+MODELS = {  # by name: what is trained, or what ships; and a sentence
+    "little-spanish": (None, "The boy does not like my red key"),
+    "multi30k-de-en": (None, "Zwei Kinder spielen mit einem roten Ball."),
+    "tatoeba-en-de": (None, "He forgot his keys at home."),
+    "pre": (f"{SMALL} --norm pre --positions learned", "I like trees"),
+    "own": (f"{SMALL} --tie none --h 2 --d-k 24 --d-v 24 --half", "Trees"),
+}
+
+
+def look(folder, text, out) -> str:
+    """What the scripts write of a model; what they said if they refuse."""
+    node = shutil.which("node") or shutil.which(
+        "node", path=str(tangle.ROOT / ".venv" / "bin")
+    )
+    if not node:
+        pytest.skip("no node")
+    out.mkdir()
+    (out / "ask.mjs").write_text(ASK, "utf-8")
+    done = subprocess.run(
+        [node, out / "ask.mjs", LIVE, folder, text, out],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a model, trained by the command line if need be."""
+    folders = {}
+
+    def folder(name):
+        settings, _ = MODELS[name]
+        if settings is None:
+            return tangle.ROOT / "pretrained" / name
+        if name not in folders:
+            folders[name] = tmp_path_factory.mktemp(name) / "model"
+            command = f"-m transformer_lib train {settings} --out"
+            subprocess.run(
+                [sys.executable, *command.split(), folders[name]],
+                check=True,
+                capture_output=True,
+            )
+        return folders[name]
+
+    return folder
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_numbers_are_the_librarys(name, trained, tmp_path):
+    """All that is shown: vectors, scores, weights, matrices, tokens."""
+    folder, text = trained(name), MODELS[name][1]
+    make_data.write_zoom(tmp_path / "library", folder, text)
+    assert look(folder, text, tmp_path / "script") == ""
+    library, script = (
+        json.loads((tmp_path / one / "index.json").read_text("utf-8"))
+        for one in ("library", "script")
+    )
+    for key in ["source", "target", "next", "sizes", "norm"]:
+        assert script[key] == library[key], key
+    assert script["said"] == (library["said"].strip() or "nothing")
+    assert np.allclose(script["sure"], library["sure"], atol=1e-3)
+    ours, theirs = (
+        arrays(tmp_path / one, index)
+        for one, index in [("script", script), ("library", library)]
+    )
+    assert ours.keys() <= theirs.keys() and len(ours) > 20
+    for key, numbers in ours.items():
+        size = max(1.0, np.abs(theirs[key]).max())
+        apart = np.abs(numbers - theirs[key]).max()
+        assert apart < 1e-4 * size, (key, apart)
+    for file in (tmp_path / "script").glob("*_*.bin"):
+        same = (tmp_path / "library" / file.name).read_bytes()
+        assert file.read_bytes() == same, file.name
+
+
+def arrays(folder, index) -> dict[str, np.ndarray]:
+    numbers = np.fromfile(folder / "numbers.bin", "<f4")
+    sizes = [int(np.prod(shape)) for _, shape in index["arrays"]]
+    parts = np.split(numbers, np.cumsum(sizes)[:-1])
+    names = [name for name, _ in index["arrays"]]
+    return dict(zip(names, parts, strict=True))
+
+
+def cut(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def other_tokenizer(folder):
+    other = tangle.ROOT / "pretrained" / "multi30k-de-en" / "tokenizer.json"
+    shutil.copy(other, folder)
+
+
+def other_sizes(folder):
+    path = folder / "config.json"
+    note = json.loads(path.read_text("utf-8"))
+    note["model"]["N"] = 3
+    path.write_text(json.dumps(note), "utf-8")
+
+
+def no_config(folder):
+    (folder / "config.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "spoil, words",
+    [
+        (cut, "model.safetensors is no such file, or was cut off"),
+        (other_tokenizer, "they are of two models"),
+        (other_sizes, "has no decoder.layers.2"),
+        (no_config, "config.json is missing"),
+    ],
+)
+def test_wrong_files_are_refused_in_words(spoil, words, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tangle.ROOT / "pretrained" / "little-spanish", folder)
+    spoil(folder)
+    said = look(folder, "I like trees", tmp_path / "script")
+    assert words in said or words.replace("decoder", "encoder") in said
+
+
+def test_a_model_is_opened_in_the_page(visit, trained, tmp_path):
+    """First the shipped one with another sentence; then one's own."""
+    page = visit("book/start/sentence.html")
+    zoom = page.locator(".live[data-live=zoom]")
+    field = zoom.get_by_label("Another sentence")
+    field.fill("We sell trees")
+    field.press("Enter")
+    note = zoom.locator(".zoom-note")
+    expect(note).to_have_text(
+        "“We sell trees” becomes “Vendemos árboles”.", timeout=60_000
+    )
+    folder = tangle.ROOT / "pretrained" / "tatoeba-en-de"
+    picker = zoom.locator("input[type=file]")
+    picker.set_input_files([folder / name for name in FILES[:2]])
+    expect(note).to_contain_text("tokenizer.json is missing")
+    picker.set_input_files([folder / name for name in FILES])
+    expect(note).to_contain_text("Your model: N=4, d_model=128, h=4")
+    field.fill("I lost my umbrella.")
+    field.press("Enter")
+    expect(note).to_contain_text("Schirm verloren.”", timeout=60_000)
+    zoom.locator("[data-part=decoder]").click()
+    zoom.locator("[data-part='4']").wait_for()
