@@ -85,7 +85,7 @@ def train(
             gradients, every `validate_every` steps and at the end. The
             numbers it returns, in a dict, join the log; a single number
             is logged as "validation", and a name that the log has
-            already as "validation_" and the name. If `evaluate` is a
+            already with `validation_` before it. If `evaluate` is a
             `TokenBatches`, their `validation_loss` joins the log.
         folder: for log.jsonl and checkpoints. A run that was stopped
             there goes on as if it had not been stopped.

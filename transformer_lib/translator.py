@@ -194,7 +194,7 @@ class Translator:
         of section 6.1. `decode_all` has further options.
 
         With `n_best` there is, instead of each text, a list of up to so
-        many `Translation`s (text, log-probability, score), best first.
+        many of `Translation` (text, log-probability, score), best first.
 
         Raises:
             TypeError: for a sentence that is not a string.
