@@ -1,17 +1,30 @@
 """The conformance suite: verdicts on what is right, and on what is not."""
 
 import importlib
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
 from transformer_book import conformance
 from transformer_book.conformance import Adapter, run
+from transformer_book.conformance import ours as ours_module
 from transformer_book.conformance.__main__ import main
+from transformer_book.conformance.clinic import probe
 from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
 from transformer_book.conformance.report import page
+from transformer_book.specimen import Specimen
+from transformer_lib import (
+    BOS,
+    EOS,
+    Transformer,
+    TransformerConfig,
+    Translator,
+)
 
 OURS = conformance.__path__[0] + "/ours.py"
 
@@ -39,12 +52,12 @@ def test_the_suite_takes_less_than_a_minute(ours):
 def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
     text = (root / "book" / "fidelity.yml").read_text("utf-8")
     rows = {row["id"]: row for row in yaml.safe_load(text)}
-    for probe in conformance.PROBES:
-        assert probe.row in rows, probe.name
-        file, _, anchor = page(probe.label).partition("#")
+    for one in conformance.PROBES:
+        assert one.row in rows, one.name
+        file, _, anchor = page(one.label).partition("#")
         source = (root / file).with_suffix(".md").read_text("utf-8")
-        assert f"({anchor})=" in source.replace("_", "-"), probe.name
-        assert probe.says.endswith("."), probe.name
+        assert f"({anchor})=" in source.replace("_", "-"), one.name
+        assert one.says.endswith("."), one.name
 
 
 def test_an_empty_template_is_not_tried(tmp_path, capsys):
@@ -119,7 +132,7 @@ FAULTS = yaml.safe_load(
 @pytest.mark.parametrize("module, old, new, row", FAULTS)
 def test_a_planted_fault_is_named(module, old, new, row):
     """By a probe of its row, as a fault or as what others do."""
-    probes = [probe for probe in conformance.PROBES if probe.row == row]
+    probes = [one for one in conformance.PROBES if one.row == row]
     with planted((module, old, new)):
         kinds = {r.verdict.kind for r in run(library(), probes)}
     assert kinds & {"fault", "deviation"}, f"{new!r} is not noticed"
@@ -134,3 +147,117 @@ def test_forty_faults_are_planted_and_nothing_stays():
     with pytest.raises(ValueError, match="'nowhere' is not in"):
         with planted(("attention", "nowhere", "")):
             importlib.import_module(before.__name__)
+
+
+# Deviations
+
+OPTIONS = {
+    "pre-norm": dict(norm="pre"),
+    "untied: three tables": dict(tie="none"),
+    "untied: two tables": dict(tie="decoder"),
+    "biases in attention": dict(bias=True),
+    "learned positions": dict(positions="learned"),
+    "dropout on attention weights": dict(attention_dropout=0.3),
+    "dropout on inner layer": dict(relu_dropout=0.3),
+    "heads of a width of their own": dict(d_k=4, d_v=4),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_is_a_named_deviation(name):
+    """And no option of the library is a fault."""
+
+    def build(vocab_size, N, d_model, d_ff, h, dropout):
+        return Transformer(
+            TransformerConfig(
+                vocab_size,
+                N=N,
+                d_model=d_model,
+                d_ff=d_ff,
+                h=h,
+                dropout=dropout,
+                **OPTIONS[name],
+            )
+        )
+
+    functions = vars(ours_module) | {"build": build}
+    wanted = [one for one in conformance.PROBES if "build" in one.needs]
+    slow = {"by_heart", "greedy", "limit", "greedy_in_evaluation"}
+    results = run(
+        Adapter({k: functions[k] for k in ("build", "logits", "encode")}),
+        [one for one in wanted if one.name not in slow],
+    )
+    verdicts = [result.verdict for result in results]
+    assert name in [verdict.name for verdict in verdicts]
+    faults = [v.words for v in verdicts if v.kind == "fault"]
+    assert not faults
+
+
+def test_order_and_the_past_need_positions():
+    def build(*sizes):
+        names = "vocab_size N d_model d_ff h dropout".split()
+        config = dict(zip(names, sizes, strict=True))
+        return Transformer(TransformerConfig(**config, positions="none"))
+
+    adapter = Adapter({"build": build, "logits": ours_module.logits})
+    tried = [p for p in conformance.PROBES if p.name.endswith("_order")]
+    assert [r.verdict.kind for r in run(adapter, tried)] == ["fault"] * 2
+
+
+# The specimen
+
+
+def test_the_specimen_translates_with_the_librarys_probabilities(root):
+    path = root / "transformer_book" / "specimen.py"
+    assert len(path.read_text("utf-8").splitlines()) <= 150
+    translator = Translator.from_pretrained("little-spanish")
+    file = root / "pretrained" / "little-spanish" / "model.safetensors"
+    specimen = Specimen(str(file), h=translator.model.config.h)
+    source = [*translator.tokenizer.encode("I like trees"), EOS]
+    ids, shares = specimen.greedy(np.array([source]))
+    assert translator.tokenizer.decode(ids[:-1]) == "Me gustan los árboles"
+    target = torch.tensor([[BOS, *ids[:-1]]])
+    with torch.no_grad():
+        logits = translator.model(torch.tensor([source]), target)[0]
+    right = logits.softmax(-1)[range(len(ids)), ids].tolist()
+    assert shares == pytest.approx(right, abs=1e-5)
+
+
+def test_the_specimen_passes(root):
+    folder = root / "experiments" / "conformance"
+    results = list(run(Adapter.load(folder / "specimen.py")))
+    assert {r.verdict.kind for r in results} == {"paper", "not tried"}
+
+
+# The clinic's function
+
+
+def a_step(model, optimizer, source_ids, target_ids, labels, clear=True):
+    if clear:
+        optimizer.zero_grad()
+    logits = model(source_ids, target_ids).flatten(0, 1)
+    torch.nn.functional.cross_entropy(logits, labels.flatten()).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "marked, settings",
+    {
+        None: {},
+        "the order of words": dict(positions="none"),
+        "your training step": dict(clear=False),
+        "loss before training": dict(table=8.0),
+    }.items(),
+)
+def test_the_clinic_marks_the_bug(marked, settings):
+    clear = settings.pop("clear", True)
+    table = settings.pop("table", 1.0)
+    sizes = dict(N=2, d_model=64, d_ff=128, h=4)
+    model = Transformer(TransformerConfig(100, **sizes, **settings))
+    with torch.no_grad():
+        model.output_weight.mul_(table)
+    step = partial(a_step, clear=clear)
+    found = probe(model, vocab_size=100, step=step)
+    assert [name for name, fine in found.items() if not fine][:1] == (
+        [marked] if marked else []
+    )

@@ -142,8 +142,9 @@ class Specimen:
         ids, shares = [BOS], []
         while len(ids) <= most and ids[-1] != EOS:
             hidden = self.decode(np.array([ids]), memory, source_ids)
-            scores = hidden[0, -1] @ self.table.T
-            scores[[PAD, BOS]] = -np.inf  # these never follow
-            ids.append(int(scores.argmax()))
-            shares.append(softmax(scores)[ids[-1]])
+            probabilities = softmax(hidden[0, -1] @ self.table.T)
+            allowed = probabilities.copy()
+            allowed[[PAD, BOS]] = 0  # these never follow
+            ids.append(int(allowed.argmax()))
+            shares.append(probabilities[ids[-1]])
         return ids[1:], shares
