@@ -87,15 +87,10 @@ def beam_search(
     complete = []  # what was put away, step by step
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
-        # Each sentence has beam_size rows, and one beginning.
+        source = source_ids if (source_ids == PAD).any() else None
         sentences = torch.arange(len(limits), device=source_ids.device)
-        first_rows = beam_size * sentences[:, None]
-        rows = sentences.repeat_interleave(beam_size)
-        cache.select(rows)
-        source = source_ids[rows] if (source_ids == PAD).any() else None
-        ids = source_ids.new_full((len(limits), beam_size, 1), BOS)
-        totals = torch.full(ids.shape[:2], -torch.inf, device=ids.device)
-        totals[:, 0] = 0.0
+        ids = source_ids.new_full((len(limits), 1, 1), BOS)
+        totals = torch.zeros_like(ids[:, :, 0], dtype=torch.float32)
         limit = ids.new_tensor(limits)
         ended = torch.zeros_like(limit)  # how many hypotheses
         going = limit > 0
@@ -104,8 +99,10 @@ def beam_search(
                 model, ids[:, :, -1].flatten(), source, cache
             )
             vocab_size = log_p.size(1)
-            log_p = log_p.view(*totals.shape, -1).add_(totals[..., None])
-            best, places = log_p.flatten(1).topk(2 * beam_size)
+            width = ids.size(1)  # 1 at the first step, then beam_size
+            log_p = log_p.view(-1, width, vocab_size)
+            every = log_p.add_(totals[..., None]).flatten(1)
+            best, places = every.topk(min(2 * beam_size, every.size(1)))
             parents, tokens = places // vocab_size, places % vocab_size
             longer = ids.take_along_dim(parents[..., None], dim=1)
             longer = torch.cat([longer, tokens[..., None]], dim=2)
@@ -116,7 +113,7 @@ def beam_search(
             ended = ended + ending.sum(1)
             # The best of the others go on; at the limit they are cut off.
             others = best.masked_fill(ends, -torch.inf)
-            totals, ranks = others.topk(beam_size)
+            totals, ranks = others.topk(min(beam_size, others.size(1)))
             ids = longer.take_along_dim(ranks[..., None], dim=1)
             if step in limits:
                 cut = (totals != -torch.inf) & (limit == step)[:, None]
@@ -124,19 +121,20 @@ def beam_search(
                 complete.append(_pick(cut, sentences, totals, ids))
             going = going & (ended < beam_size) & (limit > step)
             # Each row of the cache becomes that of its parent.
-            rows = first_rows[: len(ids)] + parents.gather(1, ranks)
+            first_rows = width * torch.arange(len(ids), device=ids.device)
+            rows = first_rows[:, None] + parents.gather(1, ranks)
             keep = _rows_to_keep(going)
-            if keep is None:
-                cache.select(rows.flatten(), source=False)
-                continue
-            if len(keep) == 0:
-                break
-            sentences, limit = sentences[keep], limit[keep]
-            ended, going = ended[keep], going[keep]
-            totals, ids = totals[keep], ids[keep]
-            rows = rows[keep].flatten()
-            cache.select(rows)
-            source = None if source is None else source[rows]
+            if keep is not None:
+                if len(keep) == 0:
+                    break
+                sentences, limit = sentences[keep], limit[keep]
+                ended, going = ended[keep], going[keep]
+                totals, ids, rows = totals[keep], ids[keep], rows[keep]
+            # Rows that stay with their sentence keep its source.
+            stay = keep is None and ids.size(1) == width
+            cache.select(rows.flatten(), source=not stay)
+            if source is not None and not stay:
+                source = source[rows.flatten()]
     found: list[list[Hypothesis]] = [[] for _ in limits]
     for tensors in complete:
         lists = [tensor.tolist() for tensor in tensors]

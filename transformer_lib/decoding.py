@@ -133,6 +133,17 @@ def next_log_probabilities(
     return logs
 
 
+def _likeliest(log_p: Tensor) -> tuple[Tensor, Tensor]:
+    """`log_p.max(-1)`; on a CPU NumPy finds it ten times as fast.
+
+    Chapter: decoding-greedy
+    """
+    if not log_p.is_cpu:
+        return log_p.max(-1)
+    places = torch.from_numpy(log_p.numpy().argmax(-1))
+    return log_p.gather(1, places[:, None])[:, 0], places
+
+
 def _rows_to_keep(going: Tensor) -> Tensor | None:
     """The numbers of the rows to go on with; None if all may stay.
 
@@ -198,7 +209,7 @@ def greedy_decode(
         going = limit > 0
         for step in range(1, max(limits, default=0) + 1):
             log_p = next_log_probabilities(model, last, source, cache)
-            gains, last = log_p.max(-1)
+            gains, last = _likeliest(log_p)
             trace.append((sentences, gains, last, going))
             going = going & (last != EOS) & (limit > step)
             keep = _rows_to_keep(going)
