@@ -1,6 +1,7 @@
 """The conformance suite: verdicts on what is right, and on what is not."""
 
 import importlib
+import re
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from transformer_book.conformance import Adapter, run
 from transformer_book.conformance import ours as ours_module
 from transformer_book.conformance.__main__ import main
 from transformer_book.conformance.clinic import probe
+from transformer_book.conformance.core import FUNCTIONS
 from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
 from transformer_book.conformance.report import page
@@ -63,7 +65,10 @@ def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
 def test_an_empty_template_is_not_tried(tmp_path, capsys):
     assert main(["--template"]) == 0
     file = tmp_path / "mine.py"
-    file.write_text(capsys.readouterr().out, "utf-8")
+    text = capsys.readouterr().out
+    file.write_text(text, "utf-8")
+    defined = re.findall(r"^def (\w+)", text, re.M)
+    assert {*defined} == {*FUNCTIONS}
     assert main([str(file)]) == 0
     assert "0 faults" in capsys.readouterr().out
 

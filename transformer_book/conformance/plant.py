@@ -44,8 +44,6 @@ class _Loader(importlib.machinery.SourceFileLoader):
         text = Path(self.path).read_text("utf-8")
         for file, old, new in self.changes:
             if file == Path(self.path).stem:
-                if text.count(old) < 1:
-                    raise ValueError(f"{old!r} is not in {self.path}")
                 text = text.replace(old, new)
         return compile(text, self.path, "exec")
 
@@ -60,6 +58,9 @@ def planted(*changes: tuple[str, str, str]) -> Iterator[None]:
     Raises:
         ValueError: if a module doesn't contain the old text.
     """
+    for module, old, _ in changes:
+        if old not in (_FOLDER / f"{module}.py").read_text("utf-8"):
+            raise ValueError(f"{old!r} is not in the module {module}")
     ours = f"{__package__}.ours"
     names = [n for n in sys.modules if n.partition(".")[0] == _PACKAGE]
     before = {

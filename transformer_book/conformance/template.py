@@ -79,9 +79,27 @@ def positions(length, d_model):
     raise NotImplementedError
 
 
+def embeddings(vocab_size, d_model):
+    """An object with embed(ids) and project(hidden): one matrix for
+    words and for scores."""
+    raise NotImplementedError
+
+
 def masks(source_ids, target_ids):
     """The source's mask (batch, 1, 1, source_len) and the decoder's
     (batch, 1, target_len, target_len): boolean, True = may attend."""
+    raise NotImplementedError
+
+
+def encoder_layer(x, mask, attention, network, norm_1, norm_2):
+    """An encoder layer from parts that are given: attention(x, memory,
+    mask), network(x), norm_1(x), norm_2(x)."""
+    raise NotImplementedError
+
+
+def decoder_layer(y, memory, masks, attentions, network, norms):
+    """A decoder layer; masks are the source's and the target's,
+    attentions that to y itself and that to the memory, norms three."""
     raise NotImplementedError
 
 
@@ -124,6 +142,18 @@ def update(model, optimizer, batches):
 
 def average(states):
     """The mean of several state_dicts."""
+    raise NotImplementedError
+
+
+def updates(model, optimizer, groups):
+    """Instead of `update`: a training loop, a step for each group of
+    batches."""
+    raise NotImplementedError
+
+
+def beam(next_logs, beam_size, alpha, limit):
+    """Instead of `beam_search`: the best ids, at most `limit` of them,
+    when next_logs(ids) gives the log-probabilities of what follows."""
     raise NotImplementedError
 
 

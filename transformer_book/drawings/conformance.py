@@ -45,6 +45,8 @@ def implementations(found: dict[str, Any]) -> Markdown:
         name = one["repository"]
         if one["commit"]:
             address = f"https://github.com/{name}/tree/{one['commit']}"
+            for mark in "/-_":  # a phone's line may end here
+                name = name.replace(mark, f"\\{mark}<wbr>")
             name = f"[{name}]({address}), `{one['commit'][:7]}`"
         cells = [_shortened(one[kind]) for kind in ("deviation", "fault")]
         lines.append(f"| {name} | {' | '.join(cells)} |")
