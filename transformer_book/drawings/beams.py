@@ -1,54 +1,132 @@
 """What the chapter on beam search shows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from textwrap import fill
 
 from transformer_book.figures import (
     COLOURS,
+    PAGE,
+    PHONE,
     SIZE,
     Picture,
     Sketch,
-    altair,
+    panels,
     show,
 )
 
 Ids = Sequence[int]
 
 
-def ranks_to_move(rows: Sequence[tuple[str, int, float]], alpha: float) -> Any:
-    """Hypotheses (text, tokens, log-probability) by score: altair.
+def overtaking(
+    outputs: Mapping[str, tuple[int, float]],
+    divisor: Callable[[int, float], float],
+    named: Sequence[str],
+) -> Picture:
+    """The rank of each output as alpha grows; two of them stand out.
 
-    A slider sets alpha, from 0 to 2.
+    `outputs` has the tokens and the log-probability of each text.
     """
-    import pandas as pd
+    alphas = [step / 50 for step in range(101)]
 
-    alt = altair()
+    def ranked(alpha: float) -> list[str]:
+        def score(text: str) -> float:
+            length, total = outputs[text]
+            return total / divisor(length, alpha)
 
-    head = ["hypothesis", "tokens", "log_probability"]
-    slider = alt.param(
-        name="alpha",
-        value=alpha,
-        bind=alt.binding_range(min=0, max=2, step=0.1, name="alpha "),
+        return sorted(outputs, key=score, reverse=True)
+
+    orders = [ranked(alpha) for alpha in alphas]
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.6 if narrow else 3.0)
+        for text in outputs:
+            ranks = [order.index(text) + 1 for order in orders]
+            known = text in named
+            ink = COLOURS["target" if known else "muted"]
+            ax.plot(alphas, ranks, color=ink, linewidth=3 if known else 1.5)
+            ax.annotate(
+                fill(text, 20) if narrow else text,
+                (alphas[-1], ranks[-1]),
+                (8, 0),
+                textcoords="offset points",
+                va="center",
+                weight="bold" if known else None,
+            )
+        ax.axvline(0.6, color="black", linewidth=1, linestyle=":")
+        ax.text(0.56, len(outputs) + 0.5, "0.6 ", ha="right", va="center")
+        ax.set_yticks(range(1, len(outputs) + 1))
+        ax.set_ylim(len(outputs) + 0.8, 0.4)
+        ax.set(xlim=(0, 4.6 if narrow else 3.5), ylabel="rank")
+        ax.set_xticks([0, 1, 2] if narrow else [0, 0.5, 1, 1.5, 2])
+        ax.set_xlabel("α", loc="left")
+        return figure
+
+    first, last = orders[0], orders[-1]
+    return show(
+        draw,
+        "Lines of rank as alpha grows from 0 to 2. At 0 the order is "
+        f"{'; '.join(first)} At 2 it is {'; '.join(last)}",
     )
-    return (
-        alt.Chart(
-            pd.DataFrame(rows, columns=head),
-            width=230,
-            description="Bars with the scores of several hypotheses. A "
-            "slider sets alpha; as it grows, longer ones move up.",
+
+
+def candidates(
+    rows: Sequence[tuple[str, float, bool]], beam_size: int
+) -> Picture:
+    """The 2b best candidates of a step, and what becomes of each.
+
+    A row is the words, the log-probability, and whether eos was added.
+    """
+    fates, going = [], 0
+    for rank, (_, _, ends) in enumerate(rows):
+        if ends:
+            fates.append("ended" if rank < beam_size else "too late")
+        elif going < beam_size:
+            going += 1
+            fates.append("goes on")
+        else:
+            fates.append("dropped")
+    inks = {"goes on": "target", "ended": "good"}
+
+    def draw(narrow: bool) -> Sketch:
+        step = 30
+        width = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(width, step * len(rows) + 34)
+        room = width - (108 if narrow else 220)
+        for rank, (words, total, _) in enumerate(rows):
+            y = 20 + step * rank + (22 if rank >= beam_size else 0)
+            part = inks.get(fates[rank], "muted")
+            if narrow and len(words) > 29:
+                words = "\u2026" + words[-28:]
+            style = {} if part != "muted" else {"stroke_dasharray": "4 3"}
+            sketch.box(room / 2 + 28, y, words, part, room - 30, 24, **style)
+            sketch.words(6, y, str(rank + 1), "start")
+            place = room + 22
+            told = f"{total:.2f}".replace("-", "\u2212")
+            if not narrow:
+                sketch.words(place, y, told, "start")
+                place += 56
+            sketch.words(
+                place,
+                y,
+                fates[rank],
+                "start",
+                colour=part if part != "muted" else "currentColor",
+                font_weight="bold" if part != "muted" else "normal",
+            )
+        y = 20 + step * beam_size - 4
+        sketch.line((0, y), (width, y), colour="muted", stroke_dasharray="2 4")
+        return sketch
+
+    said = "; ".join(
+        f"{rank}. {words}: {fate}"
+        for rank, ((words, _, _), fate) in enumerate(
+            zip(rows, fates, strict=True), 1
         )
-        .mark_bar(color=COLOURS["decoder"])
-        .encode(
-            x=alt.X("score:Q", title="score").axis(tickCount=6),
-            y=alt.Y("hypothesis:N", title=None, sort="-x").axis(
-                labelLimit=220
-            ),
-            tooltip=[*head, "score:Q"],
-        )
-        .transform_calculate(
-            score="datum.log_probability / pow((5 + datum.tokens) / 6, alpha)"
-        )
-        .add_params(slider)
+    )
+    return show(
+        draw,
+        f"The {len(rows)} best candidates of one step of a beam of "
+        f"{beam_size}, with a line below the first {beam_size}. {said}.",
     )
 
 

@@ -68,3 +68,42 @@ def what_is_computed(steps: int) -> Picture:
         f"position up to the step is computed at each step, {counts[0]} "
         f"in all; with a cache only the newest, {counts[1]} in all.",
     )
+
+
+def sure(shares: Sequence[float], taught: float) -> Picture:
+    """How likely the chosen token was, everywhere, and what was taught."""
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.3)
+        heights, _, _ = ax.hist(
+            shares, np.linspace(0.8, 1, 41), color=COLOURS["target"]
+        )
+        top = max(heights)
+        ax.axvline(taught, color="black", linewidth=1.5)
+        ax.annotate(
+            f"taught: {taught:.1f} ",
+            (taught, 0.8 * top),
+            (-4, 0),
+            textcoords="offset points",
+            ha="right",
+        )
+        ax.axvline(1, color="black", linestyle=":", linewidth=1.5)
+        ax.annotate(
+            "certain",
+            (1, 1.1 * top),
+            (-4, 0),
+            textcoords="offset points",
+            ha="right",
+        )
+        ax.set(xlim=(0.8, 1.002), ylim=(0, 1.25 * top), yticks=[])
+        ax.spines["left"].set_visible(False)
+        ax.set_xlabel("probability of the likeliest next token")
+        return figure
+
+    middle = float(np.median(shares))
+    return show(
+        draw,
+        f"A histogram of {len(shares)} probabilities. Nearly all lie "
+        f"between 0.9 and 0.97, with the middle at {middle:.2f}: a little "
+        f"above {taught:.1f}, which was taught, and none near 1.",
+    )
