@@ -214,6 +214,7 @@ RUNS["since_seconds"] = Entry(
 
 # Counts, made in minutes of one core.
 for name in (
+    "counted",  # what is in corpora that are not ours to ship
     "additive",  # how long additive attention takes beside dot products
     "distance",  # how far apart a stack learns that two symbols agree
     "errors",  # where the translations of Multi30k's test set fail

@@ -23,6 +23,22 @@ from typing import IO, Any
 from warnings import catch_warnings, warn
 
 
+def _split_of(english: str) -> str:
+    """The split of an English sentence, whatever its case and punctuation.
+
+    By its hash, 1 in 100 goes to "test" and 1 to "validation".
+
+    Chapter: corpora-tatoeba
+    """
+    letters = "".join(filter(str.isalnum, english.casefold()))
+    lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
+    if lot == 0:
+        return "test"
+    if lot == 1:
+        return "validation"
+    return "train"
+
+
 @dataclass(frozen=True)
 class ParallelCorpus(Sequence[tuple[str, str]]):
     """Pairs (source sentence, target sentence), read like a list.
@@ -227,22 +243,6 @@ def is_utf16(content: bytes) -> bool:
     """
     marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return content.startswith(marks) or b"\0" in content
-
-
-def _split_of(english: str) -> str:
-    """The split of an English sentence, whatever its case and punctuation.
-
-    By its hash, 1 in 100 goes to "test" and 1 to "validation".
-
-    Chapter: corpora-tatoeba
-    """
-    letters = "".join(filter(str.isalnum, english.casefold()))
-    lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
-    if lot == 0:
-        return "test"
-    if lot == 1:
-        return "validation"
-    return "train"
 
 
 _CORPORA = {  # pairs of languages, licence

@@ -1,13 +1,10 @@
 """What the chapter on the learning rate shows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from transformer_book.figures import (
     COLOURS,
     Picture,
-    altair,
-    legend,
     log_ticks,
     panels,
     show,
@@ -25,11 +22,14 @@ def ramp_and_root(
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=2.9 if narrow else 3.3)
-        muted, loud = COLOURS["muted"], COLOURS["good"]
-        ax.loglog(steps, ramp, ":", color=muted, label="ramp")
-        ax.loglog(steps, root, "--", color=muted, label="root")
-        ax.loglog(steps, rates, color=loud, lw=3, label="equation 3")
+        muted, loud = COLOURS["muted"], COLOURS["norm"]
+        ax.loglog(steps, ramp, ":", color=muted)
+        ax.loglog(steps, root, "--", color=muted)
+        ax.loglog(steps, rates, color=loud, lw=3)
         ax.plot(*peak, "o", color=loud)
+        ax.text(steps[4], 2.2 * root[4], "root")
+        ax.text(steps[-1], 1.6 * ramp[-1], "ramp", ha="right")
+        ax.text(steps[6], 0.35 * ramp[6], "equation 3")
         told = f"step {peak[0]:,}\nrate {peak[1]:.5f}"
         ax.annotate(
             told,
@@ -42,7 +42,6 @@ def ramp_and_root(
         ax.set(xlabel="step", ylabel="learning rate", ylim=(1e-7, 0.1))
         log_ticks(ax.xaxis)
         log_ticks(ax.yaxis)
-        ax.legend(loc="lower right")
         return figure
 
     return show(
@@ -53,71 +52,76 @@ def ramp_and_root(
     )
 
 
-def rate_to_move(d_model: int, warmup_steps: int) -> Any:
-    """The rate of these settings, and one that sliders move: altair."""
-    alt = altair()
+def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
+    """Learning rates from step 1 on: a given one, and what changes it.
 
-    def knob(name, low, high, value):
-        handle = alt.binding_range(
-            min=low, max=high, step=low, name=f"{name} "
-        )
-        return alt.param(name=name, bind=handle, value=value)
+    The first curve is dashed.
+    """
+    looks = [("--", "muted"), ("-", "norm"), ("-", "position")]
 
-    knobs = [
-        knob("d_model", 128, 2048, d_model),
-        knob("warmup_steps", 1000, 16_000, 2 * warmup_steps),
-    ]
-    equation_3 = (
-        "pow({}, -0.5) * "
-        "min(pow(datum.step, -0.5), datum.step * pow({}, -1.5))"
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3)
+        for (name, values), (dash, colour) in zip(
+            curves.items(), looks, strict=True
+        ):
+            steps = range(1, len(values) + 1)
+            ax.plot(steps, values, dash, color=COLOURS[colour])
+            top = max(range(len(values)), key=values.__getitem__)
+            if name == "twice the width":  # below its end, where there is room
+                ax.text(20_000, values[-1] - 0.7e-4, name, ha="right")
+            else:
+                ax.text(top + 150, values[top] + 0.2e-4, name)
+        ax.set(xlabel="step", ylabel="learning rate", ylim=(0, 8e-4))
+        ticks = [0, 5_000, 10_000, 15_000, 20_000]
+        ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        ax.set_yticks([0, 4e-4, 8e-4], ["0", "0.0004", "0.0008"])
+        return figure
+
+    peaks = ", ".join(
+        f"{name} {max(values):.2e} at step {values.index(max(values)) + 1:,}"
+        for name, values in curves.items()
     )
-    curve = alt.Chart(
-        alt.sequence(1, 20_001, 50, as_="step"),
-        width=360,
-        height=240,
-        description="The base model's learning rate, dashed, climbs in "
-        f"a line to step {warmup_steps:,} and falls as an inverse root. "
-        "A second curve follows two sliders: with twice the warm-up it "
-        "peaks later and lower and then joins the first, with another "
-        "width it does not.",
+    return show(
+        draw, f"Learning rate against step; each climbs in a line: {peaks}."
     )
-    rate = alt.Y("rate:Q", title="learning rate").axis(format=".4f")
-    given, moved = (
-        curve.transform_calculate(rate=equation_3.format(*values))
-        .mark_line(color=COLOURS[colour], strokeDash=dashes)
-        .encode(x=alt.X("step:Q"), y=rate)
-        for colour, dashes, values in (
-            ("muted", [5, 4], (d_model, warmup_steps)),
-            ("good", [1, 0], ("d_model", "warmup_steps")),
-        )
-    )
-    chart = (given + moved).add_params(*knobs)
-    return chart.configure_axis(labelFontSize=14, titleFontSize=14)
 
 
 def warm_ups(
     runs: Mapping[str, Sequence[float]], frequencies: float
 ) -> Picture:
-    """The losses with and without a warm-up."""
-    looks = [("-", "bad"), ("--", "good"), ("-.", "norm")]
+    """The losses with and without a warm-up, named where they end."""
+    looks = {
+        "no warm-up": ("-", "bad"),
+        "same peak, no ramp": ("-", "position"),
+        "no warm-up, pre-norm": ("--", "norm"),
+        "warm-up of 100": ("-", "attention"),
+    }
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        for (name, losses), (dash, colour) in zip(
-            runs.items(), looks, strict=True
-        ):
-            ax.plot(losses, dash, color=COLOURS[colour], label=name)
-        ax.axhline(frequencies, color=COLOURS["muted"], linestyle=":")
-        last = len(losses) - 1
-        ax.text(last, frequencies + 0.7, "frequencies alone", ha="right")
+        figure, ax = panels(1, narrow, height=3.6)
+        last = max(map(len, runs.values()))
+        below = float("inf")
+        ends = {name: sum(run[-10:]) / 10 for name, run in runs.items()}
+        for name in sorted(runs, key=ends.__getitem__, reverse=True):
+            dash, colour = looks[name]
+            ax.plot(runs[name], dash, color=COLOURS[colour])
+            apart = 1.15 if narrow else 0.62
+            below = min(ends[name], below - apart)
+            label = name.replace(", ", ",\n") if narrow else name
+            ax.text(last + 2, below, label, va="center", color=COLOURS[colour])
+        ax.plot([0, last], 2 * [frequencies], ":", color=COLOURS["muted"])
+        ax.text(last, frequencies + 0.5, "frequencies alone", ha="right")
         ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 9))
-        legend(ax, 1 if narrow else 3)
+        ax.set_xlim(0, last * (1.75 if narrow else 1.4))
+        ax.set_xticks(range(0, last + 1, 40))
         return figure
 
+    told = ", ".join(
+        f"{name} {sum(run[-10:]) / 10:.1f}" for name, run in runs.items()
+    )
     return show(
         draw,
-        "Loss against step. Without a warm-up the loss of the post-norm "
-        "model falls to the dotted line of token frequencies and stays "
-        "there. With 100 steps of warm-up it passes the line and keeps "
-        "falling. The pre-norm model without a warm-up passes it too.",
+        "Loss against step. The mean of the last ten steps, in nats: "
+        f"{told}. A dotted line marks {frequencies:.1f}, the loss of a "
+        "model that knows the tokens' frequencies alone.",
     )

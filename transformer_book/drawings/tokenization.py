@@ -12,6 +12,8 @@ from transformer_book.figures import (
     show,
 )
 
+NAMES = {"de": "German", "en": "English", "es": "Spanish"}
+
 
 def staircase(states: Sequence[Sequence[str]]) -> Picture:
     """The symbols of a word after each merge, the new one coloured."""
@@ -57,18 +59,25 @@ def lengths_by_size(
         figure, ax = panels(1, narrow, height=3)
         for number, (language, lengths) in enumerate(tokens.items()):
             colour, marks = looks[number]
-            ax.plot(
-                sizes, lengths, marks, color=COLOURS[colour], label=language
+            ax.plot(sizes, lengths, marks, color=COLOURS[colour])
+            place, lift = (1, 3) if number == 0 else (3, -7)
+            ax.text(
+                sizes[place] * (1.06 if number == 0 else 1),
+                lengths[place] + lift,
+                NAMES.get(language, language),
+                color=COLOURS[colour],
+                ha="left" if number == 0 else "right",
             )
         ax.axhline(words, color=COLOURS["muted"], linestyle=":")
-        ax.text(sizes[0], words - 1, "words", va="top")
+        ax.text(sizes[0], words - 1.5, "words", va="top")
         ax.set_xscale("log")
-        ticks = [size for size in (300, 1000, 3000, 8000) if size <= sizes[-1]]
+        ticks = [
+            size for size in (300, 1000, 3000, 10_000) if size <= sizes[-1]
+        ]
         ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
         ax.minorticks_off()
         ax.set(xlabel="tokens in the vocabulary", ylim=(0, None))
         ax.set_ylabel("tokens per sentence")
-        ax.legend(title="language")
         return figure
 
     return show(
