@@ -126,6 +126,8 @@ def fits_a_phone(page):
 def test_replay(visit):
     page = opened(visit, "beams")
     text = chosen(page)
+    wait_for_text(page, "The search stops")  # it opens on the whole search
+    press(page, "Start")
     press(page, "Step")
     wait_for_text(page, "Step 1 of")
     page.get_by_role("button", name="Step").press("Enter")
@@ -169,7 +171,7 @@ def test_the_replays_show_what_the_page_says():
 def test_any_address_is_shown(visit):
     state = "#beams.beam=3&beams.alpha=x&beams.sentence=99&%&beams.model=no"
     page = opened(visit, "beams", state)
-    wait_for_text(page, "has been encoded")
+    wait_for_text(page, "The search stops")
     assert page.get_by_label("4, the paper's").is_checked()
 
 
@@ -180,13 +182,14 @@ def test_quick_switching_shows_what_was_chosen_last(visit):
 
     page = opened(visit, "beams")
     page.route("**/beams/1.json", later)
-    wait_for_text(page, "has been encoded")
+    wait_for_text(page, "The search stops")
     page.get_by_label("sentence", exact=True).evaluate(
         "select => { for (const value of ['1', '2']) {"
         " select.value = value;"
         " select.dispatchEvent(new Event('change')) } }"
     )
     page.wait_for_timeout(1000)
+    press(page, "Start")
     wait_for_text(page, f"“{chosen(page)}” has been encoded")
 
 

@@ -222,6 +222,7 @@ FOCUSED = """() => {
     "name",
     [
         "index.html",
+        "book/start/learning.html",
         "book/start/one_sitting.html",
         "book/translating/beams.html#beams.step=2",
         "search.html",

@@ -29,7 +29,7 @@ from transformer_lib.decoding import evaluating, greedy_decode
 from transformer_lib.embeddings import BOS
 
 CHAPTER = "book/start/sentence.html"
-OWN_CHAPTER = "book/start/one_sitting.html"
+OWN_CHAPTER = "book/start/learning.html"
 OWN_STEPS = 2  # of training, before the reader's model is looked into
 TRAIN_IT = """async steps => {
   const read = async (name, kind) =>

@@ -25,6 +25,7 @@ const READ = {
   to: "Where it looks",
 };
 const MEAN = "all";
+const BEGIN = { layer: 2, head: 1 }; // looks where the next word comes from
 
 /** Cut the bytes of a sentence into its maps. */
 export function cut(bytes, { N, h }, { source, target }) {
@@ -102,8 +103,8 @@ export async function start(place) {
     ),
   );
   const chosen = {
-    layer: state.layer,
-    head: state.head,
+    layer: state.layer ?? BEGIN.layer,
+    head: state.head ?? BEGIN.head,
     word: Number(state.word ?? 0),
   };
   await texts.open(state.sentence ?? place.dataset.sentence);

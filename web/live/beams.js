@@ -27,11 +27,11 @@ export async function start(place) {
   const inLink = inAddress(place, "beams");
   const state = inLink.read();
   let shown = null;
-  let first = Number(state.step ?? 0); // where the first search begins
+  let first = Number(state.step ?? Infinity); // the step that is shown
   const texts = await sentences("beams", "json", "json", state, (found) => {
     shown = found;
     restart(first);
-    first = 0;
+    first = Infinity;
   });
   const beam = radios(
     "beam size",
@@ -81,7 +81,7 @@ export async function start(place) {
   );
   await texts.open(Number(state.sentence ?? 0));
 
-  function restart(at = 0) {
+  function restart(at = Infinity) {
     step.value = 0;
     draw(at);
   }
@@ -94,14 +94,14 @@ export async function start(place) {
   }
 
   function go(by) {
-    const last = search().steps.length;
-    draw(Math.min(last, Math.max(0, step.value + by)));
+    draw(step.value + by);
   }
 
   function draw(at = step.value) {
     const found = search();
     step.limit(0, found.steps.length);
-    step.value = Number.isInteger(at) ? at : 0;
+    const last = found.steps.length;
+    step.value = Number.isNaN(at) ? 0 : Math.min(last, Math.max(0, at));
     const now = step.value;
     const over = now === found.steps.length;
     buttons.forEach((button, i) =>

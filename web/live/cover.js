@@ -41,7 +41,7 @@ export function start(place) {
   const stage = el("div", { class: "cover-stage" }, arcs, source, target);
   const means = el("p", { class: "cover-means" });
   const was = el("p", { class: "cover-was" });
-  const said = el("p", { class: "cover-said", role: "status" });
+  const said = el("p", { class: "live-spoken", role: "status" });
   const button = (text, press) =>
     el("button", { type: "button", onclick: press }, text);
   const move = button("Pause", () => (timer ? halt() : show(new Set())));

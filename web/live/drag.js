@@ -101,7 +101,8 @@ export function start(place) {
   );
   const right = plane("values and output", "Plane of the three values");
   const bars = el("div", { class: "drag-bars", role: "img" });
-  const said = el("p", { class: "live-result", role: "status" });
+  const said = el("p", { class: "live-result" });
+  const spoken = el("p", { class: "live-spoken", role: "status" });
   const sum = el("p", { class: "drag-sum" });
   const fields = new Map();
   const done = CHALLENGES.map(() => false);
@@ -119,11 +120,12 @@ export function start(place) {
   }
   function changed() {
     draw();
+    say();
     clearTimeout(resting);
     resting = setTimeout(rested, REST);
   }
   function rested() {
-    say();
+    spoken.textContent = said.textContent;
     writeState(toAddress(state));
   }
 
@@ -215,6 +217,7 @@ export function start(place) {
       reset,
     ),
     said,
+    spoken,
     el("p", { class: "drag-title" }, "Three challenges"),
     el(
       "ol",

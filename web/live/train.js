@@ -123,7 +123,7 @@ export function start(place) {
     show(moments.findLastIndex(({ step }) => step <= wanted));
   });
   const which = el("p", { class: "live-result train-which" });
-  const status = el("p", { class: "train-spoken", role: "status" });
+  const status = el("p", { class: "live-spoken", role: "status" });
 
   // What is seen
 
