@@ -61,9 +61,12 @@ def describe(app, pagename, templatename, context, doctree):
     if address:
         values["og:url"] = f"{address}{pagename}.html"
     if app.builder.name in {"html", "dirhtml"}:
-        up = address or "../" * pagename.count("/")
-        values["og:image"] = f"{up}_static/site.png"
-        values["og:image:alt"] = f"A page of the book {book}"
+        # absolute: who shows a link has no page to start from
+        values["og:image"] = f"{address or LOCAL}_static/site.png"
+        values["og:image:alt"] = (
+            "A sentence and its translation; the word “ball” is covered, "
+            "and the girl throws the dog"
+        )
     tags = [f'<meta name="description" content="{html.escape(line)}">']
     tags += [
         f'<meta property="{name}" content="{html.escape(value)}">'

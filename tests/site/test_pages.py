@@ -110,6 +110,7 @@ def test_every_page_describes_itself():
         shared = {tag["property"]: tag["content"] for tag in tags}
         assert shared["og:description"] == said[page]
         assert shared["og:title"] and shared["twitter:card"]
+        assert shared["og:image"].startswith(("http://", "https://"))
         image = shared["og:image"].partition("_static/")[2]
         assert (SITE / "_static" / image).stat().st_size < 300_000
     lines = {said[f"{name}.html"] for name in CHAPTERS}
