@@ -1,7 +1,7 @@
 """What the page "One sentence, start to end" shows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -36,13 +36,13 @@ def journey(
     memory = f"memory: {len(source)} × {d_model}"
     left = [
         (" ".join(source), "muted", vectors),
-        ("words + places", "embedding", vectors),
+        ("embedding + position", "embedding", vectors),
         (f"encoder, {layers} layers", "encoder", encoder),
         (memory, "encoder", encoder),
     ]
     right = [
         (" ".join(written), "muted", decoder),
-        ("words + places", "embedding", vectors),
+        ("embedding + position", "embedding", vectors),
         (f"decoder, {layers} layers", "decoder", decoder),
         (f"{vocab_size} scores", "embedding", decoder),
         (f"next: {following}", "decoder", decoder),
@@ -81,10 +81,59 @@ def journey(
 
     return show(
         draw,
-        "Left, from below: English tokens, words plus places, encoder, "
-        "memory. Right: Spanish tokens so far, words plus places, the "
+        "Left, from below: English tokens, embedding plus position, encoder, "
+        "memory. Right: Spanish tokens so far, embedding plus position, the "
         "decoder, also fed by the memory, scores, the next token, from "
         "which an arrow leads back down.",
+    )
+
+
+def moved(
+    words: Sequence[str], alike: Mapping[tuple[int, str], Tensor]
+) -> Picture:
+    """How far a word's vector turns when another word is exchanged.
+
+    `alike` has, for the place and the word that is put there, the cosine
+    of each vector (len,) with that of the sentence of `words`.
+    """
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(wide, 62 * len(alike))
+        step = wide / len(words)
+        box = min(96, step - 8)
+        for row, ((place, other), cosines) in enumerate(alike.items()):
+            y = 18 + 62 * row
+            for k, (word, cosine) in enumerate(
+                zip(words, cosines.tolist(), strict=True)
+            ):
+                x = step * (k + 0.5)
+                if k == place:
+                    look = dict(fill_opacity=0, stroke_dasharray="4 3")
+                    sketch.box(x, y, other, "source", width=box, **look)
+                    continue
+                turned = min(0.85, 4 * (1 - cosine))
+                sketch.box(
+                    x, y, word, "source", width=box, fill_opacity=turned
+                )
+                sketch.words(x, y + 26, f"{cosine:.2f}")
+        return sketch
+
+    told = "; ".join(
+        f"with {other}: "
+        + ", ".join(
+            f"{word} {cosine:.2f}"
+            for k, (word, cosine) in enumerate(
+                zip(words, cosines.tolist(), strict=True)
+            )
+            if k != place
+        )
+        for (place, other), cosines in alike.items()
+    )
+    return show(
+        draw,
+        f"The sentence {' '.join(words)} with one word exchanged, and the "
+        f"cosine of every other word's vector with the old one. {told}.",
     )
 
 
@@ -111,11 +160,11 @@ def one_score(
         left.axhline(0, color="grey", linewidth=0.5)
         left.set(
             title=f"{total:.2f} ÷ √{d_k} = score {score:.2f}",
-            xlabel=f"number of the query of {word}",
-            ylabel=f"times the key of {keys[place]}",
+            xlabel=f"dimension of the query of “{word}”",
+            ylabel=f"times the key of “{keys[place]}”",
         )
         looks = [
-            COLOURS["query"] if i == place else COLOURS["muted"]
+            COLOURS["attention"] if i == place else COLOURS["muted"]
             for i in range(len(keys))
         ]
         bars = right.barh(list(keys), weights, color=looks)
