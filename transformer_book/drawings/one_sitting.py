@@ -1,8 +1,7 @@
 """What the whole thing in one sitting shows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 from torch import Tensor
 
 from transformer_book.figures import (
@@ -11,8 +10,9 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
+    heatmap,
+    panels,
     show,
-    style,
 )
 
 
@@ -34,7 +34,7 @@ def depends(
         for i, j in on:
             look = dict(colour="muted", width=1.3)
             if i == len(english) - 1:
-                look = dict(colour="query", width=2.5)
+                look = dict(colour="attention", width=2.5)
             sketch.line((below[j], 120), (above[i], 50), arrow=True, **look)
         for x, word in zip(above, english, strict=True):
             sketch.box(x, 32, word, "encoder", width=76)
@@ -79,51 +79,52 @@ def vectors(tokens: Sequence[str], ids: Sequence[int], x: Tensor) -> Picture:
 
 
 def asks(tokens: Sequence[str], who: int, scores: Sequence[float]) -> Picture:
-    """The query of one word meets every key; its score with each."""
+    """The query of one word meets every key; arrows as wide as scores."""
+    largest = max(abs(score) for score in scores)
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 240)
-        shares = (0.1, 0.34, 0.64, 0.9) if narrow else (0.13, 0.38, 0.62, 0.86)
-        columns = [wide * share for share in shares]
-        box = 60 if narrow else 100
-        heads = "vector", "query", "key", "value"
-        for x, words in zip(columns, heads, strict=True):
-            sketch.words(x, 16, words)
+        sketch = Sketch(wide, 44 + 52 * len(tokens))
+        asking, found = (64, 196) if narrow else (150, 460)
+        box = 116 if narrow else 150
+        middle = 44 + 52 * (len(tokens) - 1) / 2
+        sketch.box(
+            asking, middle, f"query of {tokens[who]}", "query", width=box
+        )
+        sketch.words(found + box / 2 + 8, 12, "score", "start")
         for i, (token, score) in enumerate(zip(tokens, scores, strict=True)):
-            y = 60 + 68 * i
-            start, asked, found, given = columns
-            sketch.box(start, y, token, "embedding", width=box)
-            sketch.box(found, y, f"k({token})", "key", width=box)
-            sketch.box(given, y, f"v({token})", "value", width=box)
-            from_, to = start + box / 2, asked - box / 2
-            if i == who:
-                sketch.line((from_, y), (to, y), arrow=True)
-                sketch.box(asked, y, f"q({token})", "query", width=box)
-            meet = asked + box / 2, 60 + 68 * who
-            end = found - box / 2, y
-            sketch.line(meet, end, colour="query", width=2, arrow=True)
-            sketch.words(found, y + 25, f"score {score:.2f}")
+            y = 44 + 52 * i
+            look = {"width": 1 + 6 * abs(score) / largest}
+            if score < 0:
+                look |= {"width": 1.3, "stroke_dasharray": "4 4"}
+            sketch.line(
+                (asking + box / 2, middle),
+                (found - box / 2 - 2, y),
+                colour="attention",
+                **look,
+            )
+            sketch.box(found, y, f"key of {token}", "key", width=box)
+            number = f"{score:.2f}".replace("-", "−")
+            sketch.words(found + box / 2 + 8, y, number, "start")
         return sketch
 
     pairs = zip(tokens, scores, strict=True)
     told = ", ".join(f"{token} {score:.2f}" for token, score in pairs)
     return show(
         draw,
-        f"The vector of {tokens[who]} becomes a query. Arrows lead from it "
-        f"to the keys of all words, with the scores {told}. Beside each "
-        "key is the value of its word.",
+        f"From the query of {tokens[who]} a line to the key of every word, "
+        f"as wide as its score: {told}.".replace(" -", " −"),
     )
 
 
 def layers() -> Picture:
     """A layer of each stack: sub-layers, residual connections, norms."""
     steps = {
-        "encoder layer": ["self-attention", "network"],
+        "encoder layer": ["self-attention", "feed-forward"],
         "decoder layer": [
             "masked\nself-attention",
             "cross-attention",
-            "network",
+            "feed-forward",
         ],
     }
 
@@ -136,7 +137,8 @@ def layers() -> Picture:
             y = 404
             sketch.words(x, 428, "x")
             for text in words:
-                part = "feed_forward" if text == "network" else "query"
+                plain = text == "feed-forward"
+                part = "feed_forward" if plain else "attention"
                 total, norm = y - 74, y - 104
                 side = x - box / 2 - 14
                 # the residual connection, and the way through the sub-layer
@@ -163,9 +165,9 @@ def layers() -> Picture:
         draw,
         "Two columns, read upwards. The encoder layer: x goes through "
         "self-attention; a line around it carries x to a sum; then a norm; "
-        "the same around the network. The decoder layer has three such "
+        "the same around feed-forward. The decoder layer has three such "
         "steps: masked self-attention, cross-attention, into which the "
-        "memory comes, and network.",
+        "memory comes, and feed-forward.",
     )
 
 
@@ -181,25 +183,25 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
         floor = 436
         sketch.words(left, floor, " ".join(source))
         sketch.words(right, floor, " ".join(target[:-1]))
-        start = ("vectors + positions", 394, "embedding")
+        start = ("embedding + position", 394, "embedding")
         masked = "masked\nself-attention"
         steps = {
             left: [
                 start,
-                ("self-attention", 330, "query"),
+                ("self-attention", 330, "attention"),
                 (add, 292, "norm"),
-                ("network", 246, "feed_forward"),
+                ("feed-forward", 246, "feed_forward"),
                 (add, 208, "norm"),
             ],
             right: [
                 start,
-                (masked, 326, "query"),
+                (masked, 326, "attention"),
                 (add, 286, "norm"),
-                ("cross-attention", 244, "query"),
+                ("cross-attention", 244, "attention"),
                 (add, 206, "norm"),
-                ("network", 164, "feed_forward"),
+                ("feed-forward", 164, "feed_forward"),
                 (add, 126, "norm"),
-                ("scores of all words", 64, "loss"),
+                ("scores of all words", 64, "embedding"),
             ],
         }
         for x, part, top in (left, "encoder", 190), (right, "decoder", 108):
@@ -212,8 +214,9 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
                 sketch.line((x, below), (x, y + high / 2), arrow=True)
                 sketch.box(x, y, text, colour, width=box, height=high)
                 below = y - high / 2
-        sketch.words(left + 12, 370, "2 layers", anchor="start", size=12)
-        sketch.words(right + 12, 370, "2 layers", anchor="start", size=12)
+        edge = (box + 22) / 2 - 4
+        sketch.words(left + edge, 180, "× 2", "end")
+        sketch.words(right + edge, 98, "× 2", "end")
         way = [(left, 197), (left, 176), (wide / 2, 176), (wide / 2, 244)]
         sketch.line(*way, (right - box / 2, 244), arrow=True, width=2)
         sketch.words(left, 162, "memory")
@@ -224,7 +227,7 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
     return show(
         draw,
         f"On the left {' '.join(source)} goes through vectors with "
-        "positions and two encoder layers of self-attention and network, "
+        "positions and two encoder layers of self-attention and feed-forward, "
         "each followed by add and norm. The result, the memory, goes into "
         "the cross-attention of the decoder on the right, which has read "
         f"{' '.join(target[:-1])} and scores all words; the best is "
@@ -264,52 +267,160 @@ def teacher_forcing(inputs: Sequence[str], labels: Sequence[str]) -> Picture:
     )
 
 
-def falling(losses: Sequence[float], least: float) -> Picture:
-    """The loss of each step, and the least that is possible."""
+def places(encodings: Tensor) -> Picture:
+    """Position vectors (length, d_model), a row for each position."""
+    length, d_model = encodings.shape
 
     def draw(narrow: bool):
-        with style():
-            figure, ax = plt.subplots(figsize=(PHONE if narrow else PAGE, 2.8))
-        ax.plot(losses, color=COLOURS["loss"], linewidth=1.2)
-        ax.axhline(least, linestyle="--", color=COLOURS["muted"])
-        ax.text(len(losses), least - 0.15, "floor", ha="right", va="top")
-        ax.set(xlabel="step", ylabel="loss per word", ylim=(0, None))
+        figure, ax = panels(1, narrow, height=2.6)
+        heatmap(encodings, range(length), range(d_model), ax=ax)
+        figure.axes[-1].remove()  # the scale of sines needs no bar
+        ax.set(xticks=[0, d_model - 1], yticks=[0, length - 1])
+        ax.set(xticklabels=["number 0", f"{d_model - 1}"])
+        ax.tick_params(axis="x", rotation=0)
+        ax.set_ylabel("position")
+        look = dict(transform=ax.transAxes, va="bottom")
+        ax.text(0, 1.02, "fast hands", ha="left", **look)
+        ax.text(1, 1.02, "slow hands", ha="right", **look)
         return figure
 
     return show(
         draw,
-        f"The loss over {len(losses)} steps falls from {losses[0]:.1f}, "
-        "steeply at first and then ever more slowly, towards a dashed line "
-        f"at {least:.2f}.",
+        f"A grid of {length} positions by {d_model} numbers. On the left, "
+        "where the hands are fast, the colours change from row to row; on "
+        "the right, where they are slow, they hardly change at all.",
     )
 
 
-def written(steps: Sequence[Sequence[tuple[str, float]]]) -> Picture:
-    """A translation, word by word: the likeliest words of each step."""
+def echo(words: Sequence[str], again: Tensor, right: Tensor) -> Picture:
+    """Chances of the word just read and of the right one, at each place.
+
+    `words` has one more than there are places: the last word is only
+    predicted.
+    """
+    read, following = words[:-1], words[1:]
+    heights = range(len(read))
 
     def draw(narrow: bool):
-        size = PHONE if narrow else PAGE
-        with style():
-            figure, axes = plt.subplots(
-                len(steps), 1, figsize=(size, 1.05 * len(steps)), sharex=True
+        figure, ax = panels(1, narrow, height=2.6)
+        for chances, shift, ink, told in (
+            (again, -0.2, COLOURS["target"], "{} again"),
+            (right, 0.2, COLOURS["muted"], "{}"),
+        ):
+            names = read if shift < 0 else following
+            ax.barh(
+                [y + shift for y in heights],
+                chances.tolist(),
+                height=0.36,
+                color=ink,
             )
-        before = ["<bos>"]
-        for ax, bars in zip(axes, steps, strict=True):
-            names, shares = zip(*bars, strict=True)
-            looks = ["decoder", *["muted"] * (len(bars) - 1)]
-            colours = [COLOURS[look] for look in looks]
-            ax.barh(range(len(bars)), shares, color=colours)
-            ax.set_yticks(range(len(bars)), names)
-            ax.invert_yaxis()
-            ax.set_xlim(0, 1)
-            cut = narrow and len(before) > 3
-            line = " ".join(["…", *before[-3:]] if cut else before)
-            ax.set_title(f"after {line}", loc="left")
-            before.append(names[0])
-        axes[-1].set_xlabel("probability of the next word")
+            for y, chance, name in zip(
+                heights, chances.tolist(), names, strict=True
+            ):
+                words = f"{told.format(name)}, {chance:.2f}"
+                ax.text(chance + 0.01, y + shift, words, va="center")
+        ax.set_yticks(heights, [f"after {word}" for word in read])
+        ax.invert_yaxis()
+        ax.set(xlim=(0, 1.35 if narrow else 1.1), xticks=[0, 0.5, 1])
+        ax.set_xlabel("probability of the next word")
         return figure
 
-    line = "; ".join(
-        f"{bars[0][0]} {100 * bars[0][1]:.0f} percent" for bars in steps
+    told = "; ".join(
+        f"after {before}, {before} again {same:.2f} and {after} {fine:.2f}"
+        for before, after, same, fine in zip(
+            read, following, again.tolist(), right.tolist(), strict=True
+        )
     )
-    return show(draw, f"The likeliest next word of each step: {line}.")
+    return show(draw, f"Bars of probability before training: {told}.")
+
+
+def learning(
+    losses: Sequence[float], least: float, said: Mapping[int, str]
+) -> Picture:
+    """The loss of each step, with what the model wrote at some of them."""
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.6)
+        room = 15 if narrow else 52
+        ax.plot(
+            range(1, len(losses) + 1),
+            losses,
+            color=COLOURS["loss"],
+            linewidth=1.2,
+        )
+        ax.axhline(least, linestyle="--", color=COLOURS["muted"])
+        lowest = max(losses) + 1.0
+        for step, words in said.items():
+            at = losses[max(0, step - 1)]
+            if step and words == said[max(s for s in said if s < step)]:
+                continue  # nothing new was said
+            height = min(at, lowest - 0.5)  # words do not overlap
+            lowest = height
+            if len(words) > room:
+                words = words[:room].rsplit(" ", 1)[0] + " …"
+            ax.plot(step, at, "o", color=COLOURS["loss"], markersize=4)
+            ax.annotate(
+                f"{step}: {words or 'nothing'}",
+                (step, at),
+                (step + 14, height + 0.1),
+                va="bottom",
+            )
+        ax.text(
+            len(losses), least - 0.12, f"{least:.2f}", ha="right", va="top"
+        )
+        ax.set(xlabel="step", ylabel="loss per word", ylim=(0, None))
+        return figure
+
+    told = "; ".join(f"step {step}: {words}" for step, words in said.items())
+    return show(
+        draw,
+        f"The loss over {len(losses)} steps falls from {losses[0]:.1f} "
+        f"towards {least:.2f}. On the curve, the translations: {told}.",
+    )
+
+
+def looked(
+    source: Sequence[str], target: Sequence[str], weights: Tensor
+) -> Picture:
+    """Bands from each word being chosen to the words looked at.
+
+    `weights` (target_len, source_len); less than a tenth is not drawn.
+    """
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(wide, 230)
+        above = [wide * (j + 0.5) / len(source) for j in range(len(source))]
+        below = [wide * (i + 0.5) / len(target) for i in range(len(target))]
+        for i, row in enumerate(weights.tolist()):
+            for j, weight in enumerate(row):
+                if weight < 0.1:
+                    continue
+                sketch.flow(
+                    (below[i], 200),
+                    (below[i], 120),
+                    (above[j], 110),
+                    (above[j], 30),
+                    width=22 * weight,
+                    colour="attention",
+                )
+        for x, word in zip(above, source, strict=True):
+            sketch.words(x, 16, word, colour="source")
+        for x, word in zip(below, target, strict=True):
+            sketch.words(x, 214, word, colour="target")
+        return sketch
+
+    told = "; ".join(
+        f"{word}: "
+        + ", ".join(
+            f"{name} {share:.2f}"
+            for name, share in zip(source, row, strict=True)
+            if share >= 0.1
+        )
+        for word, row in zip(target, weights.tolist(), strict=True)
+    )
+    return show(
+        draw,
+        "Bands from the words of the translation up to the English words "
+        f"that the decoder looked at. {told}.",
+    )
