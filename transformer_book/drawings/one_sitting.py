@@ -215,8 +215,8 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
                 sketch.box(x, y, text, colour, width=box, height=high)
                 below = y - high / 2
         edge = (box + 22) / 2 - 4
-        sketch.words(left + edge, 180, "× 2", "end")
-        sketch.words(right + edge, 98, "× 2", "end")
+        sketch.words(left - edge, 180, "× 2", "start")
+        sketch.words(right - edge, 98, "× 2", "start")
         way = [(left, 197), (left, 176), (wide / 2, 176), (wide / 2, 244)]
         sketch.line(*way, (right - box / 2, 244), arrow=True, width=2)
         sketch.words(left, 162, "memory")
@@ -341,7 +341,7 @@ def learning(
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.6)
-        room = 15 if narrow else 52
+        room = 25 if narrow else 52
         ax.plot(
             range(1, len(losses) + 1),
             losses,
