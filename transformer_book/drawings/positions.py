@@ -92,23 +92,86 @@ def table(encodings: Tensor) -> Picture:
     )
 
 
+def ladders(hands: int) -> Picture:
+    """Wavelengths on a logarithmic line: by one factor, by one step."""
+    longest = 2 * math.pi * 10_000 ** ((hands - 1) / hands)
+    shares = [i / (hands - 1) for i in range(hands)]
+    first = 2 * math.pi
+    rows = {
+        "by the same factor": [
+            first * (longest / first) ** share for share in shares
+        ],
+        "by the same step": [
+            first + (longest - first) * share for share in shares
+        ],
+    }
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(wide, 196)
+
+        def place(length: float) -> float:
+            return 14 + (wide - 34) * math.log10(length / 5) / 4.05
+
+        for row, (name, lengths) in enumerate(rows.items()):
+            y = 48 + 70 * row
+            sketch.words(4, y - 30, name, "start", font_weight="bold")
+            sketch.line((10, y), (wide - 6, y), colour="muted")
+            for length in lengths:
+                sketch.line(
+                    (place(length), y - 12),
+                    (place(length), y + 12),
+                    colour="position",
+                    width=2.5,
+                )
+        for length, name in (
+            (10, "10"),
+            (100, "100"),
+            (1000, "1,000"),
+            (10_000, "10,000"),
+        ):
+            sketch.line((place(length), 138), (place(length), 146))
+            sketch.words(place(length), 158, name)
+        sketch.words(wide / 2, 182, "positions until the hand is back")
+        return sketch
+
+    fast = sum(length < 1000 for length in rows["by the same step"])
+    return show(
+        draw,
+        f"Two lines with {hands} marks each, from 6 to {longest:,.0f} "
+        "positions, on a logarithmic scale. By the same factor they are "
+        f"evenly spread; by the same step all but {fast} lie above 1,000.",
+    )
+
+
 def head(weights: Tensor) -> Picture:
     """The weights (query_len, key_len) of a head that looks back."""
+    count = len(weights)
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.8 if narrow else 5)
-        every = 2 if narrow else 1
-        names = [i if i % every == 0 else "" for i in range(len(weights))]
-        heatmap(
-            weights,
-            names,
-            names,
-            ax=ax,
-            limits=(0, 1),
-            axes=("query position", "key position"),
-            scale="weight",
-        )
-        return figure
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        cell = 20
+        sketch = Sketch(wide, 44 + cell * count)
+        left = 90 if narrow else 250
+        sketch.words(left + cell * count / 2, 10, "looked at")
+        sketch.words(left - 30, 30, "looks", "end")
+        for i, row in enumerate(weights.tolist()):
+            y = 42 + cell * (i + 0.5)
+            sketch.words(left - 14, y, str(i), "end", size=12)
+            x = left + cell * (i + 0.5)
+            sketch.words(x, 30, str(i), size=12)
+            for j, weight in enumerate(row):
+                sketch.box(
+                    left + cell * (j + 0.5),
+                    y,
+                    "",
+                    "attention",
+                    width=cell - 2,
+                    height=cell - 2,
+                    fill_opacity=0.03 + 0.9 * weight,
+                    stroke_opacity=0.3,
+                )
+        return sketch
 
     return show(
         draw,
