@@ -96,6 +96,23 @@ def test_what_an_adapter_raises_is_shown_with_its_line(tmp_path, capsys):
     assert "NameError" in said and "line 2 of positions" in said
 
 
+def test_what_the_template_leaves_open_hides_nothing(tmp_path):
+    """`updates`, not filled in, does not stand before `update`."""
+    text = conformance.template().replace(
+        'gives logits. The optimizer is plain SGD.\n    """\n'
+        "    raise NotImplementedError",
+        'gives logits. The optimizer is plain SGD.\n    """\n    return None',
+    )
+    file = tmp_path / "mine.py"
+    file.write_text(text, "utf-8")
+    [verdict] = [
+        result.verdict
+        for result in run(Adapter.load(file))
+        if result.probe.name == "step"
+    ]
+    assert "nothing moved" in verdict.words
+
+
 def test_a_misspelt_function_is_named(tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text("def possitions(length, d_model):\n    pass\n", "utf-8")

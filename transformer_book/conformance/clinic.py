@@ -49,7 +49,8 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
         flat - 0.1 < loss < 1e9 and spread < 4,
         f"{loss:.2f}, ln V = {flat:.2f}; scores have a spread of {spread:.2f}",
         "Below ln V: it sees its labels. A spread above 4: the weights "
-        "are too large; a tied table needs entries of size d_model^-0.5.",
+        "are too large; a tied table needs entries of size d_model^-0.5. "
+        "nan: a mask forbids every key, or a softmax runs over queries.",
     )
     again = moved(scores(source, target)).max().item()
     note(
@@ -75,7 +76,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
         hidden.max().item() < 1e-4,
         f"padding moves the scores by {hidden.max():.1g}",
         "No mask in the encoder or over the memory, or inverted; or a "
-        "softmax that runs over the queries.",
+        "softmax that runs over the queries, which may give nan.",
     )
     read = moved(scores(source.flip(0), target)).max().item()
     note(

@@ -149,7 +149,8 @@ class Adapter:
         self.functions = {}
         for name, value in functions.items():
             if name in FUNCTIONS and callable(value):
-                self.functions[name] = value
+                if not _is_stub(value):
+                    self.functions[name] = value
             elif inspect.isfunction(value) and not name.startswith("_"):
                 like = difflib.get_close_matches(name, FUNCTIONS, 1, 0.8)
                 unused = like and like[0] not in functions
@@ -208,6 +209,12 @@ class Adapter:
         """Begin the random numbers of a probe, the same each time."""
         torch.manual_seed(1000 * self.seed + offset)
         np.random.seed(1000 * self.seed + offset)
+
+
+def _is_stub(function: Callable) -> bool:
+    """Whether it only raises NotImplementedError, as in the template."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_names == ("NotImplementedError",)
 
 
 def _each(value: Any, change: Callable) -> Any:
