@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import drawsvg
+
 from transformer_book.figures import (
     COLOURS,
     PAGE,
@@ -56,23 +58,34 @@ def squeeze(source: Sequence[str], target: Sequence[str]) -> Picture:
 
 def recalled(words: Sequence[int], recall: Mapping) -> Picture:
     """Share of symbols recalled, by what the answer may look at."""
-    looks = {"last state": ("bad", "o--"), "all states": ("query", "o-")}
-    figure, ax = panels(1, narrow=False, height=3)
-    for name, shares in recall.items():
-        colour, marks = looks[name]
-        ax.plot(words, shares, marks, color=COLOURS[colour], label=name)
-    ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
-    ax.text(words[0], 1 / 8 + 0.02, "guessing among eight")
-    ax.set(xticks=words, xlabel="symbols read", ylim=(0, 1.05))
-    ax.set_ylabel("share recalled")
-    ax.legend(
-        title="looks at",
-        loc="lower left",
-        bbox_to_anchor=(0, 0.2),
-        frameon=False,
-    )
+    looks = {"last state": "bad", "all states": "attention"}
+    told = {
+        "last state": "one vector",
+        "all states": "attention over all states",
+    }
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.8)
+        for name, shares in recall.items():
+            ink = COLOURS[looks[name]]
+            ax.plot(words, shares, "o-", color=ink)
+            below = name == "last state"
+            ax.text(
+                words[-1],
+                shares[-1] + (0.1 if below else -0.06),
+                told[name],
+                ha="right",
+                va="bottom" if below else "top",
+                color=ink,
+            )
+        ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
+        ax.text(words[0], 1 / 8 + 0.02, "guessing among eight")
+        ax.set(xticks=words, xlabel="symbols read", ylim=(0, 1.05))
+        ax.set_ylabel("share recalled")
+        return figure
+
     return show(
-        figure,
+        draw,
         "Share of symbols recalled against the length read. With "
         "attention nearly all at every length; from the last state all "
         "of two, and fewer and fewer of more.",
@@ -82,30 +95,45 @@ def recalled(words: Sequence[int], recall: Mapping) -> Picture:
 def routes(distance: int) -> Picture:
     """The way of a signal from one word to another, by kind of layer."""
     doubling = [2**i - 1 for i in range(20) if 2**i <= distance]
-    ways = {  # word and layer at each step
-        "recurrence": [(i, 1) for i in range(distance + 1)],
-        "convolution": [(i, i) for i in range(distance + 1)],
-        "dilated": [(w, i) for i, w in enumerate([*doubling, distance])],
-        "self-attention": [(0, 0), (distance, 1)],
+    ways = {  # where it stops
+        "recurrence, within one layer": [*range(distance + 1)],
+        "convolution of three words, a layer each": [*range(distance + 1)],
+        "dilated convolution, a layer each": [*doubling, distance],
+        "self-attention, one layer": [0, distance],
     }
-    looks = {
-        "recurrence": ("bad", "o--"),
-        "convolution": ("feed_forward", "s-."),
-        "dilated": ("feed_forward", "^:"),
-        "self-attention": ("query", "o-"),
-    }
-    figure, ax = panels(1, narrow=False, height=3.4)
-    for name, way in ways.items():
-        words, layers = zip(*way, strict=True)
-        colour, marks = looks[name]
-        label = f"{name}: {len(way) - 1}"
-        ax.plot(words, layers, marks, color=COLOURS[colour], label=label)
-    ax.set(xlabel="word", ylabel="layer", xticks=range(distance + 1))
-    ax.legend(title="steps", loc="upper left", frameon=False)
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(wide, 78 * len(ways) + 4)
+        step = (wide - 40) / (distance + 0.6)
+        for row, (name, stops) in enumerate(ways.items()):
+            y = 78 * row + 62
+            ink = "attention" if "attention" in name else "muted"
+            count = len(stops) - 1
+            steps = "1 step" if count == 1 else f"{count} steps"
+            sketch.words(
+                4, y - 48, f"{name}: {steps}", "start", font_weight="bold"
+            )
+            for start, end in zip(stops, stops[1:], strict=False):
+                path = drawsvg.Path()
+                left, right = 20 + step * start, 20 + step * end
+                high = 12 + 2 * (end - start)
+                path.M(left, y - 8)
+                path.Q((left + right) / 2, y - 8 - 2 * high, right, y - 8)
+                sketch.stroke(path, width=2, colour=ink, arrow=True)
+            for word in range(distance + 1):
+                x = 20 + step * word
+                look = {"stroke": COLOURS[ink], "stroke_width": 1.3}
+                fill = ink if word in stops else "none"
+                sketch.dot(x, y, fill, radius=6, **look)
+        return sketch
+
     return show(
-        figure,
-        f"The way of a signal from word 0 to word {distance}. Recurrence: "
-        "a step for each word, within one layer. Convolution: up a layer "
-        "for each word. Dilated: fewer layers, each reaching twice as "
-        "far. Self-attention: one step.",
+        draw,
+        f"Four rows of {distance + 1} words. From the first to the last a "
+        + "; ".join(
+            f"signal takes {len(stops) - 1} with {name}"
+            for name, stops in ways.items()
+        )
+        + ".",
     )
