@@ -1,5 +1,7 @@
 """Models with parts of one's own: trained, saved, loaded, translated with."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -15,7 +17,9 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
+from transformer_lib.cli import main
 from transformer_lib.decoding import DecoderCache
+from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.layers import FeedForward
 from transformer_lib.model import (
     Transformer,
@@ -216,3 +220,50 @@ def test_what_differs_from_ours_is_named():
         "encoder.norm: LayerNorm",
         "decoder.layers.1.self_attention: MultiHeadAttention",
     ]
+
+
+def test_the_command_line_averages_no_other_kind(tmp_path, capsys):
+    """Its weights fit ours, and would make a wrong model of ours."""
+    run, out = tmp_path / "run", tmp_path / "mean"
+    model = built(WithGELU)
+    save_model(run, model)
+    config = TrainingConfig(max_steps=1)
+    train(model, TokenBatches(PAIRS, 60), config, folder=run)
+    words = ["average", "--model", str(run), "--out", str(out)]
+    assert main(words) == 2 and not out.exists()
+    assert "holds a model with WithGELU" in capsys.readouterr().err
+
+
+def test_a_recorded_experiment_with_ones_own(tmp_path):
+    """Stopped after two steps, it goes on; as ours it does not."""
+    experiment = Experiment(
+        model=replace(CONFIG, vocab_size=300),
+        training=TrainingConfig(max_steps=3, checkpoint_every=1),
+        tokens_per_batch=512,
+        limit=20,
+        average=2,
+        test="test",
+        device="cpu",
+        precision="fp32",
+    )
+
+    class StopsAtTwo(WithRotary):
+        steps = 0
+
+        def hidden(self, source_ids, target_ids):
+            self.steps += self.training
+            if self.steps == 3:
+                raise KeyboardInterrupt
+            return super().hidden(source_ids, target_ids)
+
+    StopsAtTwo.__name__ = "WithRotary"
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, tmp_path, model=StopsAtTwo)
+    assert checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000002"
+    with pytest.raises(ValueError, match="trained with model=WithRotary"):
+        run_experiment(experiment, tmp_path)
+    report = run_experiment(experiment, tmp_path, model=WithRotary)
+    assert report["result"]["steps"] == 3
+    assert report["test"]["sentences"] == 20
+    saved = load_model(tmp_path, WithRotary).model
+    assert foreign_parts(saved)[0] == "WithRotary"

@@ -421,5 +421,5 @@ def _check_parts(folder: str | Path, built: nn.Module) -> None:
         kinds.append(", ".join(parts[:2]) + more or "the library's own parts")
     raise ValueError(
         f"{folder} holds a model with {kinds[0]}, and not with {kinds[1]}: "
-        "give model=, its class or the function that builds it"
+        "in Python give model=, its class or the function that builds it"
     )

@@ -23,6 +23,7 @@ import tyro
 
 from transformer_lib.beams import longest_source
 from transformer_lib.checkpoints import (
+    _check_parts,
     average_checkpoints,
     checkpoint_files,
     load_config,
@@ -214,6 +215,7 @@ def _average(model: str, out: str, last: int = 5) -> None:
     if Path(out).exists():
         raise FileExistsError(f"{out} exists: name a new folder")
     mean = Transformer(config)
+    _check_parts(model, mean)  # a checkpoint has only names and weights
     mean.load_state_dict(average_checkpoints(paths[-last:]))
     save_model(out, mean, tokenizer, info=info)
 
