@@ -15,13 +15,23 @@ def learning(training: Series, validation: Series, exact: Series) -> Picture:
 
     def draw(narrow: bool):
         figure, (left, right) = panels(2, narrow, height=2.9)
-        left.plot(*training, color=COLOURS["loss"], label="training")
-        left.plot(
-            *validation, "o", color=COLOURS["decoder"], label="validation"
-        )
+        left.plot(*training, color=COLOURS["loss"])
+        left.plot(*validation, "o", color=COLOURS["loss"], mfc="none")
         left.set(xlabel="step", ylabel="nats per token", ylim=(0, None))
-        left.legend()
-        right.plot(*exact, "o-", color=COLOURS["good"])
+        labels = {
+            "training, with dropout": (training, 4, 0.8),
+            "validation": (validation, 2, 0.4),
+        }
+        for words, ((steps, losses), place, height) in labels.items():
+            left.annotate(
+                words,
+                (steps[place], losses[place]),
+                (0.42, height),
+                textcoords="axes fraction",
+                va="center",
+                arrowprops={"arrowstyle": "-", "color": COLOURS["muted"]},
+            )
+        right.plot(*exact, "o-", color=COLOURS["target"])
         right.set(xlabel="step", ylabel="exactly right", ylim=(0, 1.02))
         return figure
 
