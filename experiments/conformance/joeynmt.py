@@ -1,9 +1,10 @@
 """Joey NMT 2, with the configuration of its tied Transformer."""
 
-import importlib
+import logging
 import sys
 import types
 
+import torch
 from sources import use
 
 _folder = use("joeynmt")
@@ -20,8 +21,6 @@ def _stand_in(name, **contents):
 
 
 def _subsequent(size):
-    import torch
-
     return torch.ones(1, size, size).tril().bool()
 
 
@@ -30,14 +29,10 @@ _stand_in(
     freeze_params=lambda module: None,
     subsequent_mask=_subsequent,
 )
-_stand_in(
-    "helpers_for_ddp", get_logger=importlib.import_module("logging").getLogger
-)
+_stand_in("helpers_for_ddp", get_logger=logging.getLogger)
 _stand_in("vocabulary", Vocabulary=object)
 _stand_in("config", ConfigurationError=ValueError)
-_stand_in(
-    "builders", build_activation=lambda activation: __import__("torch").nn.ReLU
-)
+_stand_in("builders", build_activation=lambda activation: torch.nn.ReLU)
 from joeynmt.loss import XentLoss  # noqa: E402
 from joeynmt.model import build_model  # noqa: E402
 from joeynmt.transformer_layers import PositionalEncoding  # noqa: E402

@@ -1,5 +1,6 @@
 """labml.ai's annotated implementations: labml_nn/transformers."""
 
+import copy
 import sys
 import types
 
@@ -17,8 +18,6 @@ sys.modules["labml"].tracker = types.SimpleNamespace(debug=lambda *_: None)
 
 
 def _clones(module, count):
-    import copy
-
     return nn.ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 

@@ -168,7 +168,6 @@ class Adapter:
                 f'ARRAYS={chosen["ARRAYS"]!r}: give "torch" or "numpy"'
             )
         self.numpy = chosen["ARRAYS"] == "numpy"
-        self.kept: dict[Any, Any] = {}  # what several probes need
 
     @classmethod
     def load(cls, path: str | Path, seed: int = 0) -> "Adapter":

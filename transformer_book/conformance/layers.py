@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from .attention import heads_of
 from .core import (
     Adapter,
-    NotShown,
     Verdict,
     close,
     deviation,
@@ -312,10 +311,3 @@ def decoder_layer(tried: Adapter) -> Verdict:
         or "wrong: self-attention, attention over the "
         "memory, then the network, each as norm(y + sublayer(y))"
     )
-
-
-def needed(value: Any, what: str) -> Any:
-    """The value, unless there is none to look at."""
-    if value is None:
-        raise NotShown(what)
-    return value

@@ -64,12 +64,11 @@ def _copied(value: Any) -> Any:
 @dataclass
 class Attention:
     """One attention: its weights (batch, h, query_len, key_len), where
-    in the list of calls it is, and the scores' factor if it was seen."""
+    in the list of calls it is, and the scores before the softmax."""
 
     weights: Tensor
     place: int
-    scores: Tensor | None
-    dropout: float = 0.0
+    scores: Tensor
 
     @property
     def kind(self) -> str:
@@ -258,7 +257,6 @@ def _from_kernel(call: Call, place: int) -> Attention:
         weights.reshape(shape),
         place,
         masked.reshape(shape),
-        given.get("dropout_p") or 0.0,
     )
 
 
@@ -271,8 +269,6 @@ def factor_of(trace: Trace, attention: Attention, h: int) -> tuple[float, str]:
         NotShown: if no two of them give the scores.
     """
     scores = attention.scores
-    if scores is None:
-        raise NotShown("the scores were not seen")
     visible = scores > -1e4
     candidates: list[Tensor] = []
     for place, _, _, out in trace.linears():
