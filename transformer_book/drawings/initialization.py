@@ -5,6 +5,7 @@ Two chapters show it: `model`, which initializes the weights, and
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import mean
 from typing import Any
 
 from IPython.display import Markdown
@@ -57,18 +58,49 @@ def learning(runs: Mapping[str, Run]) -> Picture:
     )
 
 
-def results(runs: Mapping[str, Run]) -> Markdown:
-    """Every initialization: validation loss and BLEU, as a table."""
-    rows = []
-    for start, run in runs.items():
-        steps, bleus = run.series("validation_bleu")
-        losses = run.series("validation_loss")[1]
-        row: dict[str, Any] = {"initialization": WHAT[start]}
-        for step, score in zip(steps, bleus, strict=True):
-            row[f"BLEU, step {step}"] = f"{score:.1f}"
-        row["nats per token"] = f"{losses[-1]:.2f}"
-        rows.append(row)
-    return Markdown(markdown_table(rows))
+def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
+    """What sub-layers add at first against BLEU, a dot for each run."""
+    named = {  # colour, what it is called, and where beside the dot
+        "xavier": ("bad", "each matrix separately", (6, -16), "right"),
+        "packed": ("muted", "packed", (8, -4), "left"),
+        "packed-linear": (
+            "decoder",
+            "nn.Linear's feed-forward",
+            (8, 2),
+            "left",
+        ),
+        "packed-quarter": ("good", "w_o, w_2 at a quarter", (8, 3), "left"),
+        "packed-nothing": ("black", "at zero", (-4, -18), "left"),
+    }
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.2)
+        for start, run in runs.items():
+            added = mean(shares(run.report["sizes"]["0"]))
+            score = run.series("validation_bleu")[1][-1]
+            ink, words, away, side = named.get(
+                start, ("muted", "", (0, 0), "left")
+            )
+            colour = COLOURS.get(ink, ink)
+            ax.plot(added, score, "o", color=colour, markersize=7)
+            ax.annotate(
+                words,
+                (added, score),
+                xytext=away,
+                textcoords="offset points",
+                ha=side,
+                color=colour,
+            )
+        ax.set(xlim=(-0.03, 0.85), ylim=(0, 25), ylabel="BLEU")
+        ax.set_xlabel("share that a sub-layer adds at first")
+        return figure
+
+    return show(
+        draw,
+        f"{len(runs)} dots: the share that sub-layers add before training "
+        "against BLEU after 800 steps. Six dots with shares below 0.3 lie "
+        "between 20 and 22; from 0.4 on the dots fall from 16 to 7.",
+    )
 
 
 def other_tasks(starts: Sequence[str]) -> Markdown:
