@@ -350,11 +350,8 @@ def load_config(
     described = _described(folder)
     path = Path(folder) / "tokenizer.json"
     tokenizer = BPETokenizer.load(path) if path.exists() else None
-    return (
-        TransformerConfig(**described["model"]),
-        tokenizer,
-        described["info"],
-    )
+    config = TransformerConfig(**described["model"])
+    return config, tokenizer, described["info"]
 
 
 class SavedModel(NamedTuple):

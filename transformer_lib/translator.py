@@ -110,9 +110,9 @@ class Translator:
         folder, bundled = Path(name), bundled_models()
         if not (folder / "config.json").is_file():
             if str(name) not in bundled:
-                lack = (
-                    "has no config.json" if folder.is_dir() else "is no folder"
-                )
+                lack = "is no folder"
+                if folder.is_dir():
+                    lack = "has no config.json"
                 raise FileNotFoundError(
                     f"{str(name)!r} {lack}: give the folder of a model, or "
                     f"one of {[*bundled]}"

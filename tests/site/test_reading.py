@@ -170,7 +170,7 @@ LETTERS = """() => [...document.querySelectorAll(".vega-embed text")].map(
 
 
 def test_a_chart_that_moves_keeps_its_letters_on_a_phone(read):
-    page = read("book/training/schedule.html", width=360)
+    page = read("book/architecture/attention.html", width=360)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.wait_for_selector("[id^=altair-viz] svg")
     letters = page.evaluate(LETTERS)

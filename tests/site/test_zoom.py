@@ -410,32 +410,29 @@ def test_a_file_that_is_missing_is_named(visit):
     is_open(page, "decoder")
 
 
-def test_without_a_script_a_picture_has_the_same_numbers(visit):
-    """On paper too: the page's own run, one cell of the encoder."""
-    code = re.sub("<.*?>", "", html(CHAPTER))
-    head, row = re.search(r"head, row = (\d+), (\d+)", code).groups()
-    told = re.search(
-        r"The (\d+) products of the query of (\w+) and the key of (\w+) sum "
-        r"to (−?[\d.]+); divided by the root of \d+ that is the score "
-        r"(−?[\d.]+)\. Weights of the row: (.*?)\.\"",
+def test_without_a_script_a_picture_has_the_librarys_numbers(visit):
+    """On paper too: a row of the encoder, of the page's own sentence."""
+    code = re.sub("<.*?>", "", html(CHAPTER)).replace("&quot;", '"')
+    head, row = map(int, re.search(r"head, row = (\d+), (\d+)", code).groups())
+    text = re.search(r'tokenizer.encode\("(I like [^"]*)"\), EOS', code)[1]
+    found = re.search(
+        r"The \d+ products of the query of (\w+) and the key of (\w+) sum "
+        r".*? Weights of the row: (.*?)\.\"",
         html(CHAPTER),
     )
-    count, word, key, total, score, weights = told.groups()
-    names = [plain(one) for one in computed().tokens["encoder"]]
-    place = names.index(key) + 1
-    where = f"encoder.1.self_attention.{int(head) + 1}.{int(row) + 1}"
-    page = opened(visit, f"{where}.{place}")
-    assert crumbs(page)[-2:] == [word, key]
-    assert said(page).startswith(f"Score {score} = {total} ÷ √{count};")
-    go(page, where)
-    shown = [float(cells[-1]) for cells in table(page)[:-1]]
+    word, key, weights = found.groups()
+    shown = shipped(make_data.ZOOMED[0]).attention(text)
+    names = [plain(one) for one in shown.source]
+    right = shown.maps["encoder.layers.0.self_attention"][head, row]
+    assert (word, key) == (names[row], names[int(right.argmax())])
     drawn = [float(one.rsplit(" ", 1)[1]) for one in weights.split(", ")]
-    assert drawn == pytest.approx(shown, abs=0.0051)
+    assert drawn == pytest.approx(right.tolist(), abs=0.0051)
+    page = opened(visit, "encoder.1.self_attention.1")
+    assert page.locator(".tag_still").count() == 0
     plainly = opened(visit, java_script_enabled=False)
     plainly.wait_for_load_state()
     picture = plainly.locator(".tag_still svg:visible")
     assert picture.count() == 1
-    assert page.locator(".tag_still").count() == 0
 
 
 def test_the_readers_model_is_looked_into_again(visit):
