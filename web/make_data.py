@@ -899,6 +899,7 @@ def make(run: Path, folder: Path) -> dict:
         "bytes": travels,
         "words": known_words(info),
         "examples": chosen["examples"],
+        "translated": translator.translate(chosen["examples"][0]),
     }
 
 

@@ -407,6 +407,9 @@ def test_text_is_shown_as_text(visit, runtime):
 def test_the_first_page_translates_everyday_sentences(visit, runtime):
     page = opened(visit, "translate", width=360)
     field = page.get_by_label("A sentence in English")
+    text = field.input_value()  # it opens with one that is translated
+    wait_for_text(page, library_beam("tatoeba-en-de", text)[0][0])
+    assert not [url for url in page.asked if "/ort/" in url]
     for text in "Where is the train station?", "I lost my umbrella.":
         field.fill(text)
         page.keyboard.press("Enter")

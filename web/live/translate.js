@@ -113,6 +113,17 @@ export async function start(place) {
   let turn = 0; // one for each choice of a model, and each text
   halt.hidden = progress.hidden = true;
   chooseModel(true);
+  if (!state.model && !state.text) begin();
+
+  /** It opens with a sentence that is translated, as recorded. */
+  function begin() {
+    const { examples: [text], translated, languages } = about();
+    input.value = text;
+    said.replaceChildren(
+      el("strong", { lang: languages[1] }, translated),
+      " · recorded; for other sentences the model is loaded",
+    );
+  }
 
   function about() {
     return index.models.find(({ name }) => name === model.value);

@@ -165,6 +165,7 @@ export function show(place, model) {
     ),
   );
   const words = el("p", { class: "zoom-words" });
+  const map = el("div", { class: "zoom-outside", "aria-hidden": "true" });
   const stage = el("div", { class: "zoom-stage" });
   const code = el("div", { class: "zoom-code" });
   const sizes = el("p", { class: "zoom-sizes" });
@@ -177,7 +178,7 @@ export function show(place, model) {
       el("nav", { "aria-label": "from the model inwards" }, crumbs),
       el("div", { class: "zoom-beside" }, beside),
     ),
-    words,
+    el("div", { class: "zoom-where" }, words, map),
     stage,
     said,
     code,
@@ -355,6 +356,7 @@ export function show(place, model) {
       el("div", { class: "zoom-picture" }, shown.picture),
     );
     stage.scrollTo(0, 0);
+    drawMap();
     for (const paintOne of painters) paintOne();
     roam(items()[0]);
     said.textContent = shown.said;
@@ -362,6 +364,34 @@ export function show(place, model) {
     sizes.textContent = shown.sizes;
     const { caption, head, rows } = shown.numbers;
     numbers.replaceChildren(table(caption, head, -1, rows));
+  }
+  /** The level outside, small, with the box that was opened marked. */
+  function drawMap() {
+    map.replaceChildren();
+    map.hidden = !path.length;
+    if (!path.length) return;
+    const outside = path.slice(0, -1);
+    const parts = { model, path: outside, box, strip, colours };
+    const picture = el(
+      "div",
+      { class: "zoom-picture", inert: true },
+      PICTURES[level(outside).split(" ").at(-1)](parts).picture,
+    );
+    picture
+      .querySelector(`[data-part="${path.at(-1)}"]`)
+      ?.classList.add("zoom-here");
+    for (const node of picture.querySelectorAll("[data-part], [data-key]")) {
+      node.removeAttribute("data-part"); // it is no place to go to
+      node.removeAttribute("data-key");
+    }
+    map.append(picture);
+    const wide = stage.clientWidth;
+    picture.style.width = `${wide}px`;
+    const scale = Math.min(
+      map.clientWidth / wide,
+      map.clientHeight / picture.offsetHeight,
+    );
+    picture.style.transform = `scale(${scale})`;
   }
   /** A box that opens. */
   function box(part, attributes, ...children) {
