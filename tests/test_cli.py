@@ -266,13 +266,26 @@ def test_a_pipe_is_answered_line_by_line():
         assert process.stdout.read() == b""
 
 
+def translated(monkeypatch):
+    """Calls of `translate`, which gives back what it is given."""
+    calls = []
+    monkeypatch.setattr(
+        Translator,
+        "translate",
+        lambda self, texts, *how: calls.append((texts, *how)) or list(texts),
+    )
+    return calls
+
+
 def test_what_is_there_already_is_one_batch(monkeypatch, tmp_path):
     path = tmp_path / "lines"
     path.write_text("I like trees\n" * 300 + "no newline at the end")
+    batches = translated(monkeypatch)
     with open(path) as file:
         monkeypatch.setattr(sys, "stdin", file)
-        (lines,) = cli._standard_input()
-    assert len(lines) == 301 and lines[-1] == b"no newline at the end"
+        assert main(["translate", "--model", "little-spanish"]) == 0
+    lengths = [len(texts) for texts, *_ in batches if texts]
+    assert lengths == [301] and batches[-1][0][-1] == "no newline at the end"
 
 
 def test_lines_as_they_come():
@@ -337,15 +350,11 @@ def test_a_reader_that_goes_away_ends_it_without_a_word():
 
 
 def test_alpha_is_an_option(monkeypatch, capsys):
-    given = []
-    monkeypatch.setattr(
-        Translator,
-        "translate",
-        lambda self, texts, *how: given.append(how) or list(texts),
-    )
+    given = translated(monkeypatch)
     words = ["translate", "--model", "little-spanish", "--beam-size", "2"]
     assert main([*words, "--length-penalty", "1.5", "A", "B"]) == 0
-    assert given == [(2, 1.5)] and capsys.readouterr().out == "A\nB\n"
+    assert given == [(["A", "B"], 2, 1.5)]
+    assert capsys.readouterr().out == "A\nB\n"
 
 
 def test_called_from_python_it_changes_no_setting():

@@ -11,7 +11,6 @@ import pytest
 
 from transformer_lib.corpora import (
     ParallelCorpus,
-    _fetch,
     data_folder,
     load_corpus,
     read_parallel,
@@ -158,17 +157,20 @@ def test_no_file_and_no_network(folder, name, file):
 def test_a_download_must_have_the_right_sum(folder, monkeypatch):
     serve(monkeypatch, b"<html>not found</html>")
     with pytest.raises(FileNotFoundError, match="hash"):
-        _fetch("multi30k/train.en.gz")
+        load_corpus("multi30k", "en", "de")
     assert not list((folder / "multi30k").iterdir())
 
 
-def test_a_download_and_a_file_that_is_there(folder, monkeypatch):
-    serve(monkeypatch, b"content")  # Tatoeba has no known sum
-    path = _fetch("tatoeba/spa-eng.zip")
-    assert path.read_bytes() == b"content"
+def test_what_was_downloaded_is_kept(folder, monkeypatch, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("web") / "spa-eng.zip"
+    archive(elsewhere, "Go.\tVe.\n" * 300)
+    serve(monkeypatch, elsewhere.read_bytes())  # has no known sum
+    corpus = load_corpus("tatoeba")
+    assert corpus[0] == ("Go.", "Ve.")
+    path = folder / "tatoeba/spa-eng.zip"
     assert [*path.parent.iterdir()] == [path]
     serve(monkeypatch, None)
-    assert _fetch("tatoeba/spa-eng.zip") == path
+    assert load_corpus("tatoeba") == corpus
 
 
 @needs("multi30k/train.de.gz")

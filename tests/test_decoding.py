@@ -14,11 +14,7 @@ from translators import (
 )
 
 from transformer_lib.beams import beam_search, decode_all
-from transformer_lib.decoding import (
-    DecoderCache,
-    _length_limits,
-    greedy_decode,
-)
+from transformer_lib.decoding import DecoderCache, greedy_decode
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.model import evaluating
 
@@ -85,21 +81,26 @@ def test_greedy_goes_on_from_what_it_said():
     assert len(after_first) > 1, "they should differ when the first ends"
 
 
+def lengths_of(found):
+    """Of each sentence, how long its hypotheses are."""
+    return [{len(one.ids) for one in ranked} for ranked in found]
+
+
 def test_length_limit_is_each_sentences_own():
     model = a_model(0, end=-99.0)  # eos is never likely
     batch = sources(1, 30, 3)
     batch[1, 4:9] = UNK  # as long as a known token
-    assert _length_limits(model, batch) == [51, 80, 53]
-    assert _length_limits(model, sources(600, 601)) == [650, 651]
-    table = a_model(0, replace(SMALL, positions="learned", max_length=60))
-    assert _length_limits(table, sources(1, 30)) == [51, 60]
-    assert _length_limits(model, sources(1, 3), max_extra=-2) == [1, 1]
+    assert lengths_of(greedy_decode(model, batch)) == [{51}, {80}, {53}]
+    few = greedy_decode(model, sources(1, 3), max_extra=-2)
+    assert lengths_of(few) == [{1}, {1}]
+    table = a_model(
+        0, replace(SMALL, positions="learned", max_length=60), end=-99.0
+    )
     for search in SEARCHES:
         found = search(model, batch, max_extra=4)
-        lengths = [{len(one.ids) for one in ranked} for ranked in found]
-        assert lengths == [{5}, {34}, {7}]
-        [[best, *_]] = search(model, batch[:1, :2])
-        assert len(best.ids) == 51
+        assert lengths_of(found) == [{5}, {34}, {7}]
+        assert lengths_of(search(model, batch[:1, :2])) == [{51}]
+        assert lengths_of(search(table, sources(1, 30))) == [{51}, {60}]
     sentences = [[4, EOS], [5, UNK, 5, EOS]]
     for beam_size in (1, 4):
         for options, limits in (({}, [51, 53]), ({"max_extra": 4}, [5, 7])):

@@ -11,6 +11,7 @@ from translators import copies
 from transformer_lib.batching import TokenBatches, collate
 from transformer_lib.beams import beam_search
 from transformer_lib.decoding import greedy_decode
+from transformer_lib.experiment import pick_device
 from transformer_lib.loss import projected_losses, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.replays import Replays, why_not_replayed
@@ -136,6 +137,15 @@ def test_a_training_step_does_not_wait_for_the_gpu(bf16):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert all(weight.grad.is_cuda for weight in model.parameters())
+
+
+@on_a_gpu
+def test_the_gpu_is_picked_by_each_worker_its_own(monkeypatch):
+    assert pick_device() == pick_device("cuda") == torch.device("cuda:0")
+    monkeypatch.setenv("LOCAL_RANK", "3")  # as torchrun sets it
+    assert pick_device() == pick_device("cuda") == torch.device("cuda:3")
+    assert pick_device("cuda:1") == torch.device("cuda:1")
+    assert pick_device("cpu") == torch.device("cpu")
 
 
 @on_a_gpu
