@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+from translators import as_torch
 
 from transformer_lib.attention import (
     MultiHeadAttention,
@@ -160,11 +161,7 @@ def test_equals_pytorchs_multihead_attention(bias):
     """Output, every head's weights, and the gradient of everything."""
     ours = MultiHeadAttention(24, 4, bias=bias)
     theirs = nn.MultiheadAttention(24, 4, bias=bias, batch_first=True)
-    named = {}  # our parameters, under their names
-    for name, of_output in ours.w_o.named_parameters():
-        three = [getattr(w, name) for w in (ours.w_q, ours.w_k, ours.w_v)]
-        named[f"in_proj_{name}"] = torch.cat(three)
-        named[f"out_proj.{name}"] = of_output
+    named = as_torch(dict(ours.named_parameters()))
     ids = torch.tensor([[4, 5, 6, 7, 8, 9], [4, 5, 6, 0, 0, 0]])
     mask = padding_mask(ids)
     x = torch.randn(2, 5, 24, requires_grad=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from translators import decode_in_parts
+from translators import as_torch, decode_in_parts, slopes_of
 
 from transformer_lib.attention import MultiHeadAttention, record_attention
 from transformer_lib.embeddings import Embeddings
@@ -71,51 +71,22 @@ def in_steps(decoder, x, memory, source_mask, ends):
     return torch.cat(found, 1)
 
 
-def as_pytorchs(layer) -> dict:
-    """Our layer's parameters under the names of PyTorch's."""
-    named = {
-        "linear1": layer.feed_forward.w_1,
-        "linear2": layer.feed_forward.w_2,
-    }
-    attentions = {"self_attn": layer.self_attention}
-    if isinstance(layer, DecoderLayer):
-        attentions["multihead_attn"] = layer.cross_attention
-    for name, module in attentions.items():
-        named[f"{name}.out_proj"] = module.w_o
-    for i, residual in enumerate(layer.residuals, 1):
-        named[f"norm{i}"] = residual.norm
-    found = {}
-    for part in ("weight", "bias"):
-        for name, module in named.items():
-            found[f"{name}.{part}"] = getattr(module, part)
-        for name, module in attentions.items():
-            three = module.w_q, module.w_k, module.w_v
-            found[f"{name}.in_proj_{part}"] = torch.cat(
-                [getattr(linear, part) for linear in three]
-            )
-    return found
-
-
 def same_as_pytorchs(ours, theirs, run_theirs, *ways):
-    """Same output in all ways to run ours, same gradients in the first."""
-    with torch.no_grad():  # other than the ones and zeros of a norm
-        for p in ours.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    theirs.load_state_dict(as_pytorchs(ours))
-    mine, yours = ways[0](ours), run_theirs(theirs)
+    """Same output and same gradients in all ways to run ours."""
+    for weight in ours.parameters():  # other than a norm's ones and zeros
+        weight.data += 0.1 * torch.randn_like(weight)
+    theirs.load_state_dict(as_torch(ours.state_dict()))
+    wanted = run_theirs(theirs)
+    wanted.square().mean().backward()
     close = dict(atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(mine, yours, **close)
-    with torch.no_grad():
-        for _ in in_both_modes(ours):
-            for way in ways:
-                torch.testing.assert_close(way(ours), yours, **close)
-    mine.square().mean().backward()
-    yours.square().mean().backward()
-    for p in ours.parameters():
-        p.data = p.grad  # so that gradients get PyTorch's names
-    gradients = as_pytorchs(ours)
-    for name, p in theirs.named_parameters():
-        torch.testing.assert_close(gradients[name], p.grad, **close)
+    for _ in in_both_modes(ours):
+        for way in ways:
+            ours.zero_grad()
+            found = way(ours)
+            torch.testing.assert_close(found, wanted, **close)
+            found.square().mean().backward()
+            slopes = as_torch(slopes_of(ours))
+            torch.testing.assert_close(slopes, slopes_of(theirs), **close)
 
 
 def pytorchs(kind, norm):

@@ -5,10 +5,12 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 from translators import (
+    as_torch,
     decode_in_parts,
     hides_what_comes_later,
     ignores_padding,
     silence_attention,
+    slopes_of,
 )
 
 from transformer_lib.attention import MultiHeadAttention, record_attention
@@ -25,16 +27,6 @@ from transformer_lib.model import (
 SMALL = dict(N=2, d_model=16, d_ff=32, h=4, dropout=0.0)
 SOURCE = torch.tensor([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
 TARGET = torch.tensor([[2, 10, 11, 12], [2, 9, 0, 0]])
-THEIR_NAMES = {
-    "self_attention": "self_attn",
-    "cross_attention": "multihead_attn",
-    "w_q.": "in_proj_",
-    "w_o": "out_proj",
-    "feed_forward.w_": "linear",
-    "residuals.0.norm": "norm1",
-    "residuals.1.norm": "norm2",
-    "residuals.2.norm": "norm3",
-}
 
 
 def small(seed: int = 0, **changes) -> Transformer:
@@ -51,20 +43,9 @@ def sentences(*lengths: int) -> torch.Tensor:
     return ids
 
 
-def under_their_names(ours: dict) -> dict:
-    """What torch.nn.Transformer calls the parts of our two stacks."""
-    theirs = {}
-    for name, value in ours.items():
-        if "coder." not in name or "w_k" in name or "w_v" in name:
-            continue
-        if "w_q" in name:
-            value = torch.cat(
-                [ours[name.replace("w_q", f"w_{x}")] for x in "qkv"]
-            )
-        for old, new in THEIR_NAMES.items():
-            name = name.replace(old, new)
-        theirs[name] = value
-    return theirs
+def of_the_stacks(named: dict) -> dict:
+    """What is not of the embeddings."""
+    return {name: x for name, x in named.items() if "coder." in name}
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -91,7 +72,7 @@ def test_equals_torch_transformer(norm):
     ).double()
     if norm == "post":  # theirs always has the last norms
         theirs.encoder.norm = theirs.decoder.norm = None
-    theirs.load_state_dict(under_their_names(ours.state_dict()))
+    theirs.load_state_dict(as_torch(of_the_stacks(ours.state_dict())))
     hidden = theirs(
         ours.embed(source, ours.source_embedding).detach(),
         ours.embed(target, ours.target_embedding).detach(),
@@ -103,16 +84,13 @@ def test_equals_torch_transformer(norm):
     b = hidden[real] @ ours.output_weight.detach().T
     pull = torch.randn(b.shape, dtype=b.dtype)
     (b * pull).sum().backward()
-    wanted = {name: p.grad for name, p in theirs.named_parameters()}
+    wanted = slopes_of(theirs)
     for training in (True, False):
         ours.train(training).zero_grad()
         a = ours(source, target)[real]
         assert_close(a, b)
         (a * pull).sum().backward()
-        grads = under_their_names(
-            {name: p.grad for name, p in ours.named_parameters()}
-        )
-        assert_close(grads, wanted)
+        assert_close(as_torch(of_the_stacks(slopes_of(ours))), wanted)
         with torch.no_grad():
             memory = ours.encode(source)
             hidden = decode_in_parts(ours, target, memory, source)

@@ -66,6 +66,41 @@ def log_probabilities(model, source, outputs):
     return (logs * (labels != PAD)).sum(1).tolist()
 
 
+PYTORCHS_NAMES = {
+    "self_attention": "self_attn",
+    "cross_attention": "multihead_attn",
+    "w_q.": "in_proj_",
+    "w_o": "out_proj",
+    "feed_forward.w_": "linear",
+    "residuals.0.norm": "norm1",
+    "residuals.1.norm": "norm2",
+    "residuals.2.norm": "norm3",
+}
+
+
+def as_torch(ours):
+    """What `torch.nn` calls the weights of a layer, a stack or a part.
+
+    `ours` are tensors by our names: the weights, or their gradients.
+    """
+    theirs = {}
+    for name, value in ours.items():
+        if "w_k." in name or "w_v." in name:
+            continue  # in one matrix with w_q
+        if "w_q." in name:
+            three = [ours[name.replace("w_q", f"w_{x}")] for x in "qkv"]
+            value = torch.cat(three)
+        for old, new in PYTORCHS_NAMES.items():
+            name = name.replace(old, new)
+        theirs[name] = value
+    return theirs
+
+
+def slopes_of(module):
+    """The gradient of each weight, by its name."""
+    return {name: p.grad for name, p in module.named_parameters()}
+
+
 def hides_what_comes_later(model):
     """A later target token never changes earlier logits."""
     size = model.config.vocab_size
