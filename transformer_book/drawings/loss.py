@@ -9,52 +9,59 @@ from transformer_book.figures import COLOURS, Picture, panels, show
 DASHES = "-", "--", ":"  # from no smoothing to the most
 
 
-def targets(pieces: Sequence[str], kinds: Mapping[str, Tensor]) -> Picture:
-    """Bars for targets over the same tokens, a panel for each kind."""
+def targets(tokens: Sequence[str], kinds: Mapping[str, Tensor]) -> Picture:
+    """Bars for goals over the same tokens, a panel for each kind."""
 
     def draw(narrow: bool):
         figure, axes = panels(
-            len(kinds), narrow, height=2.6, sharey=True, squeeze=False
+            len(kinds), narrow, height=2.5, sharex=True, squeeze=False
         )
-        places = range(len(pieces))
-        for ax, (kind, target) in zip(axes.flat, kinds.items(), strict=True):
-            right = int(target.argmax())
-            looks = [COLOURS["muted"]] * len(pieces)
-            looks[right] = COLOURS["good"]
-            bars = ax.bar(places, target, color=looks)
-            ax.bar_label(bars, [f"{share:.3g}" for share in target.tolist()])
+        places = [-place for place in range(len(tokens))]
+        for ax, (kind, goal) in zip(axes.flat, kinds.items(), strict=True):
+            looks = [COLOURS["muted"]] * len(tokens)
+            looks[int(goal.argmax())] = COLOURS["target"]
+            bars = ax.barh(places, goal, color=looks)
+            numbers = [f"{share:.3g}" for share in goal.tolist()]
+            ax.bar_label(bars, numbers, padding=4)
             ax.set_title(kind)
-            ax.set_xticks(places, pieces, rotation=50)
-            ax.set_ylabel("target" if narrow or ax is axes.flat[0] else "")
-            ax.margins(y=0.15)
+            ax.set_yticks(places, tokens)
+            ax.tick_params(axis="y", length=0)
+            ax.spines["bottom"].set_visible(False)
+            ax.set(xticks=[], xlim=(0, 1.15))
         return figure
 
     said = "; ".join(
-        f"{kind}: {pieces[int(t.argmax())]} {t.max():.3f}, "
+        f"{kind}: {tokens[int(t.argmax())]} {t.max():.3f}, "
         f"each other {t.min():.3f}"
         for kind, t in kinds.items()
     )
-    return show(draw, f"Bars for a target over {len(pieces)} tokens. {said}.")
+    return show(draw, f"Bars for a goal over {len(tokens)} tokens. {said}.")
 
 
 def learning(learnt: Mapping[float, Sequence]) -> Picture:
     """By share, the probability and the lead of the right token."""
+    titles = "probability of the right token", "lead of its score"
+    names = "no smoothing", "a tenth spread"
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.6)
-        titles = "probability of the right token", "lead of its score"
+        figure, axes = panels(2, narrow, height=2.4)
         for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
-            for (share, steps), dash in zip(
-                learnt.items(), DASHES, strict=False
+            for steps, dash, name in zip(
+                learnt.values(), DASHES, names, strict=False
             ):
-                ax.plot(
-                    [step[i] for step in steps],
-                    dash,
-                    color=COLOURS["loss"],
-                    label=rf"$\epsilon$ = {share}",
+                values = [step[i] for step in steps]
+                ax.plot(values, dash, color=COLOURS["loss"])
+                above = (i == 0) == (dash == "-")  # room beside both
+                ax.annotate(
+                    f"{name}: {values[-1]:.3g}" if i == 0 else name,
+                    (len(values), values[-1]),
+                    (0, 5 if above else -6),
+                    textcoords="offset points",
+                    ha="right",
+                    va="bottom" if above else "top",
                 )
             ax.set(title=title, xlabel="step", ylim=(0, None))
-        axes[0].legend(loc="lower right")
+        axes[0].set(ylim=(0, 1.2), yticks=[0, 0.5, 1])
         return figure
 
     return show(
@@ -67,68 +74,114 @@ def learning(learnt: Mapping[float, Sequence]) -> Picture:
 
 
 def price(
-    confidence: Tensor,
-    curves: Mapping[float, Tensor],
-    best: Mapping[float, tuple[float, float]],
+    sure: Sequence[float],
+    curves: Mapping[float, Sequence[float]],
+    equal: Sequence[tuple[float, float]],
 ) -> Picture:
-    """By share, the loss of a model that is as sure as `confidence`."""
+    """By share, the loss of a model that is as sure as `sure`.
+
+    `equal` are two points (probability, loss) of the same price.
+    """
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
+        figure, ax = panels(1, narrow, height=3.2)
         for (share, loss), dash in zip(curves.items(), DASHES, strict=True):
-            label = rf"$\epsilon$ = {share}"
-            ax.plot(confidence, loss, dash, color=COLOURS["loss"], label=label)
-            ax.plot(*best[share], "o", color=COLOURS["good"])
+            ax.plot(sure, loss, dash, color=COLOURS["loss"])
+            name = f"a share of {share:g}" if share else "no smoothing"
+            place = 0 if share else len(sure) // 4
+            ax.annotate(
+                name,
+                (sure[place], loss[place]),
+                (8, 4),
+                textcoords="offset points",
+            )
+        ax.plot(*zip(*equal, strict=True), "-", color=COLOURS["muted"], lw=1)
+        for p, loss in equal:
+            ax.plot(p, loss, "o", color=COLOURS["loss"])
+            ax.annotate(
+                f"{p:.1%}".replace(".0%", "%"),
+                (p, loss),
+                (0, 7) if p < 0.9 else (-6, 6),
+                textcoords="offset points",
+                ha="center" if p < 0.9 else "right",
+                weight="bold",
+            )
+        lowest = min(curves[0.1])
+        best = sure[list(curves[0.1]).index(lowest)]
+        ax.plot(best, lowest, "o", color=COLOURS["loss"], mfc="none")
+        ax.annotate(
+            f"{best:.0%}",
+            (best, lowest),
+            (0, -16),
+            textcoords="offset points",
+            ha="center",
+            weight="bold",
+        )
         ax.set_xlabel("probability of the right token")
         ax.set_ylabel("loss, nats")
-        ax.legend()
+        ax.set_xticks([0.3, 0.5, 0.7, 0.9, 1], "30% 50% 70% 90% 100%".split())
+        ax.set_ylim(0, None)
         return figure
 
     return show(
         draw,
         "Loss against the probability given to the right token. Without "
         "smoothing the curve falls all the way to zero. With a share of "
-        "0.1 or 0.2 it reaches its lowest point, marked by a dot, at "
-        "about 0.9 and 0.8, well above zero, and climbs steeply beyond.",
+        "0.1 or 0.2 it reaches its lowest point at about 0.9 and 0.8, well "
+        "above zero, and climbs steeply beyond. At a share of 0.1 two dots, "
+        f"at {equal[0][0]} and {equal[1][0]}, are equally high: "
+        f"{equal[0][1]:.2f} nats.",
     )
 
 
-def seeds_apart(seeds: Mapping[str, Mapping]) -> Picture:
-    """By share, what each seed measured and the mean, as dots."""
-    measures = {
-        "nats": "nats per token,\nwithout smoothing",
+def seeds_apart(
+    seeds: Mapping[str, Mapping],
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]],
+) -> Picture:
+    """By share, what each seed measured, and how sure the change is.
+
+    `intervals` are {measure: {share: (low, high)}}, the measures in the
+    order of the panels.
+    """
+    titles = {
+        "nats": "plain loss, nats per token",
         "right": "share of tokens right",
-        "sure": "mean certainty",
+        "sure": "certainty",
     }
+    shares = list(seeds)
 
     def draw(narrow: bool):
-        figure, axes = panels(3, narrow, height=2.4)
-        shares = [float(share) for share in seeds]
-        for ax, (what, title) in zip(axes, measures.items(), strict=True):
-            means = []
-            for place, measured in zip(shares, seeds.values(), strict=True):
-                values = list(measured[what])
-                means.append(sum(values) / len(values))
-                ax.plot(
-                    [place] * len(values),
-                    values,
-                    "o",
-                    color=COLOURS["muted"],
-                    mfc="none",
-                    label="a seed",
-                )
-            ax.plot(shares, means, "D-", color=COLOURS["loss"], label="mean")
-            ax.set_xticks(shares, list(seeds))
-            ax.set(title=title, xlabel="share", xlim=(-0.05, 0.35))
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles[-2:], labels[-2:], ncols=2, loc="outside lower center"
-        )
+        figure, axes = panels(len(intervals), narrow, height=2.5)
+        for ax, (what, told) in zip(axes, intervals.items(), strict=True):
+            table = [list(measured[what]) for measured in seeds.values()]
+            for one in zip(*table, strict=True):
+                ax.plot(one, "-", color=COLOURS["muted"], lw=0.8, alpha=0.7)
+            means = [sum(row) / len(row) for row in table]
+            ink = COLOURS["loss"] if what == "nats" else "black"
+            ax.plot(means, "D-", color=ink)
+            names = [
+                share
+                if share not in told
+                else "{}\n{:+.3f}\nto {:+.3f}".format(share, *told[share])
+                for share in shares
+            ]
+            names[0] = "none"
+            names = [name.replace("-", "\u2212") for name in names]
+            ax.set_xticks(range(len(shares)), names)
+            ax.set(title=titles[what], xlim=(-0.4, len(shares) - 0.6))
         return figure
 
+    changes = "; ".join(
+        f"{titles[what]}: "
+        + ", ".join(
+            f"{low:+.3f} to {high:+.3f} at {share}"
+            for share, (low, high) in told.items()
+        )
+        for what, told in intervals.items()
+    )
     return show(
         draw,
-        "Three pictures with a dot for each of eight seeds at the shares "
-        "0, 0.1 and 0.3. Nats rise at 0.3. The share of tokens that are "
-        "right rises a little. The mean certainty falls in steps.",
+        "Three charts with a thin line for each of eight seeds over the "
+        "shares 0, 0.1 and 0.3, and their mean. The change from no "
+        f"smoothing, 95%: {changes}.",
     )
