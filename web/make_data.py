@@ -39,6 +39,7 @@ import onnx
 import torch
 import yaml
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib import Translator, load_corpus
 from transformer_lib.attention import (
@@ -63,6 +64,7 @@ from transformer_lib.layers import (
     FeedForward,
 )
 from transformer_lib.model import Transformer
+from transformer_lib.tokenization import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCES = ROOT / "web" / "sentences.yml"
@@ -837,11 +839,62 @@ def write_zoom(
         "lines": lines(),
         "weighs": f"{(run / 'model.safetensors').stat().st_size / 1e6:.1f} MB",
     }
+    if (run.name, text) == ZOOMED:
+        index["tour"] = told_of_plurals(model, tokenizer)
     write_json(folder / "index.json", index)
     # for other sentences; any server knows how to send a .bin
     shutil.copy(run / "model.safetensors", folder / "model.bin")
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(run / name, folder)
+
+
+def told_of_plurals(
+    model: Transformer, tokenizer: Tokenizer
+) -> dict[str, float | list[float]]:
+    """What the tour of "One sentence" says of *gusta* and *gustan*.
+
+    Returns:
+        `gusta`, its probability after *Me*; `courier`, the same with what
+        one head brings exchanged by what it brings of one tree; `memory`,
+        those of both words with all that the encoder gives exchanged;
+        `products`, those of numbers that the whole run takes.
+    """
+    source_ids, other = (
+        torch.tensor([[*tokenizer.encode(text), EOS]])
+        for text in ("I like trees", "I like tree")
+    )
+    translation = tokenizer.encode("Me gustan los árboles")
+    inputs = torch.tensor([[BOS, *translation]])
+    begun = inputs[:, :2]
+    plural, singular = translation[1], tokenizer.encode("Me gusta")[1]
+    courier = model.decoder.layers[1].cross_attention.w_o
+    mixed: list[Tensor] = []  # what the heads bring, (1, 2, h * d_v)
+    width = courier.in_features // model.config.h
+    head = slice(width, 2 * width)  # the second
+
+    def note(part, arguments):
+        mixed.append(arguments[0])
+
+    def exchange(part, arguments):
+        brought = arguments[0].clone()
+        brought[:, 1, head] = mixed[0][:, 1, head]
+        return (brought,)
+
+    with evaluating(model):
+        hook = courier.register_forward_pre_hook(note)
+        exchanged = model(other, begun)[0, 1].softmax(-1)
+        hook.remove()
+        with FlopCounterMode(display=False) as counter:
+            usual = model(source_ids, inputs)[0, 1].softmax(-1)
+        hook = courier.register_forward_pre_hook(exchange)
+        brought = model(source_ids, begun)[0, 1].softmax(-1)
+        hook.remove()
+    return {
+        "gusta": usual[singular].item(),
+        "courier": brought[singular].item(),
+        "memory": [exchanged[singular].item(), exchanged[plural].item()],
+        "products": counter.get_total_flops() / 2,
+    }
 
 
 def write_head(part: MultiHeadAttention, head: int, path: Path) -> None:

@@ -1,5 +1,8 @@
 """How long a first reading takes, counted in the finished pages.
 
+It stands under a chapter's title, and in the navigation beside it, with a
+sign where a page has something to play with.
+
 A first reading is what is open in an article: its words, its code, its
 formulas, figures and outputs, but nothing that is folded and no
 interactive figure. A word is what is between spaces and holds a letter
@@ -25,6 +28,13 @@ LOOK = 30  # seconds for a figure, or for a formula on its own line
 FOLDED = "details, .dropdown, .live, script, style"
 NO_WORDS = ".highlight, .cell_input, .first-reading, .headerlink"
 SPAN = '<span class="first-reading" data-what="{}"></span>'
+PLAYABLE = "data-live="
+NAVIGATION = '<nav class="bd-links'
+LINK = re.compile(
+    r'(<a class="[^"]*internal" href="([^"]+)">)(.*?)'
+    r'(?:<span class="page-sign">.*?</span>)?</a>',
+    re.DOTALL,
+)
 EMPTY = re.compile(r'(<span class="first-reading" data-what="(\w+)">)[^<]*')
 
 
@@ -104,21 +114,59 @@ def fill(app, error):
     """Write the numbers into their places, which every build does."""
     if error or app.builder.format != "html":
         return
-    total = 0.0
-    # the first page comes last: it states the sum
-    last = [app.config.root_doc]
-    for name in [*filter(is_counted, app.env.found_docs), *last]:
-        path = Path(app.builder.get_outfilename(name))
-        page = path.read_text("utf-8")
-        minutes = measured(page).minutes()
-        said = {
-            "minutes": 5 * max(1, round(minutes / 5)),
-            "hours": round(total / 60),
-        }
-        total += minutes
+    files = {
+        name: Path(app.builder.get_outfilename(name))
+        for name in app.env.found_docs
+    }
+    pages = {name: path.read_text("utf-8") for name, path in files.items()}
+    minutes = {
+        name: measured(page).minutes()
+        for name, page in pages.items()
+        if is_counted(name)
+    }
+    hours = round(sum(minutes.values()) / 60)
+    rounded = {
+        name: 5 * max(1, round(each / 5)) for name, each in minutes.items()
+    }
+    signs = {
+        files[name]: sign(rounded.get(name), PLAYABLE in page)
+        for name, page in pages.items()
+    }
+    for name, page in pages.items():
+        said = {"minutes": rounded.get(name), "hours": hours}
         new = EMPTY.sub(lambda m, said=said: f"{m[1]}{said[m[2]]}", page)
+        new = signed(new, files[name], signs)
         if new != page:
-            path.write_text(new, "utf-8")
+            files[name].write_text(new, "utf-8")
+
+
+def sign(minutes: int | None, playable: bool) -> str:
+    """What the navigation says of a page beside its title."""
+    says = ""
+    if playable:
+        says += (
+            '<span class="playable" title="has an interactive figure">'
+            '<span aria-hidden="true">◉</span><span class="visually-hidden">'
+            "interactive, </span></span>"
+        )
+    if minutes:
+        says += f"{minutes} min"
+    return f'<span class="page-sign">{says}</span>' if says else ""
+
+
+def signed(page: str, path: Path, signs: dict[Path, str]) -> str:
+    """A page whose navigation has its signs; those of before are taken off."""
+    start = page.find(NAVIGATION)
+    end = page.find("</nav>", start)
+    if start < 0:
+        return page
+
+    def link(found: re.Match) -> str:
+        opening, href, title = found.groups()
+        target = (path.parent / href).resolve() if href != "#" else path
+        return f"{opening}{title}{signs.get(target, '')}</a>"
+
+    return page[:start] + LINK.sub(link, page[start:end]) + page[end:]
 
 
 def setup(app):

@@ -50,3 +50,28 @@ def test_what_it_says_was_counted():
     page = html("book/architecture/masks.html")
     counted = counting.measured(page).minutes()
     assert abs(int(SAID.search(page)[1]) - counted) <= 2.5
+
+
+def test_the_navigation_says_it_too_and_where_one_can_play():
+    page = html("book/architecture/masks.html")
+    start = page.find(counting.NAVIGATION)
+    signs = dict(
+        re.findall(
+            r'href="([^"]+)">[^<]*<span class="page-sign">(.*?)</span></a>',
+            page[start : page.find("</nav>", start)],
+        )
+    )
+    minutes = SAID.search(page)[1]
+    assert signs["#"].endswith(f"{minutes} min")
+    assert "interactive" in signs["#"]
+    assert "interactive" not in signs["layers.html"]
+    assert "../appendix/glossary.html" not in signs
+
+
+def test_signs_are_put_once():
+    page = f'{counting.NAVIGATION}"><a class="internal" href="#">T</a></nav>'
+    path = counting.Path("/a.html")
+    signs = {path: counting.sign(15, playable=True)}
+    once = counting.signed(page, path, signs)
+    assert "15 min" in once
+    assert counting.signed(once, path, signs) == once

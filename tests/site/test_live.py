@@ -1,6 +1,7 @@
 """The live parts in a real browser, beside the library's own numbers."""
 
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ import yaml
 from parts import DATA, SITE, number, press, shipped, slide
 from playwright.sync_api import expect
 
+from transformer_book.figures import COLOURS, SIGNED
 from transformer_lib import (
     beam_search,
     causal_mask,
@@ -463,3 +465,9 @@ def test_tokens_are_the_librarys(visit, runtime, index, root):
             assert source == shipped(name).encode([text])[0], text
             assert ids == right, text
             assert abs(score - total) < 1e-3, text
+
+
+def test_an_idea_has_the_same_ink_here_and_in_the_figures():
+    script = (tangle.ROOT / "web" / "live" / "common.js").read_text("utf-8")
+    inks = dict(re.findall(r'^  (\w+): "(#\w{6})",', script, re.MULTILINE))
+    assert inks.items() <= (COLOURS | SIGNED).items() and len(inks) > 8

@@ -7,6 +7,7 @@ asked of both.
 
 import copy
 import functools
+import json
 import math
 import random
 import re
@@ -15,6 +16,7 @@ import make_data
 import pytest
 import torch
 from parts import (
+    DATA,
     html,
     number,
     numbers,
@@ -323,6 +325,74 @@ def test_rows_sum_to_one_and_masked_cells_say_so(visit):
         shares = numbers(texts[: row + 1])
         assert (shares - weights[row, : row + 1]).abs().max() < 0.006
         assert number(table(page)[row][-1]) == 1
+
+
+def brought_to_me(text: str) -> dict[tuple[str, int], Tensor]:
+    """What each head of the decoder brings to *Me*."""
+    translator = shipped(make_data.ZOOMED[0])
+    model = translator.model
+    source = torch.tensor(translator.encode([text]))
+    begun = torch.tensor([[BOS, *translator.tokenizer.encode("Me")]])
+    heads = {}
+
+    def note(path, part):
+        def keep(_, arguments):
+            for head, vector in enumerate(arguments[0][0, 1].chunk(part.h)):
+                heads[path, head] = vector
+
+        return part.w_o.register_forward_pre_hook(keep)
+
+    hooks = [
+        note(path, part)
+        for path, part in model.named_modules()
+        if path.startswith("decoder") and path.endswith("attention")
+    ]
+    with evaluating(model):
+        model(source, begun)
+    for hook in hooks:
+        hook.remove()
+    return heads
+
+
+def test_what_the_tour_says_is_true():
+    many, one = brought_to_me("I like trees"), brought_to_me("I like tree")
+    change = {head: (many[head] - one[head]).norm() for head in many}
+    courier = "decoder.layers.1.cross_attention", 1
+    assert max(change, key=change.get) == courier
+    maps = computed().maps
+    assert maps[courier[0]][1, 1, 2] > 0.99
+    reading = maps["encoder.layers.0.self_attention"][1]
+    assert min(reading[0, 2], reading[3, 2]) > 0.99
+    said = json.loads((DATA / "zoom" / "index.json").read_text("utf-8"))
+    assert said["next"][1] == "▁gustan"
+    told = said["tour"]
+    assert told["courier"] > 30 * told["gusta"]
+    gusta, gustan = told["memory"]
+    assert abs(gusta - gustan) < 0.1
+
+
+def test_the_tour_leads_to_one_product_and_back(visit):
+    page = opened(visit)
+    press(page, "Follow the plural of “trees”, in 8 steps")
+    guide = page.locator(f"{PART} .zoom-tour")
+    places = []
+    for step in range(1, 9):
+        guide.get_by_text(f"{step} of 8").wait_for()
+        places.append(page.locator(PART).get_attribute("data-level"))
+        assert "NaN" not in page.locator(f"{PART} .zoom-words").text_content()
+        if step < 8:  # the focus stays on the button
+            page.keyboard.press("Enter")
+    assert places[0] == "model"
+    number = r"decoder\.2\.cross_attention\.2\.2\.3\.q\d+"
+    assert re.fullmatch(number, places[6])
+    words = page.locator(f"{PART} .zoom-words").text_content()
+    assert "63 times likelier" in words
+    press(page, "Open any other number")
+    page.wait_for_function(
+        f"() => document.querySelector('{PART}')"
+        ".dataset.level.split('.').length === 7"
+    )
+    press(page, "Follow the plural of “trees”, in 8 steps")
 
 
 def focused(page) -> str | None:

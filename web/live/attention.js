@@ -26,6 +26,15 @@ const READ = {
 };
 const MEAN = "all";
 const BEGIN = { layer: 2, head: 1 }; // looks where the next word comes from
+const JOBS = {
+  // of the shipped model; counted in book/results/attention_maps.md
+  "multi30k-en-de": [
+    ["Where am I?", "cross", 1, 4],
+    ["What comes next?", "cross", 2, 1],
+    ["The token before", "encoder", 4, 4],
+    ["The token after", "encoder", 4, 3],
+  ],
+};
 
 /** Cut the bytes of a sentence into its maps. */
 export function cut(bytes, { N, h }, { source, target }) {
@@ -81,6 +90,11 @@ export async function start(place) {
     role: "group",
     "aria-label": "Layers and heads",
   });
+  const jobs = el("div", {
+    class: "live-jobs",
+    role: "group",
+    "aria-label": "Heads with a job",
+  });
   const words = wordPicker((i) => {
     chosen.word = i;
     draw();
@@ -91,6 +105,7 @@ export async function start(place) {
   place.replaceChildren(
     texts.node,
     kind.node,
+    jobs,
     axis("Choose a head: a row for each layer, the average at its end"),
     heads,
     words.node,
@@ -141,6 +156,7 @@ export async function start(place) {
     settle();
     const { from, to } = tokens();
     chosen.word = Math.min(from.length - 1, Math.max(0, chosen.word || 0));
+    drawJobs();
     drawHeads(from.length, to.length);
     drawWords(from, to);
     drawWhole(from, to);
@@ -153,10 +169,34 @@ export async function start(place) {
     });
   }
 
-  function colour() {
-    return { encoder: INK.encoder, decoder: INK.decoder, cross: INK.key }[
-      kind.value
-    ];
+  /** Heads whose job has a name, one press away. */
+  function drawJobs() {
+    const list = JOBS[shown.about.name] ?? [];
+    const focused = [...jobs.querySelectorAll("button")].indexOf(
+      document.activeElement,
+    );
+    jobs.replaceChildren(
+      ...list.map(([name, which, layer, head]) =>
+        el(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(
+              which === kind.value &&
+                layer === chosen.layer &&
+                head === chosen.head,
+            ),
+            onclick: () => {
+              kind.value = which;
+              Object.assign(chosen, { layer, head });
+              draw();
+            },
+          },
+          `${name} ${layer}.${head}`,
+        ),
+      ),
+    );
+    if (focused >= 0) jobs.querySelectorAll("button")[focused]?.focus();
   }
 
   /** A small picture of each head, to choose it by. */
@@ -199,7 +239,7 @@ export async function start(place) {
     );
     for (const [canvas, values] of pictures)
       paint(canvas, queryCount, keyCount, 44, (query, key) =>
-        ink(colour(), strength(values[query * keyCount + key])),
+        ink(INK.attention, strength(values[query * keyCount + key])),
       );
     arrows(heads);
     if (focused >= 0) heads.querySelectorAll("button")[focused]?.focus();
@@ -212,7 +252,7 @@ export async function start(place) {
       start + to.length,
     );
     words.show(from, to, chosen.word, values, {
-      colour: colour(),
+      colour: INK.attention,
       labels: kind.value === "encoder" ? READ : CHOSEN,
     });
     said.textContent = say(from, to, values);
@@ -256,7 +296,7 @@ export async function start(place) {
                 const value = values[query * to.length + key];
                 return el(
                   "td",
-                  { style: `background-color: ${wash(colour(), value)}` },
+                  { style: `background-color: ${wash(INK.attention, value)}` },
                   String(Math.round(100 * value)),
                 );
               }),

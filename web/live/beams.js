@@ -16,7 +16,7 @@ import { lengthPenalty } from "./search.js";
 const BOX = { width: 136, height: 26, gap: 26, top: 20 };
 const FATES = ["dropped", "kept", "ended"];
 const MARKS = ["\u00d7", "\u2192", "\u25a0"];
-const INKS = ["#7c848d", INK.decoder, INK.good];
+const INKS = ["#7c848d", INK.target, INK.attention];
 const WHY = {
   enough: "as many hypotheses have ended as the beam is wide",
   limit: "the longest output allowed is reached",
@@ -231,7 +231,7 @@ function drawTree(place, steps, spoken, greedy) {
                 cx: x(number) + width - 1,
                 cy: y(rank) + 1,
                 r: 5,
-                fill: INK.key,
+                fill: INK.source,
               })
             : null,
         ),

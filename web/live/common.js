@@ -1,14 +1,15 @@
 // What the live pages share: elements, controls, colours, loading.
 
-/** The ink of each idea, as in the book's pictures. */
+/** The ink of each idea, as in the book's pictures: transformer_book's
+ * COLOURS. A weight of attention is always in the ink of attention. */
 export const INK = {
   query: "#3b7dd8",
   key: "#d2691e",
   value: "#2a9461",
-  encoder: "#1a8fa8",
-  decoder: "#9b62d6",
+  attention: "#1a8fa8",
+  source: "#64748b",
+  target: "#9b62d6",
   position: "#a67c10",
-  good: "#5d9116",
   bad: "#d6336c",
   negative: "#b43c00", // numbers of both signs
   positive: "#4b3cff",

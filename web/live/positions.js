@@ -192,7 +192,7 @@ function drawAlike(place, { length, dModel, offset, position }) {
   curve(place, {
     values,
     at: position - offset,
-    colour: INK.query,
+    colour: INK.position,
     title:
       `How much each position is like position ${position}: dot ` +
       "products, 1 at the position itself",
@@ -352,7 +352,7 @@ function drawMask(canvas, state) {
   canvas.style.width = `${cell * length}px`;
   const drawn = paint(canvas, rows, length, cell * rows, (row, key) => {
     const pad = key >= length - pads;
-    if (may(row + offset, key, state)) return INK.good;
+    if (may(row + offset, key, state)) return INK.attention;
     return ink(pad ? INK.bad : "#7c848d", 0.25);
   });
   const { context, x, y, ratio } = drawn;

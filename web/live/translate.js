@@ -338,7 +338,7 @@ function lookAround() {
       return sum / count;
     });
     words.show(target, source, word, values, {
-      colour: INK.key,
+      colour: INK.attention,
       labels: CHOSEN,
     });
     said.textContent = `${target[word]} looked at ${heaviest(values, source)}.`;

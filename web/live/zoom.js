@@ -23,8 +23,10 @@ import {
   upTo,
 } from "./zoom_paths.js";
 import { PICTURES } from "./zoom_pictures.js";
+import { anywhere, tour } from "./zoom_tour.js";
 
 const GROW = 250; // milliseconds
+const SCALES = [1.5, 1.35, 1.2]; // of a picture in its frame
 
 /** The shipped model: its index is in the page, its files are fetched. */
 export function start(place) {
@@ -155,6 +157,8 @@ export function show(place, model) {
   const last = newest();
   let path = [];
   let painters = [];
+  let steps = tour(model);
+  let at = null; // the step of the tour that is shown
 
   const crumbs = el("ol", { class: "zoom-crumbs" });
   const beside = ["previous", "next"].map((name, i) =>
@@ -165,6 +169,7 @@ export function show(place, model) {
     ),
   );
   const words = el("p", { class: "zoom-words" });
+  const guide = el("div", { class: "zoom-tour" });
   const map = el("div", { class: "zoom-outside", "aria-hidden": "true" });
   const stage = el("div", { class: "zoom-stage" });
   const code = el("div", { class: "zoom-code" });
@@ -178,6 +183,7 @@ export function show(place, model) {
       el("nav", { "aria-label": "from the model inwards" }, crumbs),
       el("div", { class: "zoom-beside" }, beside),
     ),
+    guide,
     el("div", { class: "zoom-where" }, words, map),
     stage,
     said,
@@ -269,6 +275,42 @@ export function show(place, model) {
     );
   }
 
+  // The tour
+
+  function tell(index) {
+    at = index;
+    return visit(steps[index].path()).then(() =>
+      guide.querySelector("[data-way]")?.focus({ preventScroll: true }),
+    );
+  }
+  function drawGuide() {
+    guide.hidden = steps === null;
+    if (steps === null) return;
+    if (at !== null && steps[at].path().join() !== path.join()) at = null;
+    const button = (text, press, onward = false) =>
+      el(
+        "button",
+        { type: "button", "data-way": onward, onclick: press },
+        text,
+      );
+    if (at === null) {
+      const say = `Follow the plural of “trees”, in ${steps.length} steps`;
+      guide.replaceChildren(button(say, () => tell(0), true));
+      return;
+    }
+    const final = at === steps.length - 1;
+    guide.replaceChildren(
+      el("strong", {}, `${at + 1} of ${steps.length}`),
+      button("Back", () => tell(Math.max(0, at - 1))),
+      final
+        ? button("Open any other number", () => visit(anywhere(model)), true)
+        : button("Next", () => tell(at + 1), true),
+      button("End the tour", () => visit([])),
+    );
+    words.replaceChildren(steps[at].words());
+    item(steps[at].mark)?.classList.add("zoom-here");
+  }
+
   // Keys and pointer
 
   /** One box of a level can be reached by Tab, the others by arrows. */
@@ -355,6 +397,8 @@ export function show(place, model) {
     stage.replaceChildren(
       el("div", { class: "zoom-picture" }, shown.picture),
     );
+    fillStage();
+    drawGuide();
     stage.scrollTo(0, 0);
     drawMap();
     for (const paintOne of painters) paintOne();
@@ -364,6 +408,15 @@ export function show(place, model) {
     sizes.textContent = shown.sizes;
     const { caption, head, rows } = shown.numbers;
     numbers.replaceChildren(table(caption, head, -1, rows));
+  }
+  /** Enlarge a picture that leaves much of its frame empty. */
+  function fillStage() {
+    const picture = stage.firstElementChild;
+    for (const scale of SCALES) {
+      picture.style.zoom = scale;
+      if (stage.scrollHeight <= stage.clientHeight) return;
+    }
+    picture.style.zoom = "";
   }
   /** The level outside, small, with the box that was opened marked. */
   function drawMap() {
@@ -452,6 +505,8 @@ export function show(place, model) {
   });
   return (another) => {
     model = another;
+    steps = tour(model);
+    at = null;
     return go(find(model, path.join(".")));
   };
 }

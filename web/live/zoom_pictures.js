@@ -36,7 +36,7 @@ function cells(model, name, head, row, attributes = () => ({})) {
     const look = masked ? "zoom-masked" : "";
     return el("span", {
       class: `zoom-cell ${look}`,
-      style: `background-color: ${wash(INK.query, weight)}`,
+      style: `background-color: ${wash(INK.attention, weight)}`,
       ...attributes(column, weight, masked),
     });
   });
@@ -361,7 +361,7 @@ export const PICTURES = {
             },
             el("span", {}, key),
             bar(may[i] ? scores[i] : 0, most, "key", may[i] ? number(scores[i]) : "masked", "every"),
-            bar(weights[i], 1, "query", number(weights[i])),
+            bar(weights[i], 1, "attention", number(weights[i])),
           ),
         ),
         el(
@@ -475,7 +475,7 @@ export const PICTURES = {
               "div",
               { class: i === column ? "zoom-here" : "" },
               el("span", {}, other),
-              bar(now.weights[i], 1, "query", now.may[i] ? number(now.weights[i]) : "masked"),
+              bar(now.weights[i], 1, "attention", now.may[i] ? number(now.weights[i]) : "masked"),
             ),
           ),
         ),
@@ -524,7 +524,7 @@ export const PICTURES = {
               "div",
               {},
               el("span", {}, key),
-              bar(weights[i], 1, "query", number(weights[i])),
+              bar(weights[i], 1, "attention", number(weights[i])),
             ),
           ),
         ),
@@ -709,7 +709,7 @@ function mixed(model, path) {
 /** A bar with its number; of both signs from the middle. */
 function bar(value, most, kind, text, key = null) {
   const share = Math.abs(value) / most;
-  const side = kind === "query" ? "" : value < 0 ? "zoom-minus" : "zoom-plus";
+  const side = kind === "attention" ? "" : value < 0 ? "zoom-minus" : "zoom-plus";
   return el(
     "span",
     { class: `zoom-bar ${side}`, "data-key": key },

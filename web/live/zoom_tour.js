@@ -1,0 +1,124 @@
+// A walk through the shipped model in eight steps: how the plural of
+// "trees" reaches the verb. Every number in the words is read from the
+// model; what they claim beside, book/start/sentence.md asserts.
+
+import { largest, low, siblings, upTo } from "./zoom_paths.js";
+
+const COURIER = ["decoder", "2", "cross_attention", "2"];
+const FROM_ME = "2"; // the row of "Me", which was read last
+const TO_TREES = "3";
+const CELL = [...COURIER, FROM_ME, TO_TREES];
+
+/** The steps: where each is, the box that it points at, and its words.
+ *
+ * Null for a model of which nothing is told. Words are asked for when the
+ * numbers of their place have been fetched.
+ */
+export function tour(model) {
+  const told = model.tour;
+  if (!told) return null;
+  const { d_k, d_model } = model.sizes;
+  const share = (name, ...at) =>
+    percent(model.get(`${name}.weight`, ...at));
+  const encoder = "encoder.layers.0.self_attention";
+  const decoder = "decoder.layers.1.cross_attention";
+  const products = () => {
+    const query = model.get(`${decoder}.q`, 1, 1);
+    const key = model.get(`${decoder}.k`, 1, 2);
+    return query.map((one, i) => one * key[i]);
+  };
+  return [
+    {
+      path: () => [],
+      mark: "encoder",
+      words: () =>
+        "“trees” is plural, so the Spanish verb must be: gustan, not gusta. " +
+        "But the verb is written second, two words before the Spanish " +
+        "trees. How does it know? Follow the plural, from the English " +
+        "word to a single product and back.",
+    },
+    {
+      path: () => ["encoder", "1", "self_attention", "2"],
+      mark: "1",
+      words: () =>
+        "The encoder reads. In this head the word I looks at trees with " +
+        `${share(encoder, 1, 0, 2)} of its weight, and the end sign with ` +
+        `${share(encoder, 1, 3, 2)}: two places that now know something ` +
+        "of the noun besides the noun itself.",
+    },
+    {
+      path: () => ["encoder", "2"],
+      mark: "self_attention",
+      words: () =>
+        "After the second layer four vectors leave the encoder, and the " +
+        "plural is in more than one of them. That is why gustan is still " +
+        "written when the first page covers trees.",
+    },
+    {
+      path: () => ["decoder", "1", "self_attention", "1"],
+      mark: FROM_ME,
+      words: () =>
+        "Now the decoder writes. It has written Me, and among its own words " +
+        "it can look at the start and at Me alone: the other cells of that " +
+        "row are masked, because those words don't exist yet. There is no " +
+        "plural to be had here.",
+    },
+    {
+      path: () => COURIER,
+      mark: FROM_ME,
+      words: () =>
+        "So it looks across. In the row of Me, this head of the second " +
+        `layer gives trees ${share(decoder, 1, 1, 2)} of its weight. It is ` +
+        "the courier: of the model's heads, what this one brings to Me " +
+        "changes most if there is only one tree.",
+    },
+    {
+      path: () => CELL,
+      mark: null,
+      words: () =>
+        `How can it be so sure? Me has a query of ${d_k} numbers, what it ` +
+        `asks for; trees has a key of ${d_k}, what it offers. Here they are ` +
+        "multiplied, number by number, and the sum is the score.",
+    },
+    {
+      path: () => [...CELL, `q${largest(products()) + 1}`],
+      mark: null,
+      words: () => {
+        const i = largest(products()) + 1;
+        return (
+          `The largest of those products has q${low(i)} in it, and this is ` +
+          `how q${low(i)} was made: ${d_model} numbers of Me, times ` +
+          `${d_model} weights that training found, added up. Below this ` +
+          "there is nothing. It is multiplication all the way down."
+        );
+      },
+    },
+    {
+      path: () => [...COURIER, FROM_ME, "values"],
+      mark: null,
+      words: () =>
+        `Back up: these ${d_k} numbers are what the courier brings. Replace ` +
+        "them alone by what it would bring of one tree, and gusta becomes " +
+        `${Math.round(told.courier / told.gusta)} times likelier. Replace ` +
+        "all four vectors of the encoder, and gusta and gustan are neck and " +
+        `neck: ${percent(told.memory[0])} and ${percent(told.memory[1])}. ` +
+        "You have followed one plural; the model took " +
+        `${(told.products / 1e6).toFixed(1)} million products to write ` +
+        "four words.",
+    },
+  ];
+}
+
+/** A number that nobody has looked at yet. */
+export function anywhere(model) {
+  const path = [];
+  for (const _ of upTo(7)) {
+    const open = siblings(model, [...path, ""]).filter(
+      (name) => name !== "feed_forward" && name !== "values",
+    );
+    path.push(open[Math.floor(Math.random() * open.length)]);
+  }
+  return path;
+}
+
+const percent = (share) => `${Math.round(100 * share)} %`;
