@@ -3,10 +3,9 @@
 import copy
 import json
 import random
-import subprocess
-import sys
 import time
 from dataclasses import replace
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -224,29 +223,31 @@ def test_two_writers_of_one_path_do_not_meet(tmp_path):
     assert path.read_text() == "outer"
 
 
-TRAINING = """if True:
-    import sys, torch
-    from transformer_lib import *
-    torch.manual_seed(0)
-    model = Transformer(TransformerConfig.tiny(30, N=1, d_model=16, d_ff=32))
+def eighty_steps(folder):
+    torch.set_num_threads(1)
+    model = small()
     pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
     config = TrainingConfig(max_steps=80, checkpoint_every=1, log_every=1)
-    train(model, TokenBatches(pairs, 12), config, folder=sys.argv[1])
-    save_model(sys.argv[1], model)
-"""
+    train(model, TokenBatches(pairs, 12), config, folder=folder)
+    save_model(folder, model)
 
 
 def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
     """kill -9, again and again: the same weights as in one go."""
+    processes = get_context("forkserver")  # which has torch already
+    processes.set_forkserver_preload([__name__])
 
     def begin(name):
-        words = [sys.executable, "-c", TRAINING, str(tmp_path / name)]
-        return subprocess.Popen(words, stderr=subprocess.PIPE)
+        process = processes.Process(
+            target=eighty_steps, args=[tmp_path / name]
+        )
+        process.start()
+        return process
 
     chance = random.Random(0)
-    for _ in range(4):
+    for _ in range(6):
         process = begin("killed")
-        while process.poll() is None:
+        while process.is_alive():
             time.sleep(chance.uniform(0.01, 0.1))
             for path in checkpoint_files(tmp_path / "killed"):
                 try:
@@ -257,8 +258,11 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
             steps = checkpoint_files(tmp_path / "killed")
             if steps and chance.random() < 0.3:
                 process.kill()
-                process.wait()
-    assert begin("killed").wait() == begin("whole").wait() == 0
+                process.join()
+    for name in "killed", "whole":
+        process = begin(name)
+        process.join()
+        assert process.exitcode == 0
     one, other = (load_model(tmp_path / x)[0] for x in ("killed", "whole"))
     assert equal(one, other)
 

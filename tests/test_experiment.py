@@ -297,7 +297,9 @@ def test_a_mean_that_is_worse_than_the_last_is_not_saved(
 
 def test_a_run_says_what_it_does(tmp_path, capsys):
     run_experiment(replace(QUICK, test="test", limit=20), tmp_path / "a")
-    said = capsys.readouterr().err.splitlines()
+    said = capsys.readouterr().err
+    assert "\r" not in said, "a bar is for a terminal"
+    said = said.splitlines()
     wanted = [
         "learning the tokens of 40 sentences",
         "tokenizing 20 pairs",

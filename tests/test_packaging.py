@@ -145,10 +145,8 @@ def test_all_that_the_notebooks_import_is_there(fresh, tmp_path):
     subprocess.run(command, cwd=tmp_path, check=True)
 
 
-RUN = {  # one that computes, one with a model, and two that read records
-    "masks": "not here",
+RUN = {  # one that computes with a model, and one that reads records
     "sentence": "not here",
-    "attention_maps": "not here",
     "rivals": "have not been made",
 }
 
