@@ -19,7 +19,8 @@ def four_ways(
     `examples` are lengths of source and target, `width` the least
     width of a side; `padding` and `batches` are those of an epoch.
     """
-    both = ListedColormap([COLOURS["bad"], COLOURS["encoder"]])
+    inks = "bad", "source", "target"
+    three = ListedColormap([COLOURS[ink] for ink in inks])
 
     def draw(narrow: bool):
         shape = (2, 2) if narrow else (1, 4)
@@ -29,18 +30,18 @@ def four_ways(
             wide = [max(width[way], *side) for side in zip(*rows, strict=True)]
             gap = max(1, sum(wide) // 30)
             cells = [
-                [float(x < source) for x in range(wide[0])]
+                [1.0 * (x < source) for x in range(wide[0])]
                 + [float("nan")] * gap
-                + [float(x < target) for x in range(wide[1])]
+                + [2.0 * (x < target) for x in range(wide[1])]
                 for source, target in rows
             ]
             ax.imshow(
                 cells,
-                both,
+                three,
                 aspect="auto",
                 interpolation="none",
                 vmin=0,
-                vmax=1,
+                vmax=2,
             )
             ax.set_title(way)
             told = f"{padding[way]:.0%} padding\n{batches[way]:,} batches"
