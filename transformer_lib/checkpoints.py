@@ -86,7 +86,7 @@ def save_checkpoint(
             one, is not finite: nothing is written.
         TypeError: for a `state` that JSON cannot hold.
 
-    Chapter: checkpoints-resume
+    Chapter: checkpoints-library
     """
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     content = {
@@ -111,7 +111,7 @@ def save_checkpoint(
 def checkpoint_files(folder: str | Path) -> list[Path]:
     """The checkpoints of a folder, oldest first; no other file.
 
-    Chapter: checkpoints-resume
+    Chapter: checkpoints-library
     """
     found = Path(folder).glob("checkpoint-*.pt")
     numbered = [path for path in found if _number_in(path).isdecimal()]
@@ -136,7 +136,7 @@ def _refuse_what_is_not_finite(
 ) -> None:
     """From NaN no training can go on: the checkpoint before it can.
 
-    Chapter: checkpoints-resume
+    Chapter: checkpoints-library
     """
     named = dict(model.named_parameters())
     for states in kept:
@@ -158,7 +158,7 @@ def _read(path: str | Path, mmap: bool = True) -> dict[str, Any]:
 
     With `mmap`, what is not used takes no memory.
 
-    Chapter: checkpoints-resume
+    Chapter: checkpoints-library
     """
     try:
         with ZipFile(path) as archive:  # torch.load compares no sums
@@ -189,7 +189,7 @@ def load_checkpoint(
         RuntimeError: if the weights have other names or shapes than the
             model's, as PyTorch says.
 
-    Chapter: checkpoints-resume
+    Chapter: checkpoints-library
     """
     # An optimizer would keep the file mapped, and Windows not delete it.
     content = _read(path, mmap=optimizer is None)
@@ -214,7 +214,7 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
         ValueError: without paths, or for a damaged checkpoint.
         RuntimeError: for models of unlike shapes.
 
-    Chapter: checkpoints-average
+    Chapter: checkpoints-library
     """
     states = [_read(path)["model"] for path in paths]
     if not states:
