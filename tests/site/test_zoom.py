@@ -1,13 +1,12 @@
 """From the model to one number, in a real browser, beside the library.
 
 The part shows the shipped model in the page "One sentence", and the model
-that the reader has trained in "One sitting". What is said of numbers is
-asked of both.
+that the reader has trained in "One sitting". That its numbers are the
+library's for any model is asked of its scripts in `test_microscope.py`;
+here it is asked of what is seen.
 """
 
 import copy
-import functools
-import json
 import math
 import random
 import re
@@ -15,38 +14,14 @@ import re
 import make_data
 import pytest
 import torch
-from parts import (
-    DATA,
-    html,
-    number,
-    numbers,
-    plain,
-    press,
-    shipped,
-)
-from torch import Tensor, nn
+from parts import number, numbers, plain, press, shipped
 
-from transformer_lib import Transformer, TransformerConfig, record_attention
+from transformer_lib import record_attention
 from transformer_lib.decoding import evaluating, greedy_decode
 from transformer_lib.embeddings import BOS
 
 CHAPTER = "book/start/sentence.html"
 OWN_CHAPTER = "book/start/learning.html"
-OWN_STEPS = 2  # of training, before the reader's model is looked into
-TRAIN_IT = """async steps => {
-  const read = async (name, kind) =>
-    (await fetch(`/_static/live/${name}`))[kind]();
-  const { Learner } = await import("/_static/live/learner.js");
-  const names = ["data/little_spanish.tsv", "data/little_people.tsv"];
-  const texts = await Promise.all(names.map(name => read(name, "text")));
-  const learner = new Learner(await read("mm.wasm", "arrayBuffer"), texts);
-  learner.start(0);
-  for (let step = 0; step < steps; step++) learner.step();
-  const { vocabulary, asked, model } = learner;
-  const weights = Object.entries(model.weights).map(
-    ([name, { data }]) => [name, Array.from(data)]);
-  return { vocabulary, asked, weights: Object.fromEntries(weights) };
-}"""
 PART = ".live[data-live=zoom]"
 LOOK_INSIDE = "Look inside your model"
 OF_EACH_KIND = [
@@ -62,112 +37,33 @@ OF_EACH_KIND = [
 ]
 
 
-# What was recorded, beside the library
+class Library:
+    """The shipped model's run of the page's sentence."""
 
-
-class Computed:
-    """A sentence's run through a model of the library, kept in tokens."""
-
-    def __init__(
-        self, model: nn.Module, source: Tensor, target: Tensor, tokens
-    ):
-        self.model = model.double()
-        self.tokens = {
-            "encoder": tokens(source[0].tolist()),
-            "decoder": tokens(target[0].tolist()),
-        }
-        self.given = {}
-        paths = {part: path for path, part in model.named_modules()}
-
-        def note(part, arguments):
-            self.given[paths[part]] = arguments
-
-        hooks = [
-            part.register_forward_pre_hook(note)
-            for part, path in paths.items()
-            if path.endswith(("attention", "feed_forward"))
-        ]
+    def __init__(self):
+        name, text = make_data.ZOOMED
+        translator = shipped(name)
+        source = torch.tensor(translator.encode([text]))
+        [[best]] = greedy_decode(translator.model, source)
+        target = torch.tensor([[BOS, *best.ids[:-1]]])
+        self.source = translator.tokenizer.pieces(source[0].tolist())
+        self.model = copy.deepcopy(translator.model).double()
+        self.model.requires_grad_(False)
         with evaluating(self.model), record_attention(self.model) as maps:
-            self.model(source, target)
-        for hook in hooks:
-            hook.remove()
+            self.given, _ = make_data.taken_in(self.model, source, target)
         self.maps = {path: one[0] for path, one in maps.items()}
 
-    def x(self, path: str, kind: str) -> torch.Tensor:
-        """What queries ("q"), keys or values of an attention come from."""
-        return self.given[path][0 if kind == "q" else 1][0]
-
-    def weight(self, path: str, kind: str, head: int) -> torch.Tensor:
-        """W_Q, W_K or W_V of a head, (d_k, d_model)."""
+    def head(self, path, kind, head):
+        """What a head's queries, keys or values come from, and its matrix."""
         part = self.model.get_submodule(path)
         layer = {"q": part.w_q, "k": part.w_k, "v": part.w_v}[kind]
-        return layer.weight.detach().unflatten(0, (part.h, -1))[head]
-
-    def vectors(self, path: str, kind: str, head: int) -> torch.Tensor:
-        """A head's queries, keys or values, (len, d_k)."""
-        return self.x(path, kind) @ self.weight(path, kind, head).mT
-
-
-@functools.cache
-def computed() -> Computed:
-    """The shipped model."""
-    name, text = make_data.ZOOMED
-    translator = shipped(name)
-    model = copy.deepcopy(translator.model).double()
-    source = torch.tensor(translator.encode([text]))
-    ids = greedy_decode(model, source)[0][0].ids
-    target = torch.tensor([[BOS, *ids[:-1]]])
-    return Computed(model, source, target, translator.tokenizer.pieces)
+        x = self.given[path][0 if kind == "q" else 1][0]
+        return x, layer.weight.unflatten(0, (part.h, -1))[head]
 
 
 @pytest.fixture(scope="module")
-def trained(browser, address) -> Computed:
-    """What some steps in this browser make of the page's model."""
-    page = browser.new_page()
-    page.goto(f"{address}/404.html")
-    found = page.evaluate(TRAIN_IT, OWN_STEPS)
-    page.close()
-    vocabulary = found["vocabulary"]
-    config = TransformerConfig(
-        len(vocabulary), N=2, d_model=64, d_ff=256, h=4, dropout=0.0
-    )
-    model = Transformer(config)
-    named = dict(model.named_parameters())
-    for name, values in found["weights"].items():
-        name = name.replace("table", "source_embedding.weight")
-        name = re.sub(r"^(\w+)\.(\d)", r"\1.layers.\2", name)
-        for place in 1, 2, 3:
-            name = name.replace(f"norm_{place}", f"residuals.{place - 1}.norm")
-        weight = named.pop(name)
-        values = torch.tensor(values[: weight.numel()])
-        weight.data.copy_(values.view_as(weight))
-    assert not named  # the other two tables are the same one
-    source, right = found["asked"]
-    return Computed(
-        model,
-        torch.tensor([source]),
-        torch.tensor([[BOS, *right[:-1]]]),
-        lambda ids: [vocabulary[i] for i in ids],
-    )
-
-
-@pytest.fixture(params=["shipped", "own"])
-def zoomed(request, visit):
-    """The part, open on a model, and the same model in the library."""
-    if request.param == "shipped":
-        return opened(visit, "model"), computed()
-    return opened_on_own(visit), request.getfixturevalue("trained")
-
-
-def chosen(
-    chance: random.Random, library: Computed
-) -> tuple[str, str, int, int, int]:
-    """An address of a cell, and where it is: path, head, row, column."""
-    path = chance.choice([*library.maps])
-    head, row, column = map(chance.randrange, library.maps[path].shape)
-    stack, _, layer, sub = path.split(".")
-    steps = [stack, int(layer) + 1, sub, head + 1, row + 1, column + 1]
-    return ".".join(map(str, steps)), path, head, row, column
+def library():
+    return Library()
 
 
 # What is seen
@@ -177,28 +73,10 @@ def opened(visit, state="", **settings):
     """The chapter, with the level of an address open."""
     where = f"#zoom={state}" if state else ""
     page = visit(CHAPTER + where, wait="commit", **settings)
-    if settings.get("java_script_enabled", True):
-        page.wait_for_selector(f"{PART} .zoom-stage")
-        if state:
-            is_open(page, state)
-    return page
-
-
-def opened_on_own(visit, **settings):
-    """The chapter that trains, with its model open after some steps."""
-    page = visit(OWN_CHAPTER, wait="commit", **settings)
-    page.set_default_timeout(60_000)
-    page.wait_for_selector(".train-facts")
-    for step in range(OWN_STEPS):
-        one_step(page, step + 1)
-    press(page, LOOK_INSIDE)
     page.wait_for_selector(f"{PART} .zoom-stage")
+    if state:
+        is_open(page, state)
     return page
-
-
-def one_step(page, number: int) -> None:
-    press(page, "One step")
-    page.get_by_text(f"{number} of 800", exact=True).wait_for()
 
 
 def is_open(page, address: str) -> None:
@@ -235,88 +113,87 @@ def said(page) -> str:
     return page.locator(f"{PART} .live-result").text_content()
 
 
-def products_agree(page, x, y, total) -> None:
-    """The table multiplies x by y; the products add up to the total."""
+def products_agree(page, x, y) -> None:
+    """The table multiplies x by y, and adds the products up."""
     rows = table(page)
     shown = torch.stack([numbers(row[1:]) for row in rows[: len(x)]])
-    wanted = torch.stack([x, y, x * y], 1)
-    assert (shown - wanted).abs().max() < 1e-3
-    assert abs(number(rows[len(x)][-1]) - total) < 1e-3
-    assert abs(shown[:, 2].sum() - total) < 1e-3
+    assert (shown - torch.stack([x, y, x * y], 1)).abs().max() < 1e-3
+    assert abs(number(rows[len(x)][-1]) - x @ y) < 1e-3
 
 
-def cells_are_the_librarys(page, library, chance) -> None:
-    """A cell's products, score and weight; and what its query comes from."""
-    address, path, head, row, column = chosen(chance, library)
-    query = library.vectors(path, "q", head)[row]
-    key = library.vectors(path, "k", head)[column]
+def some_cell(chance, library):
+    """An address of a cell, and where it is: path, head, row, column."""
+    path = chance.choice([*library.maps])
+    head, row, column = map(chance.randrange, library.maps[path].shape)
+    stack, _, layer, sub = path.split(".")
+    steps = [stack, int(layer) + 1, sub, head + 1, row + 1, column + 1]
+    return ".".join(map(str, steps)), path, head, row, column
+
+
+def a_cell_is_the_librarys(page, library, chance) -> None:
+    """Its products, score and weight; and what its query comes from."""
+    address, path, head, row, column = some_cell(chance, library)
+    x, w_q = library.head(path, "q", head)
+    memory, w_k = library.head(path, "k", head)
+    query, key = w_q @ x[row], w_k @ memory[column]
     go(page, address)
-    total = query @ key
-    products_agree(page, query, key, total)
-    score = total / math.sqrt(len(query))
+    products_agree(page, query, key)
+    score = query @ key / math.sqrt(len(query))
     assert abs(number(table(page)[-1][-1]) - score) < 1e-3
-    weight = library.maps[path][head, row, column]
     found = re.search(r"weight(?: is)? ([\d.]*\d)", said(page))
+    weight = library.maps[path][head, row, column]
     assert abs(float(found[1]) - weight) < 0.006
     i = chance.randrange(len(query))
     go(page, f"{address}.q{i + 1}")
-    x, w = library.x(path, "q")[row], library.weight(path, "q", head)[i]
-    products_agree(page, x, w, x @ w)
+    products_agree(page, x[row], w_q[i])
 
 
-def outputs_are_the_librarys(page, library, chance) -> None:
+def an_output_is_the_librarys(page, library, chance) -> None:
     """Values mixed by weights, down to the product with a row of W_V."""
-    address, path, head, row, column = chosen(chance, library)
-    values = library.vectors(path, "v", head)
-    weights = library.maps[path][head, row]
-    output = weights @ values
+    address, path, head, row, column = some_cell(chance, library)
+    memory, w_v = library.head(path, "v", head)
+    output = library.maps[path][head, row] @ memory @ w_v.T
     top = f"{address.rpartition('.')[0]}.values"
     go(page, top)
     shown = numbers([line[-1] for line in table(page)])
     assert (shown - output).abs().max() < 1e-3
     i = chance.randrange(len(output))
     go(page, f"{top}.o{i + 1}.{column + 1}")
-    x, w = library.x(path, "v")[column], library.weight(path, "v", head)[i]
-    products_agree(page, x, w, values[column, i])
+    products_agree(page, memory[column], w_v[i])
 
 
-def networks_are_the_librarys(page, library, chance) -> None:
-    """x, x W_1 + b_1, the ReLU, and one number of each matrix product."""
+def a_network_is_the_librarys(page, library, chance) -> None:
+    """x W_1 + b_1, the ReLU, and one number of each matrix product."""
     stack = chance.choice(["encoder", "decoder"])
     layer = chance.randrange(library.model.config.N)
     path = f"{stack}.layers.{layer}.feed_forward"
-    network = library.model.get_submodule(path).requires_grad_(False)
-    place = chance.randrange(len(library.tokens[stack]))
+    network = library.model.get_submodule(path)
+    place = chance.randrange(library.given[path][0].size(1))
     x = library.given[path][0][0, place]
     before = network.w_1(x)
-    inner, out = before.relu(), network(x)
+    inner = before.relu()
     address = f"{stack}.{layer + 1}.feed_forward.{place + 1}"
     go(page, address)
     shown = torch.stack([numbers(row[1:]) for row in table(page)])
     assert (shown - torch.stack([before, inner], 1)).abs().max() < 1e-3
     row = chance.randrange(len(inner))
     go(page, f"{address}.i{row + 1}")
-    weight = network.w_1.weight[row]
-    products_agree(page, x, weight, x @ weight)
-    row = chance.randrange(len(out))
+    products_agree(page, x, network.w_1.weight[row])
+    row = chance.randrange(len(x))
     go(page, f"{address}.y{row + 1}")
-    weight = network.w_2.weight[row]
-    products_agree(page, inner, weight, inner @ weight)
-    assert abs(number(table(page)[-1][-1]) - out[row]) < 1e-3
+    products_agree(page, inner, network.w_2.weight[row])
+    assert abs(number(table(page)[-1][-1]) - network(x)[row]) < 1e-3
 
 
-def test_random_numbers_are_the_librarys(zoomed):
-    page, library = zoomed
-    chance = random.Random(5)
+def test_random_numbers_are_the_librarys(visit, library):
+    page, chance = opened(visit, "model"), random.Random(5)
     for _ in range(3):
-        cells_are_the_librarys(page, library, chance)
-        outputs_are_the_librarys(page, library, chance)
-        networks_are_the_librarys(page, library, chance)
-
-
-def test_rows_sum_to_one_and_masked_cells_say_so(visit):
-    page = opened(visit, "decoder.1.self_attention.2")
-    weights = computed().maps["decoder.layers.0.self_attention"][1]
+        a_cell_is_the_librarys(page, library, chance)
+        an_output_is_the_librarys(page, library, chance)
+        a_network_is_the_librarys(page, library, chance)
+    # rows sum to one, and masked cells say so
+    go(page, "decoder.1.self_attention.2")
+    weights = library.maps["decoder.layers.0.self_attention"][1]
     lines = page.locator(f"{PART} .zoom-map button").all()
     assert len(lines) == len(weights)
     for row, line in enumerate(lines):
@@ -325,74 +202,6 @@ def test_rows_sum_to_one_and_masked_cells_say_so(visit):
         shares = numbers(texts[: row + 1])
         assert (shares - weights[row, : row + 1]).abs().max() < 0.006
         assert number(table(page)[row][-1]) == 1
-
-
-def brought_to_me(text: str) -> dict[tuple[str, int], Tensor]:
-    """What each head of the decoder brings to *Me*."""
-    translator = shipped(make_data.ZOOMED[0])
-    model = translator.model
-    source = torch.tensor(translator.encode([text]))
-    begun = torch.tensor([[BOS, *translator.tokenizer.encode("Me")]])
-    heads = {}
-
-    def note(path, part):
-        def keep(_, arguments):
-            for head, vector in enumerate(arguments[0][0, 1].chunk(part.h)):
-                heads[path, head] = vector
-
-        return part.w_o.register_forward_pre_hook(keep)
-
-    hooks = [
-        note(path, part)
-        for path, part in model.named_modules()
-        if path.startswith("decoder") and path.endswith("attention")
-    ]
-    with evaluating(model):
-        model(source, begun)
-    for hook in hooks:
-        hook.remove()
-    return heads
-
-
-def test_what_the_tour_says_is_true():
-    many, one = brought_to_me("I like trees"), brought_to_me("I like tree")
-    change = {head: (many[head] - one[head]).norm() for head in many}
-    courier = "decoder.layers.1.cross_attention", 1
-    assert max(change, key=change.get) == courier
-    maps = computed().maps
-    assert maps[courier[0]][1, 1, 2] > 0.99
-    reading = maps["encoder.layers.0.self_attention"][1]
-    assert min(reading[0, 2], reading[3, 2]) > 0.99
-    said = json.loads((DATA / "zoom" / "index.json").read_text("utf-8"))
-    assert said["next"][1] == "▁gustan"
-    told = said["tour"]
-    assert told["courier"] > 30 * told["gusta"]
-    gusta, gustan = told["memory"]
-    assert abs(gusta - gustan) < 0.1
-
-
-def test_the_tour_leads_to_one_product_and_back(visit):
-    page = opened(visit)
-    press(page, "Follow the plural of “trees”, in 8 steps")
-    guide = page.locator(f"{PART} .zoom-tour")
-    places = []
-    for step in range(1, 9):
-        guide.get_by_text(f"{step} of 8").wait_for()
-        places.append(page.locator(PART).get_attribute("data-level"))
-        assert "NaN" not in page.locator(f"{PART} .zoom-words").text_content()
-        if step < 8:  # the focus stays on the button
-            page.keyboard.press("Enter")
-    assert places[0] == "model"
-    number = r"decoder\.2\.cross_attention\.2\.2\.3\.q\d+"
-    assert re.fullmatch(number, places[6])
-    words = page.locator(f"{PART} .zoom-words").text_content()
-    assert "63 times likelier" in words
-    press(page, "Open any other number")
-    page.wait_for_function(
-        f"() => document.querySelector('{PART}')"
-        ".dataset.level.split('.').length === 7"
-    )
-    press(page, "Follow the plural of “trees”, in 8 steps")
 
 
 def focused(page) -> str | None:
@@ -427,9 +236,10 @@ def test_by_keyboard_to_a_number_and_back(visit):
     assert focused(page) is None
 
 
-def test_every_address_opens_its_level(visit, fits):
+def test_every_address_opens_its_level(visit, library, fits):
     """And fits a phone, is accessible, and never moves the text below."""
     page = opened(visit, OF_EACH_KIND[-1], width=360)
+    assert not page.locator(".tag_still").count(), "the picture gave way"
     heights = set()
     for address in OF_EACH_KIND:
         go(page, address)
@@ -438,17 +248,17 @@ def test_every_address_opens_its_level(visit, fits):
         assert len(table(page)) > 1 and said(page)
         heights.add(round(page.locator(PART).bounding_box()["height"]))
     assert len(heights) == 1, heights
-    tokens = computed().tokens["encoder"]
-    assert crumbs(page)[5:] == [plain(tokens[1]), "values", "o₅", "trees"]
+    name = plain(library.source[1])
+    assert crumbs(page)[5:] == [name, "values", "o₅", "trees"]
     page.locator(f"{PART} summary").click()
-    for address in OF_EACH_KIND[3], OF_EACH_KIND[6]:
-        go(page, address)
-        fits(page, PART)
+    go(page, OF_EACH_KIND[6])
+    fits(page, PART)
     page.evaluate("location.hash = 'zoom=encoder.nonsense'")
     is_open(page, "model")
 
 
-def test_nothing_is_fetched_before_it_is_opened(visit):
+def test_what_is_fetched_and_what_is_missing(visit):
+    """Nothing before it is opened; and a missing file is named."""
     page = opened(visit)
     page.locator(PART).scroll_into_view_if_needed()
     page.wait_for_timeout(500)
@@ -458,18 +268,6 @@ def test_nothing_is_fetched_before_it_is_opened(visit):
         return [url.rpartition("/")[2] for url in data]
 
     assert not fetched()
-    page.locator(f"{PART} [data-part=decoder]").click()
-    is_open(page, "decoder")
-    go(page, "decoder.1.self_attention.1.1.1")
-    assert fetched() == ["numbers.bin"]
-    go(page, "decoder.1.self_attention.1.1.1.q1")
-    go(page, "decoder.1.self_attention.1.1.1.k2")
-    _, weights = fetched()
-    assert weights.endswith("0.self_attention.0.bin")
-
-
-def test_a_file_that_is_missing_is_named(visit):
-    page = opened(visit)
     page.route("**/numbers.bin", lambda route: route.fulfill(status=404))
     page.locator(f"{PART} [data-part=decoder]").click()
     page.locator(f"{PART} .live-result", has_text="missing").wait_for()
@@ -478,45 +276,40 @@ def test_a_file_that_is_missing_is_named(visit):
     page.unroute("**/numbers.bin")  # and it can be tried again
     page.locator(f"{PART} [data-part=decoder]").click()
     is_open(page, "decoder")
+    go(page, "decoder.1.self_attention.1.1.1")
+    assert {*fetched()} == {"numbers.bin"}
+    go(page, "decoder.1.self_attention.1.1.1.q1")
+    go(page, "decoder.1.self_attention.1.1.1.k2")
+    weights = fetched()[-1]
+    assert weights.endswith("0.self_attention.0.bin")
+    assert fetched().count(weights) == 1
 
 
-def test_without_a_script_a_picture_has_the_librarys_numbers(visit):
+def test_without_a_script_there_is_a_picture(visit):
     """On paper too: a row of the encoder, of the page's own sentence."""
-    code = re.sub("<.*?>", "", html(CHAPTER)).replace("&quot;", '"')
-    head, row = map(int, re.search(r"head, row = (\d+), (\d+)", code).groups())
-    text = re.search(r'tokenizer.encode\("(I like [^"]*)"\), EOS', code)[1]
-    found = re.search(
-        r"The \d+ products of the query of (\w+) and the key of (\w+) sum "
-        r".*? Weights of the row: (.*?)\.\"",
-        html(CHAPTER),
-    )
-    word, key, weights = found.groups()
-    shown = shipped(make_data.ZOOMED[0]).attention(text)
-    names = [plain(one) for one in shown.source]
-    right = shown.maps["encoder.layers.0.self_attention"][head, row]
-    assert (word, key) == (names[row], names[int(right.argmax())])
-    drawn = [float(one.rsplit(" ", 1)[1]) for one in weights.split(", ")]
-    assert drawn == pytest.approx(right.tolist(), abs=0.0051)
-    page = opened(visit, "encoder.1.self_attention.1")
-    assert page.locator(".tag_still").count() == 0
-    plainly = opened(visit, java_script_enabled=False)
-    plainly.wait_for_load_state()
-    picture = plainly.locator(".tag_still svg:visible")
-    assert picture.count() == 1
+    page = visit(CHAPTER, java_script_enabled=False)
+    assert page.locator(".tag_still svg:visible").count() == 1
 
 
 def test_the_readers_model_is_looked_into_again(visit):
     """At the same place, with the numbers of more training."""
-    page = opened_on_own(visit)
-    told = "Your model, seed 0, after {} steps."
-    page.get_by_text(told.format(OWN_STEPS)).wait_for()
+    page = visit(OWN_CHAPTER, wait="commit")
+    page.set_default_timeout(60_000)
+    page.wait_for_selector(".train-facts")
+
+    def look_after(step):
+        press(page, "One step")
+        page.get_by_text(f"{step} of 800", exact=True).wait_for()
+        press(page, LOOK_INSIDE)
+        told = f"Your model, seed 0, after {step} steps."
+        page.get_by_text(told).wait_for()
+
+    look_after(1)
     held = page.evaluate("document.activeElement.textContent")
     assert held.startswith("Your model")
     go(page, "decoder.2.feed_forward.3")
     before = table(page)
-    one_step(page, OWN_STEPS + 1)
-    press(page, LOOK_INSIDE)
-    page.get_by_text(told.format(OWN_STEPS + 1)).wait_for()
+    look_after(2)
     assert crumbs(page)[-2:] == ["feed-forward network", "gustan"]
     assert table(page) != before
     assert page.locator(PART).count() == 1
