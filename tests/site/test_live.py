@@ -10,7 +10,7 @@ import pytest
 import tangle
 import torch
 import yaml
-from parts import DATA, SITE, number, press, shipped, slide
+from parts import DATA, SITE, number, plain, press, shipped, slide
 from playwright.sync_api import expect
 
 from transformer_book.figures import COLOURS, SIGNED
@@ -209,7 +209,7 @@ def test_attention(visit):
     page.locator("summary", has_text="All weights").click()
     check_weights(page, found.maps["decoder.layers.0.self_attention"][1])
     said = page.locator(".live-result").text_content()
-    assert said.startswith(f"{found.predicted[3]} looked at ")
+    assert said.startswith(f"{plain(found.predicted[3])} looked at ")
     page.get_by_label("cross:").check()
     press(page, "layer 2, average of its heads")
     check_weights(page, found.maps["decoder.layers.1.cross_attention"].mean(0))
@@ -305,8 +305,8 @@ def test_translate_as_a_reader(visit, runtime):
         assert abs(number(cells[4]) - score) < 2e-3
     assert fits_a_phone(page)
     check_tables(page, 1)
-    press(page, "▁gustan")
-    wait_for_text(page, "▁gustan looked at")
+    press(page, "gustan")
+    wait_for_text(page, "gustan looked at")
     maker = shipped("little-spanish")
     found = maker.attention("I like trees", "Me gustan los árboles")
     place = found.predicted.index("▁gustan")
@@ -314,7 +314,7 @@ def test_translate_as_a_reader(visit, runtime):
     mean = torch.stack(cross).mean((0, 1))[place]
     best = found.source[int(mean.argmax())]
     said = page.locator(".live-result").last.text_content()
-    assert said.startswith(f"▁gustan looked at {best} ")
+    assert said.startswith(f"gustan looked at {plain(best)} ")
     page.get_by_label("beam size").fill("1")
     field.fill("I like Schadenfreude")
     page.keyboard.press("Enter")

@@ -13,7 +13,7 @@ import {
   strength,
   wash,
 } from "./common.js";
-import { CHOSEN, arrows, heaviest, wordPicker } from "./words.js";
+import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
 
 const KINDS = [
   ["encoder", "encoder: source looks at source"],
@@ -263,7 +263,7 @@ export async function start(place) {
     const head =
       chosen.head === MEAN ? "on average over the heads" : `head ${chosen.head}`;
     return (
-      `${from[chosen.word]} ${looked} at ${heaviest(values, to)} ` +
+      `${readable(from[chosen.word])} ${looked} at ${heaviest(values, to)} ` +
       `(layer ${chosen.layer}, ${head}).`
     );
   }
@@ -281,17 +281,19 @@ export async function start(place) {
             "tr",
             {},
             el("td"),
-            to.map((word) => el("th", { scope: "col" }, el("span", {}, word))),
+            to.map((token) =>
+              el("th", { scope: "col" }, el("span", {}, readable(token))),
+            ),
           ),
         ),
         el(
           "tbody",
           {},
-          from.map((word, query) =>
+          from.map((token, query) =>
             el(
               "tr",
               {},
-              el("th", { scope: "row" }, word),
+              el("th", { scope: "row" }, readable(token)),
               to.map((_, key) => {
                 const value = values[query * to.length + key];
                 return el(

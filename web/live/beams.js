@@ -12,6 +12,7 @@ import {
   table,
 } from "./common.js";
 import { lengthPenalty } from "./search.js";
+import { readable } from "./words.js";
 
 const BOX = { width: 136, height: 26, gap: 26, top: 20 };
 const FATES = ["dropped", "kept", "ended"];
@@ -214,7 +215,7 @@ function drawTree(place, steps, spoken, greedy) {
           svg(
             "text",
             { x: x(number) + 6, y: y(rank) + 17 },
-            `${MARKS[fate]} ${short(token)}`,
+            `${MARKS[fate]} ${short(readable(token))}`,
           ),
           svg(
             "text",
@@ -266,7 +267,7 @@ function stepTable({ steps, alpha }, now, spoken, greedy) {
   const penalty = lengthPenalty(now, alpha);
   const rows = steps[now - 1].map(([, , gain, total, fate], rank) => [
     words(spoken[now - 1][rank].slice(0, -1)),
-    spoken[now - 1][rank].at(-1),
+    readable(spoken[now - 1][rank].at(-1)),
     gain.toFixed(3),
     total.toFixed(3),
     fate === 2 ? (total / penalty).toFixed(3) : "",

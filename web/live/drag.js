@@ -198,6 +198,10 @@ export function start(place) {
   const dotOut = svg("g", { class: "drag-output" });
   right.board.append(dotOut);
 
+  // On a phone the bars lie below the plane: their last row comes along.
+  const now = el("p", { class: "drag-now", "aria-hidden": "true" });
+  left.node.append(now);
+
   place.replaceChildren(
     hint,
     el(
@@ -240,10 +244,19 @@ export function start(place) {
 
   function draw() {
     const { points } = state;
-    const now = attend(state);
+    const found = attend(state);
     drawKeys(lines, points, state);
-    drawValues(lines.values, dotOut, points, now);
-    drawBars(bars, now, state);
+    drawValues(lines.values, dotOut, points, found);
+    drawBars(bars, found, state);
+    now.replaceChildren(
+      ...WORDS.map((word, i) =>
+        el(
+          "span",
+          { style: `--share: ${(100 * found.weight[i]).toFixed(1)}%` },
+          `${word} ${percent(found.weight[i])}`,
+        ),
+      ),
+    );
     for (const [name, node] of Object.entries(handles)) {
       const [x, y] = points[name];
       node.setAttribute("transform", `translate(${at([x, y]).join(" ")})`);
@@ -265,10 +278,10 @@ export function start(place) {
       "output = ",
       ...WORDS.flatMap((word, i) => [
         i ? " + " : "",
-        el("b", {}, now.weight[i].toFixed(3)),
+        el("b", {}, found.weight[i].toFixed(3)),
         ` · v(${word})`,
       ]),
-      ` = (${now.output.map((one) => minus(one, 3)).join(", ")})`,
+      ` = (${found.output.map((one) => minus(one, 3)).join(", ")})`,
     );
     met(state).forEach((now, i) => {
       done[i] ||= now; // what was once met stays done

@@ -13,7 +13,7 @@ import {
   table,
 } from "./common.js";
 import { Translator, weight } from "./translator.js";
-import { CHOSEN, heaviest, wordPicker } from "./words.js";
+import { CHOSEN, heaviest, readable, wordPicker } from "./words.js";
 
 const LONGEST = 80; // tokens that the page takes
 const LETTERS = 1000; // and letters, so that no text is cut for long
@@ -341,7 +341,8 @@ function lookAround() {
       colour: INK.attention,
       labels: CHOSEN,
     });
-    said.textContent = `${target[word]} looked at ${heaviest(values, source)}.`;
+    const chosen = readable(target[word]);
+    said.textContent = `${chosen} looked at ${heaviest(values, source)}.`;
   }
 
   return {

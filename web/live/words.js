@@ -12,6 +12,12 @@ export const CHOSEN = {
   to: "Where the decoder looked when it chose that token",
 };
 
+/** A token as a reader knows it, without the mark of a space. */
+export const readable = (token) => token.replaceAll("▁", "");
+
+/** Whether a token goes on with the word before it. */
+const joined = (tokens, i) => i > 0 && /^\p{L}/u.test(tokens[i]);
+
 /** A row of words to pick from, and a row that shows the weights. */
 export function wordPicker(pick) {
   const title = () => el("p", { class: "live-axis" });
@@ -26,33 +32,33 @@ export function wordPicker(pick) {
       from.setAttribute("aria-label", labels.from);
       const focused = [...from.children].indexOf(document.activeElement);
       from.replaceChildren(
-        ...words.map((word, i) =>
+        ...words.map((token, i) =>
           el(
             "button",
             {
               type: "button",
-              class: "live-word",
+              class: joined(words, i) ? "live-word live-joined" : "live-word",
               "aria-pressed": String(i === chosen),
               onclick: () => pick(i),
             },
-            word,
+            readable(token),
           ),
         ),
       );
       arrows(from, true);
       if (focused >= 0) from.children[focused]?.focus();
       to.replaceChildren(
-        ...keys.flatMap((word, i) => [
+        ...keys.flatMap((token, i) => [
           el(
             "span",
             {
-              class: "live-key",
+              class: joined(keys, i) ? "live-key live-joined" : "live-key",
               style:
                 `background-color: ${wash(colour, values[i])};` +
                 `--weight: ${(100 * values[i]).toFixed(1)}%;` +
                 `--ink: ${colour}`,
             },
-            el("span", {}, word),
+            el("span", {}, readable(token)),
             el("small", {}, percent(values[i])),
           ),
           " ",
@@ -82,6 +88,6 @@ export function heaviest(values, words, least = 0.05, most = 3) {
     .sort((a, b) => b[0] - a[0])
     .filter(([value]) => value >= least)
     .slice(0, most)
-    .map(([value, word]) => `${word} ${percent(value)}`);
+    .map(([value, token]) => `${readable(token)} ${percent(value)}`);
   return best.join(", ") || "spread over everything";
 }
