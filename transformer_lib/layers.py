@@ -24,7 +24,7 @@ class Residual(nn.Module):
     Raises:
         ValueError: for another `norm`.
 
-    Chapter: layers-norm
+    Chapter: layers-dropout
     """
 
     def __init__(

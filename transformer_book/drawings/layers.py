@@ -8,7 +8,6 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
-    legend,
     log_ticks,
     panels,
     show,
@@ -67,59 +66,97 @@ def stream() -> Picture:
     )
 
 
-def normed(before: Sequence[float], after: Sequence[float]) -> Picture:
-    """A row of numbers and what layer normalization makes of it."""
+def strips(
+    names: Sequence[str],
+    before: Sequence[Sequence[float]],
+    after: Sequence[Sequence[float]],
+) -> Picture:
+    """Vectors as rows of bars, before and after layer normalization."""
+    rise = 4.5  # from row to row, in the numbers' own unit
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.1)
-        rows = {"before": before, "after": after}
-        for ax, (title, row) in zip(axes, rows.items(), strict=True):
-            ax.bar(range(1, len(row) + 1), row, color=COLOURS["norm"])
-            mean = sum(row) / len(row)
-            ax.axhline(mean, color=COLOURS["bad"], linestyle="--")
-            ax.set(title=title, xlabel="number", xticks=range(1, len(row) + 1))
+        figure, axes = panels(2, narrow, height=2.7, sharey=True)
+        titles = "before", "after layer normalization"
+        for ax, title, rows in zip(axes, titles, (before, after), strict=True):
+            for i, row in enumerate(rows):
+                level = -rise * i
+                places = range(len(row))
+                ax.bar(places, row, bottom=level, color=COLOURS["norm"])
+                ax.axhline(level, color=COLOURS["muted"], linewidth=0.6)
+            ax.set_title(title)
+            ax.set_xticks([])
+            ax.set_yticks([-rise * i for i in range(len(names))], names)
+            ax.tick_params(axis="y", length=0)
+            ax.spines[:].set_visible(False)
+            ax.set_ylim(-rise * (len(names) - 0.05), rise * 0.6)
         return figure
 
     return show(
         draw,
-        "Bars for the same numbers before and after, the mean dashed: "
-        "first above zero, then at zero. The order of the bars and the "
-        "ratios of their distances stay.",
+        "Five rows of bars, the same sixteen numbers times 0.1, 0.3, 1, 2 "
+        "and 4. Before the norm the first rows are nearly flat and the last "
+        "one is huge; after it all five look the same.",
     )
 
 
 def what_arrives(
-    start: Mapping[str, tuple[list[float], list[float]]],
+    measured: Mapping[str, tuple[list[float], list[float]]],
 ) -> Picture:
     """By kind of layer, gradients and differences up the stack."""
-    looks = {
+    looks = {  # colour and dash
+        "no norm": ("bad", ":"),
+        "no residual": ("bad", "-"),
         "post-norm": ("norm", "-"),
         "pre-norm": ("good", "-"),
-        "no residual": ("bad", "--"),
-        "no norm": ("muted", ":"),
+        "post-norm, small": ("norm", "--"),
+    }
+    # What is written beside a line, and where: layer and height.
+    gradients = {
+        "no norm": ("no norm: more\nthan 100,000 times\ntoo large", 0, 1e3),
+        "pre-norm": ("with both, or without\nthe sum: level", 3.6, 5e-3),
+    }
+    differences = {
+        "no norm": ("no norm", 8.6, 0.42),
+        "no residual": ("no sum: all words\nare one", 3.2, 0.03),
+        "post-norm": ("post-norm", 8.7, 0.15),
+        "pre-norm": ("pre-norm", 9.2, 0.64),
+        "post-norm, small": ("post-norm, small\nlast matrices", 4.6, 1.0),
     }
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.9)
+        figure, axes = panels(2, narrow, height=3.3)
         titles = (
-            "gradient that arrives,\nshare of that at the top",
-            "how much positions differ\nfrom their mean",
+            "the gradient that comes down",
+            "what is a word's own",
         )
+        words = gradients, differences
         for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
-            for kind, numbers in start.items():
-                colour, dash = looks[kind]
-                ax.plot(numbers[i], dash, color=COLOURS[colour], label=kind)
-            ax.set(title=title, xlabel="layers passed")
+            for kind, numbers in measured.items():
+                ink, dash = looks[kind]
+                ax.plot(numbers[i], dash, color=COLOURS[ink])
+                if kind in words[i]:
+                    told, layer, height = words[i][kind]
+                    colour = COLOURS[ink]
+                    if i == 0 and kind == "pre-norm":
+                        colour = "black"  # said of four lines
+                    ax.text(layer, height, told, color=colour)
+            ax.set(title=title, xlabel="layer")
             ax.xaxis.get_major_locator().set_params(integer=True)
         axes[0].set_yscale("log")
+        axes[0].set_ylim(1e-3, 1e9)
         log_ticks(axes[0].yaxis)
-        legend(axes[0], 2 if narrow else 4)
+        axes[0].set_ylabel("times the one at the top")
+        axes[1].set_ylim(-0.02, 1.18)
+        axes[1].set_ylabel("share of a vector")
         return figure
 
     return show(
         draw,
-        "Left, the gradient at each of twelve layers relative to the "
-        "top: about level with residual and norm; without norm it grows by "
-        "powers of ten towards the bottom. Right, how much positions "
-        "differ: without residuals nothing is left after a few layers.",
+        "Left, the gradient at each of twelve layers as a multiple of the "
+        "one at the top: about level with residual and norm; without norm "
+        "it grows to more than 100,000 times at the bottom. Right, how much "
+        "of a vector is its position's own: without residuals nothing after "
+        "three layers; after twelve little with post-norm, more with no "
+        "norm, half with pre-norm, and nearly all with post-norm whose "
+        "last matrices begin small.",
     )
