@@ -365,9 +365,8 @@ def test_called_from_python_it_changes_no_setting():
 @pytest.mark.parametrize(
     "error, said",
     [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried\nmore"), "halve -"),
-        (MemoryError(), "halve --tokens-per-batch and double --accumulate"),
-        (RuntimeError("x: can't allocate memory: you tried"), "halve --tok"),
+        (torch.OutOfMemoryError("out of memory: fewer\nmore"), "fewer$"),
+        (MemoryError(), "MemoryError$"),
         (OSError(28, "No space left on device", "a/b"), "No space .* 'a/b'"),
         (RuntimeError("size mismatch\nand more"), "size mismatch$"),
     ],
@@ -379,14 +378,9 @@ def test_what_pytorch_raises_is_one_line(
         raise error
 
     monkeypatch.setattr(cli, "run_experiment", fails)
-    # As a worker of torchrun, which prints what is in this file last.
-    told = tmp_path / "error.json"
-    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(told))
     assert main(training(tmp_path / "x")) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert re.search(said, line) and line.startswith("transformer_lib: ")
-    message = json.loads(told.read_text())["message"]
-    assert message["extraInfo"]["py_callstack"] == line
 
 
 def test_fine_tuning_leaves_a_whole_folder(tmp_path, capsys, monkeypatch):

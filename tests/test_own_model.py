@@ -164,6 +164,22 @@ def test_it_trains_is_averaged_saved_loaded_and_searched(kind, tmp_path):
     beam_search(read, SOURCE, beam_size=2, max_extra=2)
 
 
+def test_a_run_goes_on_with_its_own_parts_alone(tmp_path):
+    """Of one class, with weights that fit, and another function inside."""
+    batches, other = TokenBatches(PAIRS, 60), built(Transformer)
+    other.encoder.layers[0].feed_forward = GELU(16, 32)
+    part = r"encoder\.layers\.0\.feed_forward: GELU"
+    for model, folder in (built(Transformer), "ours"), (other, "other"):
+        config = TrainingConfig(max_steps=1)
+        train(model, batches, config, folder=tmp_path / folder)
+    more = TrainingConfig(max_steps=2)
+    with pytest.raises(ValueError, match=f"model=Transformer, not {part}"):
+        train(other, batches, more, folder=tmp_path / "ours")
+    with pytest.raises(ValueError, match=f"model={part}, not Transformer"):
+        train(built(Transformer), batches, more, folder=tmp_path / "other")
+    train(other, batches, more, folder=tmp_path / "other")
+
+
 @each_kind
 @pytest.mark.parametrize("other", [Transformer, WithGELU, WithRMSNorm])
 def test_another_kind_is_refused_by_name(kind, other, tmp_path):

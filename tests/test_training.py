@@ -597,9 +597,9 @@ def foreign_optimizer():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"batches": [*batches().epoch(0)]}, "a list, has no epoch: give"),
-        ({"evaluate": copies()}, "a list, has no epoch: give a function"),
-        ({"model": torch.nn.Linear(2, 2)}, "a Linear, has no hidden"),
+        ({"batches": [*batches().epoch(0)]}, "a list has no epoch: give T"),
+        ({"evaluate": copies()}, "a list has no epoch: give a function"),
+        ({"model": torch.nn.Linear(2, 2)}, "a Linear has no hidden"),
         ({"optimizer": foreign_optimizer()}, "that is not the model's"),
     ],
 )

@@ -24,7 +24,12 @@ from safetensors.torch import save_model as write_safetensors
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from transformer_lib.model import Transformer, TransformerConfig, foreign_parts
+from transformer_lib.model import (
+    Transformer,
+    TransformerConfig,
+    _uncompiled,
+    foreign_parts,
+)
 from transformer_lib.tokenization import BPETokenizer
 
 
@@ -88,7 +93,7 @@ def save_checkpoint(
 
     Chapter: checkpoints-library
     """
-    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    model = _uncompiled(model)
     content = {
         "model": model.state_dict(),
         "optimizer": [
@@ -194,7 +199,7 @@ def load_checkpoint(
     # An optimizer would keep the file mapped, and Windows not delete it.
     content = _read(path, mmap=optimizer is None)
     if model is not None:
-        model = getattr(model, "_orig_mod", model)  # of torch.compile
+        model = _uncompiled(model)
         model.load_state_dict(content["model"])
     if optimizer is not None:
         optimizers = _as_list(optimizer)
@@ -244,7 +249,7 @@ def save_model(
 
     Chapter: checkpoints-models
     """
-    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    model = _uncompiled(model)
     described = _description(model, tokenizer, info)
     if half:
         model = copy.deepcopy(model).half()

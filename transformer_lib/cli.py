@@ -11,7 +11,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +20,7 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 
-from transformer_lib.beams import longest_source
+from transformer_lib.beams import _check_options, longest_source
 from transformer_lib.checkpoints import (
     _check_parts,
     average_checkpoints,
@@ -107,10 +106,7 @@ def _translate(
 
     Chapter: cli-translate
     """
-    if beam_size < 1 or not length_penalty >= 0:
-        raise ValueError(
-            f"{beam_size=}, {length_penalty=}: give 1 or more, and 0 or more"
-        )
+    _check_options(beam_size, length_penalty)
     torch.set_num_threads(1)  # its products are too small to be shared out
     translator = Translator.from_pretrained(model, pick_device(device))
     longest = longest_source(translator.model)
@@ -272,9 +268,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         RuntimeError,
         ValueError,
     ) as error:
-        line = f"transformer_lib: {_explained(error)}"
-        print(line, file=sys.stderr)
-        _tell_torchrun(line)
+        line = str(error).strip().partition("\n")[0] or type(error).__name__
+        print(f"transformer_lib: {line}", file=sys.stderr)
         return 2
     finally:
         torch.set_num_threads(threads)
@@ -288,9 +283,14 @@ def _run(words: list[str]) -> None:
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):
             raise ValueError(f"{word!r} is not UTF-8: give it as UTF-8")
-    start, preset = _given(words, "--from"), _given(words, "--preset")
+    # The defaults of other options depend on these two.
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", nargs="?")
+    parser.add_argument("--from", dest="start", nargs="?")
+    given, _ = parser.parse_known_args(words)
+    preset = given.preset
     if preset not in PRESETS:  # tyro explains it
-        preset = "tiny" if start is None else "fine-tuning"
+        preset = "tiny" if given.start is None else "fine-tuning"
     experiment = PRESETS[preset]
     training = _Training(**vars(experiment.training))
     train = partial(
@@ -312,40 +312,3 @@ def _run(words: list[str]) -> None:
         prog="python -m transformer_lib",
         config=[tyro.conf.OmitArgPrefixes],
     )
-
-
-def _given(words: Sequence[str], option: str) -> str | None:
-    """The value of an option that other options' defaults depend on.
-
-    Chapter: cli-main
-    """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(option, dest="value", nargs="?")
-    return parser.parse_known_args(words)[0].value
-
-
-def _explained(error: BaseException) -> str:
-    """An error in one line, with its cure if memory is short.
-
-    Chapter: cli-main
-    """
-    line = str(error).strip().partition("\n")[0]
-    short = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-    if short or "can't allocate memory" in line:
-        return (
-            f"out of memory ({line:.99}): halve --tokens-per-batch and "
-            "double --accumulate"
-        )
-    return line or type(error).__name__
-
-
-def _tell_torchrun(line: str) -> None:
-    """The line again, at the end of what `torchrun` says of a failure.
-
-    Chapter: cli-main
-    """
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if path:
-        extra = {"py_callstack": line, "timestamp": str(int(time.time()))}
-        message = {"message": {"message": line, "extraInfo": extra}}
-        Path(path).write_text(json.dumps(message), "utf-8")

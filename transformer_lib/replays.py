@@ -25,6 +25,8 @@ def why_not_replayed(model: nn.Module) -> str | None:
     Chapter: replays-refused
     """
     for name, module in model.named_modules():
+        if hasattr(module, "_orig_mod"):
+            return "the model is compiled"
         kind = type(module).__name__
         what = f"{name}, a {kind}," if name else f"the model, a {kind},"
         home = type(module).__module__.partition(".")[0]
@@ -40,8 +42,6 @@ def why_not_replayed(model: nn.Module) -> str | None:
     for name, weight in model.named_parameters():
         if weight._backward_hooks or weight._post_accumulate_grad_hooks:
             return f"{name} has a hook, which a replay would not call"
-    if hasattr(model, "_orig_mod"):
-        return "the model is compiled"
     if worker()[1] > 1:
         return "several workers exchange gradients within a step"
     device = next(model.parameters()).device
@@ -91,9 +91,7 @@ class Replays(Gradients):
 
     def __init__(self, losses: nn.Module):
         super().__init__(losses)
-        compiled = getattr(losses, "compiled", False)
-        reason = "the model is compiled" if compiled else None
-        reason = reason or why_not_replayed(losses)
+        reason = why_not_replayed(losses)
         if reason is not None:
             raise ValueError(f"steps cannot be recorded: {reason}")
         self.pool = torch.cuda.graph_pool_handle()  # memory of all graphs

@@ -31,13 +31,14 @@ from tqdm import tqdm
 
 from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
+    _as_list,
     checkpoint_files,
     load_checkpoint,
     save_checkpoint,
     write_atomically,
 )
 from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.model import evaluating, without_cudnn
+from transformer_lib.model import evaluating, foreign_parts, without_cudnn
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ def train(
     Chapter: training-loop
     """
     config = training_config
-    _check_kinds(model, batches, evaluate, folder)
+    _check_kinds(model, batches, evaluate)
     updates = _Updates(model, config, optimizer, schedule)
     run = _Run(model, batches, config, evaluate, folder, updates, gradients)
     progress, stop = run.progress, False
@@ -215,17 +216,18 @@ class _Run:
     def log_if_due(self) -> None:
         """A line of the log, after a validation if that is due."""
         progress = self.progress
+        last = progress.log[-1] if progress.log else {"step": 0, "tokens": 0}
         validate = self.due(self.config.validate_every)
-        if not (validate or self.due(self.config.log_every)):
-            return
-        if progress.step == (progress.log[-1]["step"] if progress.log else 0):
-            return  # before the first step; or resumed, and has its line
+        due = validate or self.due(self.config.log_every)
+        if not due or progress.step == last["step"]:
+            return  # a resumed run may have its line already
         self.read_losses()
-        speed = (progress.tokens - self.counted) / self.seconds_of_steps()
+        seconds = time.perf_counter() - self.mark
+        speed = (progress.tokens - self.counted) / seconds
         scores = self.validate() if validate else {}
         progress.seconds = time.perf_counter() - self.began
-        before = progress.log[-1]["tokens"] if progress.log else 0
-        per_step, tokens = self.batches_per_step, progress.tokens - before
+        per_step = self.batches_per_step
+        tokens = progress.tokens - last["tokens"]
         line = {
             "step": progress.step,
             "loss": progress.loss / tokens,
@@ -303,9 +305,6 @@ class _Run:
         """The speed is that of the steps from here on."""
         self.mark, self.counted = time.perf_counter(), self.progress.tokens
 
-    def seconds_of_steps(self) -> float:
-        return time.perf_counter() - self.mark
-
 
 def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
     """Epoch after epoch, without the batches that were taken before.
@@ -318,29 +317,22 @@ def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
         start = 0
 
 
-def _check_kinds(
-    model: nn.Module, batches: Any, evaluate: Any, folder: Any
-) -> None:
+def _check_kinds(model: Any, batches: Any, evaluate: Any) -> None:
     """Raise TypeError for what cannot be trained or trained on.
 
     Chapter: training-loop
     """
-
-    def must_have(what: str, given: Any, names: str, cure: str) -> None:
-        for name in names.split():
-            if not hasattr(given, name):
-                kind = type(given).__name__
-                message = f"{what}, a {kind}, has no {name}: {cure}"
-                raise TypeError(message)
-
-    cure = "give a Transformer, or a model that computes what it does"
-    must_have("the model", model, "hidden output_weight config", cure)
-    names = "epoch __len__" + " fingerprint" * (folder is not None)
-    cure = "give TokenBatches(pairs, tokens_per_batch)"
-    must_have("the training data", batches, names, cure)
+    needed = [
+        (model, "hidden", "a Transformer, or a model with its methods"),
+        (batches, "epoch", "TokenBatches(pairs, tokens_per_batch)"),
+    ]
     if evaluate is not None and not callable(evaluate):
-        cure = "give a function of model and step, or TokenBatches(pairs)"
-        must_have("`evaluate`", evaluate, "epoch", cure)
+        wanted = "a function of model and step, or TokenBatches(pairs)"
+        needed.append((evaluate, "epoch", wanted))
+    for given, name, wanted in needed:
+        if not hasattr(given, name):
+            kind = type(given).__name__
+            raise TypeError(f"a {kind} has no {name}: give {wanted}")
 
 
 class _Losses(nn.Module):
@@ -351,12 +343,15 @@ class _Losses(nn.Module):
 
     def __init__(self, model: nn.Module, config: TrainingConfig):
         super().__init__()
-        self.model = _plain(model)
-        self.compiled = self.model is not model
-        self.hidden = self.model.hidden
-        if self.compiled:  # as `torch.compile` was told to
-            self.hidden = model.dynamo_ctx(self.hidden)
-        self.config = config
+        if getattr(model, "_compiled_call_impl", None) is not None:
+            raise ValueError(
+                "model.compile() compiles model(...), which training does "
+                "not call: give train(torch.compile(model), ...)"
+            )
+        self.model, self.config = model, config
+        self.hidden = model.hidden
+        if hasattr(model, "_orig_mod"):  # as `torch.compile` was told to
+            self.hidden = model.dynamo_ctx(model.hidden)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         weight = self.model.output_weight
@@ -371,19 +366,6 @@ class _Losses(nn.Module):
                 label_smoothing=self.config.label_smoothing,
                 smoothing=self.config.smoothing,
             )
-
-
-def _plain(model: nn.Module) -> nn.Module:
-    """The module that `torch.compile` wrapped, or the model itself.
-
-    Chapter: training-step
-    """
-    if getattr(model, "_compiled_call_impl", None) is not None:
-        raise ValueError(
-            "model.compile() compiles model(...), which training does not "
-            "call: give train(torch.compile(model), ...)"
-        )
-    return getattr(model, "_orig_mod", model)
 
 
 class Gradients:
@@ -536,8 +518,7 @@ class _Updates:
         if optimizer is None:
             optimizer = adam(model, config.betas, config.epsilon)
             optimizer.param_groups[0]["lr"] = 1.0
-        single = isinstance(optimizer, Optimizer)
-        self.optimizers = [optimizer] if single else [*optimizer]
+        self.optimizers = _as_list(optimizer)
         self.schedule = schedule or (equation_3 if self.papers else constant)
         self.own_rates = [group["lr"] for group in self.groups()]
         weights = set(model.parameters())
@@ -570,16 +551,6 @@ class _Updates:
     def rate(self, step: int) -> float:
         """The rate of the first weights, for the log."""
         return float(self.schedule(step) * self.own_rates[0])
-
-    def described(self) -> list[str] | None:
-        """Kinds and settings of the caller's optimizers; not the paper's."""
-        if self.papers:
-            return None
-        described = [type(one).__name__ for one in self.optimizers]
-        for group, rate in zip(self.groups(), self.own_rates, strict=True):
-            count = len(group["params"])
-            described.append(str(group | {"lr": rate, "params": count}))
-        return described
 
     def __enter__(self) -> None:
         pass
@@ -628,10 +599,11 @@ def _resume(
     for name in _MAY_CHANGE:  # the others affect the weights
         del settings[name]
     frozen = [n for n, w in model.named_parameters() if not w.requires_grad]
+    kinds = [type(optimizer).__name__ for optimizer in updates.optimizers]
     settings |= {
-        "model": type(_plain(model)).__name__,
+        "model": ", ".join(foreign_parts(model)) or "Transformer",
         "frozen": frozen,
-        "optimizer": updates.described(),
+        "optimizer": None if updates.papers else kinds,
         "workers": worker()[1],
         "data": batches.fingerprint(),
     }
