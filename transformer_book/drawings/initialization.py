@@ -1,7 +1,6 @@
 """What the initialization did to the same training.
 
-Two chapters show it: `model`, which initializes the weights, and
-`layers`, which says why it matters.
+The chapter `model` shows it, which initializes the weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, legend, panels, show
+from transformer_book.figures import COLOURS, Picture, panels, show
 from transformer_book.records import Run, load_run, markdown_table
 
 WHAT = {  # of each initialization, in the order of the table
@@ -26,36 +25,6 @@ WHAT = {  # of each initialization, in the order of the table
     "packed-half-quarter": "packed; `w_o` at a half, `w_2` at a quarter",
     "packed-nothing": "packed; `w_o` and `w_2` at zero",
 }
-LOOKS = {  # colour, dash and name of those that are drawn
-    "xavier": ("bad", "-", "each matrix separately"),
-    "packed": ("muted", "-", "packed"),
-    "packed-linear": ("decoder", "--", "packed, nn.Linear's feed-forward"),
-    "packed-quarter": ("good", "-", "packed, w_o and w_2 at a quarter"),
-}
-
-
-def _plot(ax: Any, start: str, x: Sequence, y: Sequence, **look: Any) -> None:
-    colour, dash, name = LOOKS[start]
-    ax.plot(x, y, dash, color=COLOURS[colour], label=name, **look)
-
-
-def learning(runs: Mapping[str, Run]) -> Picture:
-    """Training loss by step, a line for each initialization."""
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.2)
-        for start, run in runs.items():
-            _plot(ax, start, *run.series("nll"))
-        ax.set(xlabel="step", ylabel="training loss, nats")
-        ax.set_ylim(bottom=2.5)
-        legend(ax, 1 if narrow else 2)
-        return figure
-
-    return show(
-        draw,
-        f"Training loss of {len(runs)} initializations: highest with each "
-        "matrix separately, lowest with small ends of the sub-layers.",
-    )
 
 
 def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
@@ -64,7 +33,7 @@ def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
         "xavier": ("bad", "each matrix separately", (6, -16), "right"),
         "packed": ("muted", "packed", (8, -4), "left"),
         "packed-linear": (
-            "decoder",
+            "feed_forward",
             "nn.Linear's feed-forward",
             (8, 2),
             "left",
@@ -128,46 +97,3 @@ def other_tasks(starts: Sequence[str]) -> Markdown:
 def shares(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     """How much each sub-layer adds, as a share of what passes by it."""
     return [row["branch"] / row["skip"] for row in rows]
-
-
-def layer_gradients(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """The gradient's norm by layer, the encoder's layers first."""
-    squares: dict[str, float] = {}
-    for row in rows:
-        layer = row["name"].rpartition(".")[0]  # such as encoder.0
-        squares[layer] = squares.get(layer, 0.0) + row["gradient"] ** 2
-    return [square**0.5 for square in squares.values()]
-
-
-def branches(runs: Mapping[str, Run]) -> Picture:
-    """What each sub-layer adds at first, and each layer's gradient.
-
-    `runs` by initialization; both in the order of the model.
-    """
-
-    def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=3.2)
-        for start, run in runs.items():
-            rows = run.report["sizes"]["0"]
-            measured = shares(rows), layer_gradients(rows)
-            for ax, numbers in zip(axes, measured, strict=True):
-                places = range(1, len(numbers) + 1)
-                _plot(ax, start, places, numbers, marker="o", markersize=4)
-        added = "what a sub-layer adds,\nshare of what passes beside it"
-        gradient = "gradient of a layer's weights"
-        looks = (added, "sub-layer", 8, 20), (gradient, "layer", 4, 8)
-        for ax, (title, of, encoder, last) in zip(axes, looks, strict=True):
-            ax.axvline(encoder + 0.5, color=COLOURS["muted"], linewidth=0.8)
-            ax.set(title=title, xticks=[1, encoder, encoder + 1, last])
-            ax.set_xlabel(f"{of}: encoder's, then decoder's")
-            ax.set_ylim(bottom=0)
-        legend(axes[0], 1 if narrow else 3)
-        return figure
-
-    return show(
-        draw,
-        "Left, the share that each sub-layer adds: on average three "
-        "quarters with each matrix separately, an eighth with the last ones "
-        "at a quarter. Right, the gradient of each layer's weights: in the "
-        "decoder it rises with the first, and is level with the second.",
-    )

@@ -43,7 +43,7 @@ def stream() -> Picture:
         thick(105)
         branch(105, 22, 106)
         branch(105, 172, 256)
-        box(64, 49, "attention", "query", 64)
+        box(64, 49, "attention", "attention", 64)
         box(140, 105, "norm", "norm", 44)
         box(214, 49, "network", "feed_forward", 58)
         box(290, 105, "norm", "norm", 44)
@@ -52,7 +52,7 @@ def stream() -> Picture:
         branch(255, 20, 162)
         branch(255, 180, 316)
         box(50, 199, "norm", "norm", 44)
-        box(114, 199, "attention", "query", 64)
+        box(114, 199, "attention", "attention", 64)
         box(210, 199, "norm", "norm", 44)
         box(270, 199, "network", "feed_forward", 58)
         return sketch

@@ -10,7 +10,7 @@ from transformer_lib.model import Transformer
 KINDS = {  # a class of modules: its words, colour and chapter
     "Embeddings": ("embedding", "embedding", "embeddings"),
     "SinusoidalPositions": ("+ sinusoids", "position", "positions"),
-    "MultiHeadAttention": ("-attention", "query", "attention"),
+    "MultiHeadAttention": ("-attention", "attention", "attention"),
     "FeedForward": ("feed-forward", "feed_forward", "layers"),
     "LayerNorm": ("norm", "norm", "layers"),
     "Residual": ("add", "muted", "layers"),

@@ -21,8 +21,8 @@ LOOKS = {
     "recurrent": ("bad", "o--"),
     "convolutional": ("feed_forward", "s-."),
     "dilated": ("feed_forward", "^:"),
-    "self-attention": ("query", "o-"),
-    "restricted": ("query", "s--"),
+    "self-attention": ("attention", "o-"),
+    "restricted": ("attention", "s--"),
 }
 
 
@@ -44,7 +44,7 @@ def three_layers(words: Sequence[str]) -> Picture:
     before, a window its neighbours, attention all words.
     """
     titles = "recurrence", "convolution", "self-attention"
-    looks = "bad", "feed_forward", "query"
+    looks = "bad", "feed_forward", "attention"
     followed = len(words) - 2
 
     def draw(narrow: bool) -> Sketch:
