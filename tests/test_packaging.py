@@ -126,6 +126,17 @@ def test_an_installed_wheel_does_what_the_readme_says(fresh, tmp_path, root):
     assert said_by("transformer-lib", *words).strip() == said
 
 
+def test_the_wheel_is_imported_as_an_archive(built, tmp_path):
+    code = "import transformer_lib as t; assert '.whl' in t.__file__, t\n"
+    code += "assert t.causal_mask(2).sum() == 3 and 'masks' in dir(t)"
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(built[1])},
+        check=True,
+    )
+
+
 def imports(page):
     """The import statements of a page's cells."""
     for cell in jupytext.read(page).cells:

@@ -20,7 +20,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import textwrap
 import tomllib
 from pathlib import Path
 
@@ -45,36 +44,23 @@ HEADER = """\
 INIT = '''\
 """The Executable Transformer: the library that the book writes.
 
-Every module is collected from the chapter of the same name. A public
-name is imported when it is first used, so that `import transformer_lib`
-is quick and loads no torch. The same names are in __init__.pyi, which
-editors read.
+Every module is collected from the chapter of the same name. The public
+names are those of __init__.pyi, where editors find them too. Each is
+imported when it is first used, so that `import transformer_lib` is
+quick and loads no torch.
 """
 
-from importlib import import_module
+from importlib.resources import as_file, files
 
-_NAMES = """
-{names}
-"""
-_HOME, _MODULES = {{}}, set()
-for _module, *_names in map(str.split, _NAMES.strip().splitlines()):
-    _MODULES.add(_module)
-    _HOME |= dict.fromkeys(_names, _module)
-__all__ = sorted(_HOME)
+import lazy_loader
+
 __version__ = {version!r}
 
-
-def __getattr__(name):
-    """A module, or a public name of one."""
-    if name in _MODULES:
-        return import_module(f"{{__name__}}.{{name}}")
-    if name in _HOME:
-        return getattr(import_module(f"{{__name__}}.{{_HOME[name]}}"), name)
-    raise AttributeError(f"{{__name__}} has no {{name!r}}", name=name)
-
-
-def __dir__():
-    return sorted({{*globals(), *_HOME, *_MODULES}})
+# as_file: the package may be imported from inside an archive.
+with as_file(files(__name__) / "__init__.pyi") as _stub:
+    __getattr__, __dir__, __all__ = lazy_loader.attach_stub(
+        __name__, str(_stub)
+    )
 '''
 MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
@@ -282,8 +268,8 @@ def formatted(
 def package(chapters: list[Chapter]) -> dict[str, str]:
     """The files that no chapter writes: an index and the command.
 
-    Editors read the index of names too, and so check and complete. A
-    function with a module's name is not in it: the name is the module's.
+    The index of names is a stub, which editors read as well. A function
+    with a module's name is not in it: the name is the module's.
     """
     home: dict[str, str] = {}
     modules = {chapter.name: [] for chapter in chapters}
@@ -295,28 +281,16 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
             home[name] = chapter.name
             if name not in modules:
                 modules[chapter.name].append(name)
-    stubs = [
-        f"from {LIBRARY}.{module} import "
-        + ", ".join(f"{name} as {name}" for name in names)
+    stubs = [f"from . import {name} as {name}" for name in modules]
+    stubs += [
+        f"from .{module} import {name} as {name}"
         for module, names in modules.items()
-        if names
-    ]
-    names = [
-        line
-        for module, names in modules.items()
-        for line in textwrap.wrap(
-            " ".join(names),
-            79,
-            initial_indent=f"{module} ",
-            subsequent_indent=f"{module} ",
-        )
-        or [module]
+        for name in names
     ]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     version = project["project"]["version"]
     return {
-        "__init__.py": HEADER
-        + INIT.format(names="\n".join(names), version=version),
+        "__init__.py": HEADER + INIT.format(version=version),
         "__init__.pyi": HEADER + "\n".join([*stubs, "__version__: str"]),
         "__main__.py": HEADER + MAIN,
     }

@@ -1,7 +1,9 @@
 """From a name of the library to the place that explains it."""
 
+import ast
 import os
 from importlib import import_module
+from importlib.resources import files
 from inspect import getmodule
 from typing import Any
 
@@ -42,15 +44,19 @@ def where(thing: Any) -> str:
 
 def _module_of(name: str) -> Any:
     """The module of a name, or that is called so."""
-    names = transformer_lib._HOME | {
-        module: module for module in transformer_lib._HOME.values()
+    index = files(transformer_lib) / "__init__.pyi"
+    homes = {
+        alias.name: node.module or alias.name
+        for node in ast.parse(index.read_text("utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
-    if name not in names:
+    if name not in homes:
         raise LookupError(
             f"the library has no {name!r}; dir(transformer_lib) "
             "lists its names"
         )
-    return import_module(f"transformer_lib.{names[name]}")
+    return import_module(f"transformer_lib.{homes[name]}")
 
 
 def _place(thing: Any) -> str:

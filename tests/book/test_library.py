@@ -75,9 +75,8 @@ def test_a_module_is_collected(tmp_path, monkeypatch):
     assert not problems
     assert '"""A module.\n\nChapter: one\n"""' in files["one.py"]
     assert '    """Say.\n\n    Chapter: one\n    """' in files["one.py"]
-    assert "\none HALF LIMIT f\n" in files["__init__.py"]
     for name in "HALF", "LIMIT", "f":
-        assert f"import {name} as {name}\n" in files["__init__.pyi"]
+        assert f"from .one import {name} as {name}\n" in files["__init__.pyi"]
 
 
 def test_pages_are_in_step():
