@@ -1,7 +1,6 @@
 """What the chapter on attention shows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
-    altair,
+    panels,
     show,
 )
 
@@ -60,13 +59,15 @@ def projections(
             y = 28 + step * number
             level = y + 1.5 * size[1]
             turn = end + gap * 0.4
-            corners = (turn, middle), (turn, level), (end + gap, level)
-            sketch.line((end, middle), *corners, arrow=True)
+            times = end + 0.78 * gap
+            corners = (turn, middle), (turn, level), (times - 8, level)
+            sketch.line((end, middle), *corners)
+            sketch.words(times, level, "×")
             after = _matrix(sketch, end + gap, y, W, part, size, "W")
             beside = (end + gap + after) / 2 + 12
             sketch.words(beside, y - 17, name, size=11)
             begin = end + 2 * gap + size[0] * 4
-            sketch.line((after, level), (begin, level), arrow=True)
+            sketch.words((after + begin) / 2, level, "=")
             last = _matrix(sketch, begin, y, product, part, size, name)
             for i, token in enumerate([] if narrow else tokens):
                 beside = y + size[1] * (i + 0.5)
@@ -143,36 +144,84 @@ def one_query(
     )
 
 
-def widths(products: Mapping[int, np.ndarray]) -> Any:
-    """Weights of eight keys at each width d_k, to divide by a number."""
-    alt = altair()
-    rows = [
-        {"width": d_k, "key": i + 1, "product": float(p - of_one.max())}
-        for d_k, of_one in products.items()
-        for i, p in enumerate(of_one)
-    ]
-    choices = alt.binding_radio(options=list(products), name="d_k ")
-    width = alt.param(name="d_k", value=64, bind=choices)
-    slider = alt.binding_range(min=1, max=64, step=1, name="divide by ")
-    divisor = alt.param(name="divisor", value=1, bind=slider)
-    return (
-        alt.Chart(
-            alt.Data(values=rows),
-            width=480,
-            height=180,
-            description="Bars for the weights of eight keys: one takes "
-            "nearly all undivided, all are near equal divided by d_k.",
-        )
-        .mark_bar(color=COLOURS["query"])
-        .add_params(width, divisor)
-        .transform_filter("datum.width == d_k")
-        .transform_calculate(grown="exp(datum.product / divisor)")
-        .transform_joinaggregate(total="sum(grown)")
-        .transform_calculate(weight="datum.grown / datum.total")
-        .encode(
-            x=alt.X("key:O").axis(labelAngle=0),
-            y=alt.Y("weight:Q").scale(domain=[0, 1]),
-        )
+def widths(shares: Mapping[int, np.ndarray]) -> Picture:
+    """Weights of eight keys, a panel for each number that divided."""
+    said = {
+        1: "undivided: one key takes\nnearly everything",
+        8: "÷ 8, the root:\nthe keys differ",
+        64: "÷ 64: all keys\nare nearly equal",
+    }
+
+    def draw(narrow: bool):
+        figure, axes = panels(3, narrow, height=2.1, sharey=True)
+        for ax, (divisor, weights) in zip(axes, shares.items(), strict=True):
+            keys = range(1, len(weights) + 1)
+            ax.bar(keys, weights, color=COLOURS["attention"])
+            ax.set_title(said[divisor])
+            ax.set(ylim=(0, 1), yticks=[0, 0.5, 1], xticks=keys)
+            ax.set_xlabel("key")
+            if narrow or ax is axes[0]:
+                ax.set_ylabel("weight")
+        return figure
+
+    return show(
+        draw,
+        "Weights of eight keys as bars, three times. Undivided, one key has "
+        "nearly all. Divided by 8, the root of 64, the largest has about a "
+        "third. Divided by 64, all have about an eighth.",
+    )
+
+
+def stripes(tokens: Sequence[str], h: int) -> Picture:
+    """One matrix that holds the query matrices of all heads."""
+
+    def draw(narrow: bool) -> Sketch:
+        width = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(width, 200)
+        rise = 26
+        stripe = 26 if narrow else 58
+        side = 38 if narrow else 100
+        start = 48 if narrow else 60
+        gap = (width - start - side - 2 * h * stripe - 4) / 2
+        level = 112
+
+        def block(x: float, part: str, wide: float, rows: int, **look):
+            height = rows * rise
+            sketch.box(x + wide / 2, level, "", part, wide, height, **look)
+
+        for i, token in enumerate(tokens):
+            y = level + rise * (i - (len(tokens) - 1) / 2)
+            sketch.words(start - 8, y, token, anchor="end")
+        block(start, "embedding", side, len(tokens))
+        sketch.words(start + side / 2, level, "X")
+        matrix = start + side + gap
+        sketch.words(matrix - gap / 2, level, "×")
+        product = matrix + h * stripe + gap
+        sketch.words(product - gap / 2, level, "=")
+        for head in range(h):
+            # one head is followed from its stripe to its block
+            look = {"fill_opacity": 0.55 if head == 1 else 0.16}
+            x = matrix + head * stripe
+            block(x, "query", stripe, 4, **look)
+            name = f"{head + 1}" if narrow else f"head {head + 1}"
+            sketch.words(x + stripe / 2, level - 66, name)
+            x = product + head * stripe
+            block(x, "query", stripe, len(tokens), **look)
+            sketch.words(x + stripe / 2, level - 66, name)
+        middle = matrix + h * stripe / 2
+        title = "heads of w_q" if narrow else "w_q: four matrices side by side"
+        sketch.words(middle, 18, title, font_weight="bold")
+        middle = product + h * stripe / 2
+        title = "their queries" if narrow else "the queries of four heads"
+        sketch.words(middle, 18, title, font_weight="bold")
+        return sketch
+
+    return show(
+        draw,
+        f"A matrix X with a row for each of {len(tokens)} tokens, times a "
+        f"matrix of {h} stripes, one for each head, is a matrix of {h} "
+        "blocks: the queries of each head. The second head's stripe and its "
+        "block are marked.",
     )
 
 
