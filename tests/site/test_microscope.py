@@ -9,7 +9,11 @@ import make_data
 import numpy as np
 import pytest
 import tangle
+import torch
+from parts import number, shipped
 from playwright.sync_api import expect
+
+from transformer_lib import beam_search
 
 LIVE = tangle.ROOT / "web" / "live"
 FILES = ["model.safetensors", "config.json", "tokenizer.json"]
@@ -182,3 +186,65 @@ def test_a_model_is_opened_in_the_page(visit, trained, tmp_path):
     expect(note).to_contain_text("Schirm verloren.”", timeout=60_000)
     zoom.locator("[data-part=decoder]").click()
     zoom.locator("[data-part='4']").wait_for()
+
+
+def give(part):
+    """Hand a part the three files of a model, as a reader would."""
+    part.locator("summary", has_text="With a model of your own").click()
+    folder = tangle.ROOT / "pretrained" / "little-spanish"
+    part.locator("input[type=file]").set_input_files(
+        [folder / name for name in FILES]
+    )
+    note = part.locator(".live-note", has_text="Your model: N=2")
+    expect(note).to_contain_text("from English to Spanish")
+
+
+def test_it_translates_by_beam_search_as_the_library_does(visit):
+    page = visit("index.html")
+    part = page.locator(".live[data-live=translate]")
+    part.locator("summary", has_text="own").wait_for()
+    give(part)
+    field = part.get_by_role("textbox")
+    field.fill("The girls buy them")
+    field.press("Enter")
+    translator = shipped("little-spanish")
+    source_ids = torch.tensor(translator.encode(["The girls buy them"]))
+    beam = beam_search(translator.model, source_ids, beam_size=4)[0]
+    rows = part.locator(".live-table tbody tr")
+    expect(rows).to_have_count(len(beam), timeout=60_000)
+    for row, one in zip(rows.all(), beam, strict=True):
+        cells = row.locator("td").all_text_contents()
+        assert cells[1] == translator.tokenizer.decode(one.ids)
+        assert abs(number(cells[4]) - one.score) < 2e-3
+
+
+def test_its_words_can_be_covered(visit):
+    page = visit("index.html")
+    part = page.locator(".live[data-live=cover]")
+    part.get_by_role("button", name="Your own sentence").click()
+    give(part)
+    field = part.get_by_role("textbox")
+    field.fill("I like trees")
+    field.press("Enter")
+    target = part.locator(".cover-target")
+    expect(target).to_contain_text("Me gustan los árboles", timeout=60_000)
+    part.get_by_role("button", name="trees", exact=True).click()
+    expect(part.locator(".cover-was")).to_contain_text("Before: Me gustan")
+    expect(target).to_contain_text("Me gustan los")
+
+
+def test_its_heads_can_be_seen(visit):
+    page = visit("book/results/attention_maps.html")
+    part = page.locator(".live[data-live=attention]")
+    part.locator("summary", has_text="own").wait_for()
+    give(part)
+    field = part.get_by_label("A sentence for it")
+    field.fill("I like trees")
+    field.press("Enter")
+    said = part.locator(".live-note")
+    expect(said).to_contain_text("Me gustan los árboles", timeout=60_000)
+    part.get_by_role("button", name="layer 2, head 2", exact=True).click()
+    part.get_by_role("button", name="gustan", exact=True).click()
+    expect(part.locator(".live-result")).to_contain_text(
+        "gustan looked at trees 100"
+    )

@@ -5,6 +5,7 @@ import {
   el,
   inAddress,
   ink,
+  newId,
   paint,
   radios,
   redraw,
@@ -13,6 +14,7 @@ import {
   strength,
   wash,
 } from "./common.js";
+import { chooser, describe } from "./own_model.js";
 import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
 
 const KINDS = [
@@ -60,6 +62,29 @@ export function cut(bytes, { N, h }, { source, target }) {
   return maps;
 }
 
+/** The maps of a sentence that was looked into, as `cut` has them. */
+function mapsOf({ files, about }) {
+  const numbers = files["numbers.bin"]();
+  const maps = { encoder: [], decoder: [], cross: [] };
+  let at = 0;
+  for (const [name, shape] of about.arrays) {
+    const size = shape.reduce((all, axis) => all * axis);
+    const found = /^(\w+)\.layers\.\d+\.(\w+)_attention\.weight$/.exec(name);
+    if (found) {
+      const [, stack, sub] = found;
+      const one = size / shape[0];
+      const scaled = numbers.slice(at, at + size).map((share) => 255 * share);
+      maps[sub === "cross" ? sub : stack].push(
+        Array.from({ length: shape[0] }, (_, head) =>
+          scaled.subarray(head * one, (head + 1) * one),
+        ),
+      );
+    }
+    at += size;
+  }
+  return maps;
+}
+
 export async function start(place) {
   const inLink = inAddress(place, "attention");
   const state = inLink.read();
@@ -101,6 +126,7 @@ export async function start(place) {
   });
   const said = el("p", { class: "live-result", role: "status" });
   const whole = scroller("All weights of the chosen head");
+  const own = ownSentence();
   const axis = (text) => el("p", { class: "live-axis" }, text);
   place.replaceChildren(
     texts.node,
@@ -116,6 +142,7 @@ export async function start(place) {
       el("summary", {}, "All weights of this head, in percent"),
       whole,
     ),
+    own,
   );
   const chosen = {
     layer: state.layer ?? BEGIN.layer,
@@ -124,6 +151,63 @@ export async function start(place) {
   };
   await texts.open(state.sentence ?? place.dataset.sentence);
   redraw(draw);
+
+  /** A model of the reader's own, and its sentence. */
+  function ownSentence() {
+    let model = null;
+    const note = el("p", { class: "live-note", role: "status" });
+    const id = newId("own");
+    const input = el("input", { id, type: "text", maxlength: 200 });
+    const ask = el(
+      "div",
+      { hidden: true },
+      el("label", { for: id }, "A sentence for it"),
+      input,
+      el("button", { type: "submit", class: "live-main" }, "Look"),
+    );
+    const files = chooser(note, (read) => {
+      model = read;
+      ask.hidden = false;
+      input.focus();
+    });
+    async function look() {
+      note.textContent = "Translating …";
+      try {
+        const { inside } = await import("./microscope.js");
+        const breathe = () => new Promise((done) => setTimeout(done));
+        const found = await inside(model, input.value, breathe);
+        const { source, target, next, text, said } = found.about;
+        shown = {
+          about: describe(model),
+          row: { source, target, predicted: next },
+          maps: mapsOf(found),
+        };
+        chosen.word = 0;
+        draw();
+        note.textContent = `“${text}” becomes “${said}”. The maps are its.`;
+      } catch (error) {
+        note.textContent = error.message;
+      }
+    }
+    return el(
+      "details",
+      { class: "live-numbers", ...files.drop },
+      el("summary", {}, "With a model of your own"),
+      el(
+        "form",
+        {
+          class: "live-form",
+          onsubmit: (event) => {
+            event.preventDefault();
+            look();
+          },
+        },
+        files.nodes,
+        ask,
+      ),
+      note,
+    );
+  }
 
   /** The chosen layer and head, where this model has them. */
   function settle() {

@@ -2,6 +2,7 @@
 
 import { choice, el, inAddress, load, newId, svg } from "./common.js";
 import { align, wordsOf } from "./cover_words.js";
+import { OWN, chooser, describe } from "./own_model.js";
 
 const WAIT = 2000; // milliseconds until it covers a word by itself
 const SNAP = 350; // while the ribbons of a covered word let go
@@ -329,21 +330,34 @@ export function start(place) {
       const english = index.models.filter(({ title }) =>
         title.startsWith("English"),
       );
-      kind = choice(
-        "to",
-        english.map((one) => [
-          one.name,
-          `${one.title.split(" ").at(-1)} (${one.corpus_title})`,
-        ]),
-        "tatoeba-en-de",
-        label,
-      );
+      const options = english.map((one) => [
+        one.name,
+        `${one.title.split(" ").at(-1)} (${one.corpus_title})`,
+      ]);
+      kind = choice("to", options, "tatoeba-en-de", label);
+      const files = chooser(note, (model) => {
+        index.models = index.models.filter(({ name }) => name !== OWN);
+        index.models.push(describe(model));
+        models.set(OWN, model);
+        kind.options([...options, [OWN, "your own model"]], OWN);
+        input.value = "";
+        label();
+        input.focus();
+      });
+      for (const [name, listen] of Object.entries(files.drop))
+        form.addEventListener(name.slice(2), listen);
       go = el("button", { type: "submit", class: "live-main" });
       form.replaceChildren(
         el("label", { for: id }, "A sentence in English"),
         input,
         kind.node,
         go,
+        el(
+          "details",
+          {},
+          el("summary", {}, "With a model of your own"),
+          files.nodes,
+        ),
       );
       label();
     }
@@ -356,7 +370,7 @@ export function start(place) {
         : `Load the model${size(kind.value)}`);
 
     async function get(name) {
-      if (index.missing)
+      if (index.missing && name !== OWN)
         throw new Error(
           "This copy of the site was built without onnxruntime-web, which " +
             `runs the model: ${index.missing}.`,

@@ -7,7 +7,8 @@
 // names that web/make_data.py gives the shipped model's numbers.
 
 import { sinusoid } from "./encodings.js";
-import { BOS, EOS, PAD, Tokenizer } from "./tokenizer.js";
+import { beamSearch } from "./search.js";
+import { BOS, Tokenizer } from "./tokenizer.js";
 
 export const FILES = ["model.safetensors", "config.json", "tokenizer.json"];
 const EXTRA = 50; // tokens that an output may be longer, section 6.1
@@ -180,6 +181,15 @@ function wanted({ N, d_model, d_ff, h, d_k, vocab_size, ...config }) {
   return shapes;
 }
 
+/** A language's name in English, from its code. */
+function called(code) {
+  try {
+    return new Intl.DisplayNames("en", { type: "language" }).of(code);
+  } catch {
+    return code ?? "";
+  }
+}
+
 // Running. A matrix is {rows, columns, data}, its rows one by one.
 
 const matrix = (rows, columns) => ({
@@ -193,6 +203,12 @@ export class Model {
     Object.assign(this, { config, info, tensors, tokenizer });
     this.kept = new Map(); // tensors as numbers, once they are needed
     this.watch = () => {};
+  }
+
+  /** Of the source and the target, as a reader calls them. */
+  get languages() {
+    const [from, to] = this.info.languages ?? [];
+    return [called(from), called(to)];
   }
 
   weight(name) {
@@ -254,7 +270,7 @@ export class Model {
   }
 
   /** Section 3.2; `may(i, j)`: whether row i may look at place j. */
-  attention(x, memory, path, may) {
+  attend(x, memory, path, may) {
     const { h, d_k } = this.config;
     const query = this.linear(x, `${path}.w_q`);
     const key = this.linear(memory, `${path}.w_k`);
@@ -315,8 +331,8 @@ export class Model {
           sub === "feed_forward"
             ? this.feedForward(given, path)
             : sub === "self_attention"
-              ? this.attention(given, given, path, causal)
-              : this.attention(given, memory, path, maySource);
+              ? this.attend(given, given, path, causal)
+              : this.attend(given, memory, path, maySource);
         const sum = matrix(x.rows, x.columns);
         for (let k = 0; k < sum.data.length; k++)
           sum.data[k] = x.data[k] + found.data[k];
@@ -340,24 +356,60 @@ export class Model {
     return this.linear(x, "pre_softmax");
   }
 
-  /** The likeliest token again and again; `pause` lets the page breathe. */
-  async greedy(source, pause = () => {}) {
+  /** What comes next after each beginning, as `beamSearch` asks. */
+  following(beginnings, memory, covered) {
+    const rows = beginnings.map((ids) => {
+      const { data, columns } = this.decode(ids, memory, covered);
+      const row = data.slice(-columns);
+      const most = row.reduce((a, b) => Math.max(a, b));
+      const sum = row.reduce((all, one) => all + Math.exp(one - most), 0);
+      return row.map((one) => one - most - Math.log(sum));
+    });
+    return { values: joined(rows), vocabulary: this.config.vocab_size };
+  }
+
+  /** A sentence's translations, best first, and its ids: as `beam` of
+   * translator.js. */
+  async beam(text, { maxExtra = EXTRA, covered = [], ...options } = {}) {
+    const source = this.tokenizer.encode(text);
     const memory = this.encode(source);
-    const ids = [BOS];
+    const next = (beginnings) => this.following(beginnings, memory, covered);
     const { positions, max_length } = this.config;
-    const longest = Math.min(
-      source.length - 1 + EXTRA,
+    const limit = Math.min(
+      source.length - 1 + maxExtra,
       positions === "learned" ? max_length : Infinity,
     );
-    while (ids.length <= longest) {
-      await pause();
-      const { data, columns } = this.decode(ids, memory);
-      const row = data.slice(-columns);
-      row[PAD] = row[BOS] = -Infinity;
-      ids.push(row.indexOf(row.reduce((a, b) => Math.max(a, b))));
-      if (ids.at(-1) === EOS) break;
-    }
-    return ids.slice(1);
+    const found = await beamSearch(next, limit, options);
+    return {
+      source,
+      found: found.map((one) => ({
+        ...one,
+        text: this.tokenizer.decode(one.ids),
+        tokens: this.tokenizer.pieces(one.ids),
+      })),
+    };
+  }
+
+  /** Cross-attention while `ids` are said: weight(layer, head, t, s). */
+  async attention(text, ids, covered = []) {
+    const source = this.tokenizer.encode(text);
+    const { N, h } = this.config;
+    const looked = {};
+    this.watch = (path, { weights }) => (looked[path] = weights);
+    const target = [BOS, ...ids.slice(0, -1)];
+    this.decode(target, this.encode(source), covered);
+    this.watch = () => {};
+    const [T, S] = [target.length, source.length];
+    return {
+      source: this.tokenizer.pieces(source),
+      target: this.tokenizer.pieces(ids),
+      N,
+      h,
+      weight: (layer, head, t, s) =>
+        looked[`decoder.layers.${layer}.cross_attention`][
+          (head * T + t) * S + s
+        ],
+    };
   }
 }
 
@@ -370,7 +422,8 @@ export async function inside(model, text, pause) {
   const { tokenizer } = model;
   const source = tokenizer.encode(text);
   if (source.length < 2) throw new Error("Write a sentence first.");
-  const best = await model.greedy(source, pause);
+  const { found } = await model.beam(text, { beamSize: 1, progress: pause });
+  const best = found[0].ids;
   const target = [BOS, ...best.slice(0, -1)];
   const seen = {};
   model.watch = (path, found) => (seen[path] = found);
@@ -421,13 +474,12 @@ export async function inside(model, text, pause) {
     const sum = own.reduce((all, one) => all + Math.exp(one - most), 0);
     return [own.indexOf(most), 1 / sum];
   });
-  const [from, to] = model.info.languages ?? [];
   return {
     files,
     about: {
       text,
       said: tokenizer.decode(best).trim() || "nothing",
-      languages: [called(from), called(to)],
+      languages: model.languages,
       source: tokenizer.pieces(source),
       target: tokenizer.pieces(target),
       next: tokenizer.pieces(shares.map(([id]) => id)),
@@ -437,15 +489,6 @@ export async function inside(model, text, pause) {
       arrays: arrays.map(([name, shape]) => [name, shape]),
     },
   };
-}
-
-/** A language's name in English, from its code. */
-function called(code) {
-  try {
-    return new Intl.DisplayNames("en", { type: "language" }).of(code);
-  } catch {
-    return code ?? "";
-  }
 }
 
 /** (len, h * d_k) as (h, len, d_k). */

@@ -12,6 +12,7 @@ import {
   slider,
   table,
 } from "./common.js";
+import { OWN, chooser, describe } from "./own_model.js";
 import { Translator, weight } from "./translator.js";
 import { CHOSEN, heaviest, readable, wordPicker } from "./words.js";
 
@@ -54,9 +55,10 @@ export async function start(place) {
   const first = index.models.find(
     ({ name }) => name === place.dataset.part,
   );
+  const named = () => index.models.map((one) => [one.name, called(one)]);
   const model = choice(
     "model",
-    index.models.map((one) => [one.name, called(one)]),
+    named(),
     state.model ?? first?.name,
     () => chooseModel(),
   );
@@ -95,6 +97,16 @@ export async function start(place) {
   const note = el("p", { class: "live-note" });
   const beams = scroller("The beam");
   const look = lookAround();
+  const own = chooser(note, (read) => {
+    index.models = index.models.filter(({ name }) => name !== OWN);
+    index.models.push(describe(read));
+    loaded.set(OWN, read);
+    model.options(named(), OWN);
+    const told = note.textContent;
+    chooseModel();
+    note.textContent = told;
+    input.focus();
+  });
   const form = el(
     "form",
     { class: "live-form", onsubmit: submit },
@@ -105,7 +117,13 @@ export async function start(place) {
     el("div", { class: "live-controls" }, beam.node, alpha.node),
     el("p", { class: "live-buttons" }, button, halt, progress),
   );
-  place.replaceChildren(form, said, note, beams, look.node);
+  const files = el(
+    "details",
+    { class: "live-numbers", ...own.drop },
+    el("summary", {}, "With a model of your own"),
+    own.nodes,
+  );
+  place.replaceChildren(form, said, note, beams, look.node, files);
   const loaded = new Map();
   let busy = false;
   let stop = false;
@@ -132,6 +150,7 @@ export async function start(place) {
   function chooseModel(first = false) {
     const { title, examples: texts } = about();
     label.textContent = `A sentence in ${title.split(" ")[0]}`;
+    examples.hidden = !texts.length;
     examples.replaceChildren(
       "Or take: ",
       ...texts.map((text) =>

@@ -12,6 +12,7 @@ import {
   table,
   writeState,
 } from "./common.js";
+import { chooser, readFiles } from "./own_model.js";
 import { farthest, scaled, signed } from "./zoom_parts.js";
 import {
   find,
@@ -64,11 +65,12 @@ function another(about, change) {
     { type: "submit", class: "live-main" },
     `Load the model (${about.weighs}) and open`,
   );
-  const picker = el("input", {
-    type: "file",
-    multiple: true,
-    id: `${id}-files`,
-    onchange: () => take(picker.files),
+  let model = null;
+  const own = chooser(note, (read) => {
+    model = read;
+    go.textContent = "Open";
+    input.value = "";
+    input.focus();
   });
   const form = el(
     "form",
@@ -78,34 +80,13 @@ function another(about, change) {
         event.preventDefault();
         look();
       },
-      ondragover: (event) => event.preventDefault(),
-      ondrop: (event) => {
-        event.preventDefault();
-        take(event.dataTransfer.files);
-      },
+      ...own.drop,
     },
     el("label", { for: id }, "Another sentence"),
     el("div", { class: "zoom-ask" }, input, go),
-    el(
-      "label",
-      { for: `${id}-files` },
-      "A model of your own: choose its model.safetensors, config.json and " +
-        "tokenizer.json, or drop them here. They stay on your machine.",
-    ),
-    picker,
+    own.nodes,
     note,
   );
-  let model = null;
-  let microscope = null;
-
-  /** The three files by their names, from a folder or from the site. */
-  async function load3(files) {
-    microscope ??= await import("./microscope.js");
-    note.textContent = "Reading the model …";
-    const found = {};
-    for (const file of files) found[file.name] = await file.arrayBuffer();
-    return microscope.read(found);
-  }
   const shipped = () =>
     ["model.safetensors", "config.json", "tokenizer.json"].map((name) => ({
       name,
@@ -113,30 +94,15 @@ function another(about, change) {
         load(`zoom/${name.replace("safetensors", "bin")}`, "arrayBuffer"),
     }));
 
-  async function take(files) {
-    try {
-      model = await load3(files);
-    } catch (error) {
-      note.textContent = error.message;
-      return;
-    }
-    const { N, d_model, h } = model.config;
-    const { languages = [] } = model.info;
-    note.textContent =
-      `Your model: N=${N}, d_model=${d_model}, h=${h}` +
-      (languages.length ? `, from ${languages.join(" to ")}.` : ".") +
-      " Write a sentence in its language.";
-    go.textContent = "Open";
-    input.value = "";
-    input.focus();
-  }
   async function look() {
     try {
-      model ??= await load3(shipped());
+      note.textContent = "Reading the model …";
+      model ??= await readFiles(shipped());
+      const { inside } = await import("./microscope.js");
       go.textContent = "Open";
       note.textContent = "Translating …";
       const breathe = () => new Promise((done) => setTimeout(done));
-      const { about: found, files } = await microscope.inside(
+      const { about: found, files } = await inside(
         model,
         input.value,
         breathe,
