@@ -2,6 +2,7 @@
 
     python experiments/large.py prepare train.en.gz train.de.gz --out ids
     python experiments/large.py train ids --out run --validation v.en v.de
+    python -m transformer_lib average --model run --out mean --last 5
 
 `prepare` goes through the text twice, a line at a time, to learn the
 subwords and to write their ids, 16 bits each. `train` maps that file
@@ -28,7 +29,6 @@ from tqdm import tqdm
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
-    average_checkpoints,
     checkpoint_files,
     save_config,
     save_model,
@@ -134,7 +134,7 @@ def prepare(options):
 
 
 def train_on(options):
-    """Train on prepared pairs, and save the mean of checkpoints."""
+    """Train on prepared pairs; the last weights are saved."""
     out = options.out
     if (out / "report.json").exists():
         raise ValueError(f"{out} is finished: name a new folder")
@@ -147,7 +147,7 @@ def train_on(options):
         precision=options.precision,
         seed=options.seed,
         checkpoint_every=options.checkpoint_every,
-        keep_checkpoints=max(5, chosen.average),
+        keep_checkpoints=max(5, chosen.average),  # for a mean of them
     )
     pairs = StoredPairs(options.ids)
     batches = TokenBatches(pairs, options.tokens_per_batch, options.seed)
@@ -165,8 +165,6 @@ def train_on(options):
             save_config(out, model, tokenizer, info=info)
         history = train(model, batches, training, evaluate, out)
         if rank == 0:
-            last = checkpoint_files(out)[-chosen.average :]
-            model.load_state_dict(average_checkpoints(last))
             save_model(out, model, tokenizer, info=info)
             command = shlex.join(["python", "experiments/large.py"])
             command += " " + shlex.join(options.words)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.model import Transformer, evaluating
+from transformer_lib.model import Transformer, _check_ids, evaluating
 
 
 class DecoderCache:
@@ -62,21 +62,16 @@ class Hypothesis(NamedTuple):
 
 
 def _check_source(model: Transformer, source_ids: Tensor) -> None:
-    """Refuse what is no batch of sentences.
+    """Refuse what is no batch of sentences, whatever the model.
 
     Raises:
         ValueError: if `source_ids` is not (batch, source_len), holds
             anything but ids of the vocabulary, or is padded on the left.
+        TypeError: if they are no integers.
 
     Chapter: decoding-greedy
     """
-    if source_ids.dim() != 2:
-        raise ValueError(
-            f"{source_ids.shape=}: give (batch, source_len); one "
-            "sentence is ids[None], with an eos"
-        )
-    if source_ids.is_floating_point():
-        raise ValueError(f"{source_ids.dtype=}: ids are whole numbers")
+    _check_ids(source_ids)
     vocab_size = model.config.vocab_size
     unknown = (source_ids < 0) | (source_ids >= vocab_size)
     if unknown.any():
@@ -193,6 +188,7 @@ def greedy_decode(
     Raises:
         ValueError: for a `source_ids` that is no batch of sentences,
             and for a model whose weights are not numbers.
+        TypeError: for `source_ids` that are no integers.
 
     Chapter: decoding-greedy
     """

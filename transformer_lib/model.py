@@ -174,6 +174,19 @@ class Cache(Protocol):
     def length(self) -> int: ...
 
 
+def _check_ids(ids: Tensor) -> None:
+    """Refuse what is no batch of ids, (batch, len).
+
+    Chapter: model-transformer
+    """
+    if ids.dim() != 2:
+        raise ValueError(
+            f"{ids.shape=}: give (batch, len); one sentence is ids[None]"
+        )
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{ids.dtype=}: give ids, which are int64")
+
+
 class Transformer(nn.Module):
     """Encoder and decoder between embeddings and softmax, figure 1.
 
@@ -282,12 +295,7 @@ class Transformer(nn.Module):
             TypeError: if they are no integers.
             IndexError: on a CPU, for an id that no token has.
         """
-        if ids.dim() != 2:
-            raise ValueError(
-                f"{ids.shape=}: give (batch, len); one sentence is ids[None]"
-            )
-        if ids.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"{ids.dtype=}: give ids, which are int64")
+        _check_ids(ids)
         try:
             x = embedding(ids)
         except IndexError:

@@ -3,6 +3,7 @@
 // The numbers and their names are those that web/make_data.py writes of
 // the shipped model, so that one part of the book shows either.
 
+import { joined } from "./arrays.js";
 import { batch, TOGETHER } from "./learner.js";
 
 const SHOWN = 8; // words of its translation: at first it repeats one
@@ -139,16 +140,4 @@ function attention(seen, name, { h, d_k, count, others, causal }) {
     ["weight", [h, count, others], weight],
     ["may", [count, others], may],
   ];
-}
-
-/** Arrays of numbers in one. */
-function joined(arrays) {
-  const size = arrays.reduce((sum, one) => sum + one.length, 0);
-  const whole = new Float32Array(size);
-  let at = 0;
-  for (const one of arrays) {
-    whole.set(one, at);
-    at += one.length;
-  }
-  return whole;
 }

@@ -6,6 +6,7 @@
 // keeps what happens in it while it translates one sentence, under the
 // names that web/make_data.py gives the shipped model's numbers.
 
+import { joined } from "./arrays.js";
 import { sinusoid } from "./encodings.js";
 import { beamSearch } from "./search.js";
 import { BOS, Tokenizer } from "./tokenizer.js";
@@ -500,16 +501,4 @@ function byHead({ rows, columns, data }, h, d_k) {
       found.set(data.subarray(from, from + d_k), (head * rows + row) * d_k);
     }
   return found;
-}
-
-/** Arrays of numbers in one. */
-function joined(arrays) {
-  const size = arrays.reduce((sum, one) => sum + one.length, 0);
-  const whole = new Float32Array(size);
-  let at = 0;
-  for (const one of arrays) {
-    whole.set(one, at);
-    at += one.length;
-  }
-  return whole;
 }
