@@ -3,17 +3,17 @@
 import math
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 from torch import Tensor
 
 from transformer_book.figures import (
     COLOURS,
     PAGE,
+    PHONE,
     Picture,
+    Sketch,
     heatmap,
     panels,
     show,
-    style,
 )
 
 
@@ -53,22 +53,93 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
 
 
 def honest_and_leaking(
-    honest: Sequence[float], leaking: Sequence[float], best: float
+    honest: Sequence[float],
+    leaking: Sequence[float],
+    best: float,
+    used: float,
 ) -> Picture:
-    """The losses of trainings on noise with and without causal mask."""
-    with style():
-        figure, ax = plt.subplots(figsize=(PAGE, 3))
-        ax.plot(honest, color=COLOURS["good"], label="causal mask")
-        colour = COLOURS["bad"]
-        ax.plot(leaking, "--", color=colour, label="mask forgotten")
-        ax.axhline(best, color=COLOURS["muted"], linestyle=":")
-        place = {"x": len(honest) - 1, "y": best + 0.15, "ha": "right"}
-        ax.text(**place, s="ln 20: the best possible", va="bottom")
-        ax.set(xlabel="step", ylabel="loss, nats per symbol", ylim=(0, None))
-        ax.legend(loc="lower left")
+    """The losses of trainings on noise with and without causal mask.
+
+    `used` is the second model's loss where it cannot read ahead.
+    """
+    end = len(honest) - 1
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.2)
+        good, bad = COLOURS["good"], COLOURS["bad"]
+        ax.plot(honest, color=good)
+        ax.plot(leaking, color=bad)
+        ax.axhline(best, color="black", linestyle=":", linewidth=1.2)
+        ax.plot(end, used, "o", color=bad, markersize=8)
+        beside = {"ha": "right", "ma": "right", "va": "center"}
+        words = f"the mask is back: {used:.1f},\nworse than guessing"
+        ax.text(0.93 * end, used, words, color=bad, **beside)
+        words = "with the mask: it guesses (ln 20)"
+        ax.text(end, best + 0.7, words, color=good, **beside)
+        words = "mask forgotten: it reads the answer"
+        height = 0.8
+        if narrow:
+            words, height = "mask forgotten: it\nreads the answer", 1.3
+        ax.text(end, leaking[-1] + height, words, color=bad, **beside)
+        ax.set(xlabel="step", ylabel="loss, nats per symbol")
+        ax.set_ylim(0, used + 1)
+        return figure
+
     return show(
-        figure,
-        "Loss against training steps on random sequences. With the "
-        "causal mask it settles on the line of ln 20. Without it, it "
-        "falls far below what is possible.",
+        draw,
+        "Loss against training steps on random sequences. With the causal "
+        "mask it settles on the line of ln 20. Without it, it falls far "
+        f"below what is possible; a dot high above, at {used:.1f}, is the "
+        "loss of the same model once the mask is back.",
+    )
+
+
+def doors() -> Picture:
+    """A word and a padded position: what may go from one to the other."""
+    floors = "attention", "feed-forward\nnetwork", "loss"
+
+    def draw(narrow: bool) -> Sketch:
+        width = (PHONE if narrow else PAGE) * 96
+        step, bottom = 84, 252
+        sketch = Sketch(width, bottom + 30)
+        word, padding = (96, 256) if narrow else (230, 500)
+        names = {word: "trees", padding: "<pad>"}
+        for x, name in names.items():
+            sketch.words(x, bottom + 14, name, font_weight="bold")
+        inks = "attention", "feed_forward", "loss"
+        for number, floor in enumerate(floors):
+            y = bottom - 56 - step * number
+            for x in names:
+                low = y + step - 21 if number else bottom
+                if floor != "loss" or x == word:
+                    sketch.line((x, low), (x, y + 21), arrow=True)
+                sketch.box(x, y, floor, inks[number], 92, 40, solid=True)
+            middle = (word + padding) / 2
+            left, right = word + 50, padding - 50
+            if floor == "attention":
+                sketch.line((left, y - 10), (right, y - 10), arrow=True)
+                sketch.line(
+                    (right, y + 10), (left, y + 10), colour="bad", arrow=True
+                )
+                sketch.words(middle, y + 10, "✕", colour="bad", size=17)
+                words = "closed" if narrow else "the mask closes the column"
+                sketch.words(middle, y + 30, words, colour="bad")
+            elif number == 1:
+                words = "each alone" if narrow else "no way across"
+                sketch.words(middle, y, words)
+            else:
+                at = y + 42
+                sketch.words(padding, at, "✕", colour="bad", size=17)
+                words = "left out" if narrow else "its label is left out"
+                sketch.words(middle, y, words, colour="bad")
+        return sketch
+
+    return show(
+        draw,
+        "Two columns from the bottom to the top, a word and a padded "
+        "position: attention, feed-forward network, loss. In attention an "
+        "arrow leads from the word to the padding, and the one from the "
+        "padding to the word is crossed out. Between the networks nothing "
+        "leads across. The padded position's way into the loss is crossed "
+        "out.",
     )
