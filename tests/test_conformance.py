@@ -18,7 +18,7 @@ from transformer_book.conformance.clinic import probe
 from transformer_book.conformance.core import FUNCTIONS
 from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
-from transformer_book.conformance.report import page
+from transformer_book.conformance.report import LOCAL, page, summary
 from transformer_book.specimen import Specimen
 from transformer_lib import (
     BOS,
@@ -31,10 +31,18 @@ from transformer_lib import (
 OURS = conformance.__path__[0] + "/ours.py"
 
 
+SOURCES: list[list[int]] = []  # all rows that the probes have given
+
+
 @pytest.fixture(scope="module")
 def ours():
     """The suite's verdicts on the library."""
-    return list(run(Adapter.load(OURS)))
+
+    def logits(model, source_ids, target_ids):
+        SOURCES.extend(source_ids.tolist())
+        return ours_module.logits(model, source_ids, target_ids)
+
+    return list(run(Adapter(vars(ours_module) | {"logits": logits})))
 
 
 def test_the_library_is_the_paper(ours):
@@ -54,9 +62,13 @@ def test_the_suite_takes_less_than_a_minute(ours):
 def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
     text = (root / "book" / "fidelity.yml").read_text("utf-8")
     rows = {row["id"]: row for row in yaml.safe_load(text)}
+    before = set()
     for one in conformance.PROBES:
         assert one.row in rows, one.name
-        file, _, anchor = page(one.label).partition("#")
+        assert {*one.after} <= before, one.name
+        before.add(one.name)
+        address = page(one.label).removeprefix(f"{LOCAL}/")
+        file, _, anchor = address.partition("#")
         source = (root / file).with_suffix(".md").read_text("utf-8")
         assert f"({anchor})=" in source.replace("_", "-"), one.name
         assert one.says.endswith("."), one.name
@@ -118,6 +130,88 @@ def test_a_misspelt_function_is_named(tmp_path, capsys):
     file.write_text("def possitions(length, d_model):\n    pass\n", "utf-8")
     assert main([str(file)]) == 2
     assert "'positions'" in capsys.readouterr().err
+
+
+def verdicts(functions, *names):
+    """What probes of these names, or of these functions, say."""
+    asked = [
+        one
+        for one in conformance.PROBES
+        if one.name in names or {*one.needs} & {*names}
+    ]
+    return list(run(Adapter(functions), asked))
+
+
+def test_what_padding_attends_to_is_of_no_account():
+    """Many masks close the rows of padding, too."""
+
+    def masks(source_ids, target_ids):
+        source, target = ours_module.masks(source_ids, target_ids)
+        return source & source.mT, target & (target_ids != 0)[:, None, :, None]
+
+    kinds = [r.verdict.kind for r in verdicts({"masks": masks}, "masks")]
+    assert kinds == ["paper", "paper"]
+
+
+def test_a_wrong_row_of_a_mask_is_shown_beside_the_right_one():
+    def masks(source_ids, target_ids):
+        source, target = ours_module.masks(source_ids, target_ids)
+        target[1, 0, 2, 1] = False
+        return source, target
+
+    result = verdicts({"masks": masks}, "masks")[1]
+    assert "at position 2" in result.verdict.words
+    assert "yours [1, 0, 1, 0]\nright [1, 1, 1, 0]" in result.verdict.words
+
+
+def test_one_cause_is_one_fault():
+    def attention(query, key, value, mask=None):
+        return (query @ key.mT).softmax(-1) @ value
+
+    results = verdicts({"attention": attention}, "equation", "variance")
+    first, second = (result.verdict.kind for result in results)
+    assert first == second == "fault"
+    assert results[1].cause is results[0].probe
+    assert "1 fault, 1 that follows from these" in summary(results)
+
+
+def test_what_many_do_on_purpose_is_named():
+    def learning_rate(step, d_model, warmup_steps):
+        return 1e-4
+
+    def loss(logits, labels, smoothing):
+        return ours_module.loss(logits, labels, 0.0)
+
+    given = {"learning_rate": learning_rate, "loss": loss}
+    names = [r.verdict.name for r in verdicts(given, "learning_rate", "loss")]
+    assert "a constant rate" in names and "no smoothing" in names
+
+
+def test_a_model_of_fixed_length_is_told_so():
+    """And one whose table of positions ends is no fault."""
+
+    def logits(model, source_ids, target_ids):
+        if source_ids.size(1) > 16:
+            raise IndexError("index out of range")
+        padding = torch.zeros(len(source_ids), 16, dtype=torch.long)
+        source, target = padding.clone(), padding
+        source[:, : source_ids.size(1)] = source_ids
+        target[:, : target_ids.size(1)] = target_ids
+        return model(source, target)[:, : target_ids.size(1)]
+
+    given = {"build": ours_module.build, "logits": logits}
+    far, seen = verdicts(given, "distance", "hidden_weights")
+    assert far.verdict.name == "a longest sentence"
+    assert "works on 16 positions" in seen.verdict.words
+
+
+def test_every_source_ends_in_eos(ours):
+    """As the template promises: then padding, and nothing else."""
+    assert len(SOURCES) > 1000
+    for row in SOURCES:
+        words = [i for i in row if i != 0]
+        assert not words or words[-1] == EOS
+        assert words == row[: len(words)] and EOS not in words[:-1]
 
 
 def test_numpy_is_as_good(tmp_path):

@@ -5,16 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from .core import (
-    Adapter,
-    Verdict,
-    close,
-    deviation,
-    fault,
-    named,
-    paper,
-    probe,
-)
+from .core import Adapter, Verdict, close, deviation, fault, paper, probe
 
 
 def equation_1(
@@ -79,11 +70,11 @@ def equation(tried: Adapter) -> Verdict:
     )
     if close(got, right):
         return paper("the scores' factor is 1/4 for a d_k of 16")
-    found = named(got, mistakes)
-    return fault(found or "the weights are not softmax(QK^T / root of d_k)")
+    otherwise = "the weights are not softmax(QK^T / root of d_k)"
+    return fault(otherwise, got, mistakes)
 
 
-@probe("attention-variance", "attention-root", "attention")
+@probe("attention-variance", "attention-root", "attention", after="equation")
 def variance(tried: Adapter) -> Verdict:
     """Divided by the root of d_k, scores have a variance of 1, however
     wide the keys are."""
@@ -104,7 +95,9 @@ def variance(tried: Adapter) -> Verdict:
     return deviation("another scale of the scores", measured)
 
 
-@probe("attention-weighted-sum", "attention-hand", "attention")
+@probe(
+    "attention-weighted-sum", "attention-hand", "attention", after="equation"
+)
 def weighted_sum(tried: Adapter) -> Verdict:
     """The output is a sum of the values, each times the weight of its
     key; a query's weights sum to 1."""
@@ -156,15 +149,14 @@ def mask_inside(tried: Adapter) -> Verdict:
     # whatever the scores are, those of the allowed keys stay
     if close(got, shared(plain * mask)):
         return paper("forbidden keys have weight 0, the rest sums to 1")
-    if found := named(got, mistakes):
-        return fault(found)
     leak = got[~mask].max().item()
+    otherwise = "wrong with a mask, though forbidden keys have no weight"
     if leak > 1e-6:
-        return fault(f"a forbidden key has a weight of {leak:.3g}")
-    return fault("wrong with a mask, though forbidden keys have no weight")
+        otherwise = f"a forbidden key has a weight of {leak:.3g}"
+    return fault(otherwise, got, mistakes)
 
 
-@probe("masks-infinity", "masks-infinity", "attention")
+@probe("masks-infinity", "masks-infinity", "attention", after="mask_inside")
 def infinity(tried: Adapter) -> Verdict:
     """Minus infinity before the softmax: a forbidden weight is exactly
     zero, however large the scores are."""
@@ -188,7 +180,7 @@ def infinity(tried: Adapter) -> Verdict:
     return paper(f"exactly 0, beside scores up to {largest:.0f}")
 
 
-@probe("masks-infinity", "masks-infinity", "attention")
+@probe("masks-infinity", "masks-infinity", "attention", after="mask_inside")
 def empty_row(tried: Adapter) -> Verdict:
     """A query that may attend to nothing, in a row of padding, spoils
     nothing else."""
@@ -223,8 +215,8 @@ def multi_head(tried: Adapter) -> Verdict:
         )
     if close(got, heads_of(x, memory, *matrices, h)):
         return paper("two heads of d_k = 4, joined and projected")
-    found = named(got, _wrong_heads(x, memory, matrices, h))
-    return fault(found or "the numbers are not MultiHead's")
+    mistakes = _wrong_heads(x, memory, matrices, h)
+    return fault("the numbers are not MultiHead's", got, mistakes)
 
 
 def cut(x: Tensor, h: int) -> Tensor:
@@ -286,7 +278,9 @@ def _wrong_heads(x, memory, matrices, h) -> dict[str, Tensor]:
     }
 
 
-@probe("attention-use-cross", "attention-uses", "multi_head")
+@probe(
+    "attention-use-cross", "attention-uses", "multi_head", after="multi_head"
+)
 def multi_head_mask(tried: Adapter) -> Verdict:
     """Every head uses the mask, over the positions of the memory."""
     h, d_model = 2, 8
@@ -304,7 +298,12 @@ def multi_head_mask(tried: Adapter) -> Verdict:
     return fault("wrong with a mask, though right without")
 
 
-@probe("attention-head-cost", "attention-averaging", "multi_head")
+@probe(
+    "attention-head-cost",
+    "attention-averaging",
+    "multi_head",
+    after="multi_head",
+)
 def heads_differ(tried: Adapter) -> Verdict:
     """Several heads attend to different places at once, which a single
     one of full width cannot."""

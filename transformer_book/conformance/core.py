@@ -73,9 +73,15 @@ def deviation(name: str, measured: str, who: str = "") -> Verdict:
     return Verdict("deviation", measured, name, who)
 
 
-def fault(diagnosis: str) -> Verdict:
-    """A mistake, in words that help to find it."""
-    return Verdict("fault", diagnosis)
+def fault(
+    diagnosis: str, got: Any = None, mistakes: Mapping[str, Any] | None = None
+) -> Verdict:
+    """A mistake, in words that help to find it.
+
+    `mistakes` has, by its description, what each common mistake gives;
+    the first that gives just what was got is the diagnosis.
+    """
+    return Verdict("fault", named(got, mistakes or {}) or diagnosis)
 
 
 def not_tried(reason: str) -> Verdict:
@@ -89,13 +95,15 @@ class Probe:
 
     `row` is its row of the ledger, `label` the place of the book that
     explains it. `needs` names the adapter's functions that it calls;
-    "update|updates" needs one of the two.
+    "update|updates" needs one of the two. `after` names the probes
+    whose fault would show here too.
     """
 
     row: str
     label: str
     needs: tuple[str, ...]
     function: Callable[["Adapter"], Verdict]
+    after: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -110,12 +118,13 @@ class Probe:
 PROBES: list[Probe] = []
 
 
-def probe(row: str, label: str, *needs: str) -> Callable:
+def probe(row: str, label: str, *needs: str, after: str = "") -> Callable:
     """Register a function of an adapter as a probe; its docstring says
-    what the paper says."""
+    what the paper says, `after` names probes that come before it."""
 
     def register(function: Callable) -> Callable:
-        PROBES.append(Probe(row, label, needs, function))
+        causes = tuple(after.split())
+        PROBES.append(Probe(row, label, needs, function, causes))
         return function
 
     return register
@@ -204,6 +213,14 @@ class Adapter:
         words = [i for i in range(size) if i not in special]
         return torch.tensor(words)[torch.randint(len(words), shape)]
 
+    def ended(self, ids: Tensor, *lengths: int) -> Tensor:
+        """Sentences of these lengths: each ends in eos, then padding."""
+        ids = ids.clone()
+        for row, length in enumerate(lengths):
+            ids[row, length - 1] = self.EOS
+            ids[row, length:] = self.PAD
+        return ids
+
     def random(self, offset: int = 0) -> None:
         """Begin the random numbers of a probe, the same each time."""
         torch.manual_seed(1000 * self.seed + offset)
@@ -255,11 +272,15 @@ def named(got: Any, mistakes: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class Result:
-    """A probe's verdict on an adapter."""
+    """A probe's verdict on an adapter.
+
+    `cause` is the probe that has found what shows here again.
+    """
 
     probe: Probe
     verdict: Verdict
     seconds: float
+    cause: Probe | None = None
 
 
 def run(
@@ -270,6 +291,7 @@ def run(
     The caller's own random numbers go on as if nothing had happened.
     Models this small are computed fastest by one thread.
     """
+    found: dict[str, Result] = {}
     for one in PROBES if probes is None else probes:
         start = time.perf_counter()
         threads = torch.get_num_threads()
@@ -278,7 +300,27 @@ def run(
             verdict = _verdict(adapter, one)
         finally:
             torch.set_num_threads(threads)
-        yield Result(one, verdict, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        result = Result(one, verdict, seconds, _cause(one, verdict, found))
+        found[one.name] = result
+        yield result
+
+
+def _cause(
+    one: Probe, verdict: Verdict, found: Mapping[str, Result]
+) -> Probe | None:
+    """The earlier probe that has found the same, if there is one: a
+    fault that shows here too, or a deviation of the same name."""
+    if verdict.kind not in ("fault", "deviation"):
+        return None
+    for name in one.after:
+        earlier = found.get(name)
+        if earlier and earlier.verdict.kind in ("fault", verdict.kind):
+            return earlier.cause or earlier.probe
+    for earlier in found.values():
+        if verdict.name and earlier.verdict.name == verdict.name:
+            return earlier.cause or earlier.probe
+    return None
 
 
 def _verdict(adapter: Adapter, one: Probe) -> Verdict:

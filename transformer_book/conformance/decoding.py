@@ -165,7 +165,14 @@ def _greedy_mistake(tried, model, source, got, right, loose) -> str:
     )
 
 
-@probe("decoding-limit", "decoding-greedy", "build", "logits", "greedy")
+@probe(
+    "decoding-limit",
+    "decoding-greedy",
+    "build",
+    "logits",
+    "greedy",
+    after="greedy",
+)
 def limit(tried: Adapter) -> Verdict:
     """An output has at most as many tokens as its input has, without
     eos, and 50 more."""
@@ -394,7 +401,12 @@ def beams(tried: Adapter) -> Verdict:
     )
 
 
-@probe("beams-length-penalty", "beams-length-penalty", "beam|beam_search")
+@probe(
+    "beams-length-penalty",
+    "beams-length-penalty",
+    "beam|beam_search",
+    after="beams",
+)
 def length_penalty(tried: Adapter) -> Verdict:
     """The penalty is ((5 + |Y|) / 6)^alpha, and |Y| counts eos: the
     larger alpha, the longer the output."""
@@ -411,7 +423,9 @@ def length_penalty(tried: Adapter) -> Verdict:
     return fault(f"{measured}: a larger alpha makes outputs longer")
 
 
-@probe("beams-finds-the-best", "beams-proof", "beam|beam_search")
+@probe(
+    "beams-finds-the-best", "beams-proof", "beam|beam_search", after="beams"
+)
 def brute_force(tried: Adapter) -> Verdict:
     """A beam wide enough for every hypothesis finds the output with the
     best score of all."""
@@ -442,7 +456,7 @@ def brute_force(tried: Adapter) -> Verdict:
     )
 
 
-@probe("beams-search", "beams-idea", "beam|beam_search")
+@probe("beams-search", "beams-idea", "beam|beam_search", after="beams")
 def one_beam(tried: Adapter) -> Verdict:
     """With a beam of one, beam search is greedy."""
     searches = Searches(tried, 20)

@@ -8,37 +8,44 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import heads_of
-from .core import (
-    Adapter,
-    Verdict,
-    close,
-    deviation,
-    fault,
-    named,
-    paper,
-    probe,
-)
+from .core import Adapter, Verdict, close, deviation, fault, paper, probe
 
 
 def _ids(tried: Adapter) -> tuple[Tensor, Tensor]:
     """A source whose second row is padded, a target whose first is."""
-    source = tried.words(2, 5, size=9)
+    source = tried.ended(tried.words(2, 5, size=9), 5, 3)
     target = tried.words(2, 4, size=9)
-    source[1, 3:], target[0, 2:] = tried.PAD, tried.PAD
+    target[:, 0] = tried.BOS
+    target[0, 2:] = tried.PAD
     return source, target
 
 
-def _mask(got: Any, name: str, shape: tuple[int, ...]) -> Tensor | str:
-    """A mask of that shape, or what is wrong with it."""
+def _mask(got: Any, name: str, length: int) -> Tensor | str:
+    """A mask (2, length, length), or what is wrong with it."""
     if not isinstance(got, Tensor) or got.dtype != torch.bool:
         kind = getattr(got, "dtype", type(got).__name__)
         return f"the {name} mask is {kind}: a mask is boolean"
-    if got.dim() != 4 or torch.broadcast_shapes(got.shape, shape) != shape:
+    shape = 2, 1, length, length
+    fits = all(a in (1, b) for a, b in zip(got.shape, shape, strict=False))
+    if got.dim() != 4 or not fits:
         return (
             f"the {name} mask is {tuple(got.shape)}, not {shape}: "
             "batch, head, query, key"
         )
-    return got.expand(shape)
+    return got.expand(shape)[:, 0]
+
+
+def _wrong_mask(
+    name: str, ids: Tensor, got: Tensor, right: Tensor, mistakes: dict
+) -> Verdict:
+    """A mask that is wrong where a word looks: how, or where."""
+    row, query = (int(x) for x in (got != right).any(-1).nonzero()[0])
+    otherwise = (
+        f"the {name} mask of {ids[row].tolist()} is wrong at position "
+        f"{query}\nyours {got[row, query].int().tolist()}\n"
+        f"right {right[row, query].int().tolist()}"
+    )
+    return fault(otherwise, got, mistakes)
 
 
 @probe("masks-encoder", "masks-padding", "masks")
@@ -46,20 +53,22 @@ def padding(tried: Adapter) -> Verdict:
     """In the encoder every position attends to every position; only
     padding is hidden."""
     source, target = _ids(tried)
-    got = _mask(tried.masks(source, target)[0], "padding", (2, 1, 1, 5))
+    got = _mask(tried.masks(source, target)[0], "padding", 5)
     if isinstance(got, str):
         return fault(got)
-    right = (source != tried.PAD)[:, None, None, :]
+    words = source != tried.PAD
+    right = words[:, None, :].expand_as(got)
+    # what padding itself attends to is nobody's business
+    got = torch.where(words[:, :, None], got, right)
     if torch.equal(got, right):
         return paper("True at the words, False at the padding")
-    if torch.equal(got, ~right):
-        return fault(
-            "the padding mask says the opposite: True means may attend"
-        )
-    return fault(
-        "a row of the first padding mask is wrong; right would be\n"
-        f"{right[0, 0].int().tolist()}"
-    )
+    mistakes = {
+        "the padding mask says the opposite: True means may attend": (
+            torch.where(words[:, :, None], ~right, right)
+        ),
+        "padding is open to all": torch.ones_like(right),
+    }
+    return _wrong_mask("padding", source, got, right, mistakes)
 
 
 @probe("masks-decoder", "masks-causal", "masks")
@@ -67,37 +76,47 @@ def causal(tried: Adapter) -> Verdict:
     """In the decoder a position attends to itself and to those before
     it, and not to padding."""
     source, target = _ids(tried)
-    got = _mask(tried.masks(source, target)[1], "decoder", (2, 1, 4, 4))
+    got = _mask(tried.masks(source, target)[1], "decoder", 4)
     if isinstance(got, str):
         return fault(got)
-    words = (target != tried.PAD)[:, None, None, :]
+    words = target != tried.PAD
     triangle = torch.ones(4, 4).tril().bool()
-    right = triangle & words
+    right = triangle & words[:, None, :]
+
+    if torch.equal(got, triangle.expand_as(got)):
+        return deviation(
+            "a causal mask alone",
+            "the decoder's mask leaves padding open; as it comes last, only "
+            "rows of padding see it",
+        )
+
+    def of_words(mask: Tensor) -> Tensor:
+        """The rows of words; those of padding count for nothing."""
+        return torch.where(words[:, :, None], mask, right)
+
+    got = of_words(got)
     if torch.equal(got, right):
         return paper("a triangle with its diagonal, without the padding")
-    if torch.equal(got, triangle.expand_as(right)):
-        return fault("the decoder's mask leaves padding open")
     turned = (
         "queries and keys have changed places: each row must be open up to "
         "its own column"
     )
-    mistakes = {
+    wrong = {
         "the decoder's mask says the opposite: True means may attend": ~right,
-        "the decoder's mask leaves the future open": (words.expand_as(right)),
+        "the decoder's mask leaves the future open": (
+            words[:, None, :].expand_as(right)
+        ),
         "a position may look at itself, the diagonal is open": (
-            triangle.tril(-1) & words
+            right & triangle.tril(-1)
         ),
         turned: right.mT,
-        turned + " (padding is hidden)": triangle.T & words,
-        "a position sees the next one": triangle.tril(1)
-        | torch.eye(4).roll(1, 1).triu().bool() & words,
+        turned + " (padding is hidden)": triangle.mT & words[:, None, :],
+        "a position sees the next one": torch.ones(4, 4).tril(1).bool()
+        & words[:, None, :],
+        "everything is open: there is no mask": torch.ones_like(right),
     }
-    found = named(got, mistakes)
-    return fault(
-        found
-        or "a row of the first decoder mask is wrong; right would be\n"
-        f"{right[0, 0].int().tolist()}"
-    )
+    mistakes = {said: of_words(mask) for said, mask in wrong.items()}
+    return _wrong_mask("decoder", target, got, right, mistakes)
 
 
 @probe("layers-equation-2", "layers-feed-forward", "feed_forward")
@@ -131,10 +150,15 @@ def equation_2(tried: Adapter) -> Verdict:
             outer(inner.relu()) + x
         ),
     }
-    return fault(named(got, mistakes) or "not max(0, x W_1 + b_1) W_2 + b_2")
+    return fault("not max(0, x W_1 + b_1) W_2 + b_2", got, mistakes)
 
 
-@probe("layers-position-wise", "layers-feed-forward", "feed_forward")
+@probe(
+    "layers-position-wise",
+    "layers-feed-forward",
+    "feed_forward",
+    after="equation_2",
+)
 def position_wise(tried: Adapter) -> Verdict:
     """The network works on every position by itself, and on all alike."""
     x, w_1, b_1 = torch.randn(2, 5, 8), torch.randn(8, 16), torch.randn(16)
@@ -237,15 +261,18 @@ def encoder_layer(tried: Adapter) -> Verdict:
         return deviation("pre-norm", PRE, PRE_NORM)
     blind = [lambda x: attend(x, x, None), network]
     mistakes["the mask is not used"] = _post(x, blind, norms)
-    return fault(
-        named(got, mistakes)
-        or "wrong: attention first, then the network, "
-        "each as norm(x + sublayer(x))"
+    otherwise = (
+        "wrong: attention first, then the network, each as "
+        "norm(x + sublayer(x))"
     )
+    return fault(otherwise, got, mistakes)
 
 
 @probe(
-    "layers-decoder-third-sublayer", "layers-decoder-layer", "decoder_layer"
+    "layers-decoder-third-sublayer",
+    "layers-decoder-layer",
+    "decoder_layer",
+    after="encoder_layer",
 )
 @torch.no_grad()
 def decoder_layer(tried: Adapter) -> Verdict:
@@ -306,8 +333,8 @@ def decoder_layer(tried: Adapter) -> Verdict:
     mistakes[never + " (as if it were zero)"] = _post(
         y, [steps()[0], torch.zeros_like, network], norms
     )
-    return fault(
-        named(got, mistakes)
-        or "wrong: self-attention, attention over the "
-        "memory, then the network, each as norm(y + sublayer(y))"
+    otherwise = (
+        "wrong: self-attention, attention over the memory, then the "
+        "network, each as norm(y + sublayer(y))"
     )
+    return fault(otherwise, got, mistakes)

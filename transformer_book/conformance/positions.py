@@ -5,16 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from .core import (
-    Adapter,
-    Verdict,
-    close,
-    deviation,
-    fault,
-    named,
-    paper,
-    probe,
-)
+from .core import Adapter, Verdict, close, deviation, fault, paper, probe
 
 HALVES = (
     "sines and cosines concatenated",
@@ -99,11 +90,10 @@ def judge(table: Tensor) -> Verdict:
             moved = torch.cat(order, dim=1)[shift:]
             if len(moved) > 4 and close(table[: len(moved)], moved, 2e-3):
                 return deviation(HALVES[0], measured, HALVES[1])
-    found = named(table, other_tables(length, d_model))
-    return fault(
-        found
-        or "the numbers differ from sin and cos of pos / 10000^(2i / d_model)"
+    otherwise = (
+        "the numbers differ from sin and cos of pos / 10000^(2i / d_model)"
     )
+    return fault(otherwise, table, other_tables(length, d_model))
 
 
 @probe("positions-formula", "positions-sinusoids", "positions")
@@ -119,7 +109,12 @@ def formula(tried: Adapter) -> Verdict:
     return judge(table)
 
 
-@probe("positions-wavelengths", "positions-wavelengths", "positions")
+@probe(
+    "positions-wavelengths",
+    "positions-wavelengths",
+    "positions",
+    after="formula",
+)
 def wavelengths(tried: Adapter) -> Verdict:
     """The wavelengths grow geometrically from 2 pi to nearly 10000
     times 2 pi, whatever the width."""
@@ -141,7 +136,7 @@ def wavelengths(tried: Adapter) -> Verdict:
     return fault(f"{measured}; by the formula it is {expected:,.0f}")
 
 
-@probe("positions-linear", "positions-relative", "positions")
+@probe("positions-linear", "positions-relative", "positions", after="formula")
 def relative(tried: Adapter) -> Verdict:
     """A step of k positions is one linear map for every position, so
     products of encodings depend on distance alone."""
@@ -159,7 +154,9 @@ def relative(tried: Adapter) -> Verdict:
     )
 
 
-@probe("positions-formula", "positions-sinusoids", "positions")
+@probe(
+    "positions-formula", "positions-sinusoids", "positions", after="formula"
+)
 def late(tried: Adapter) -> Verdict:
     """The formula holds for late positions too."""
     table = torch.as_tensor(tried.positions(3000, 8)).double()
@@ -207,7 +204,9 @@ def entries(tried: Adapter) -> Verdict:
     )
 
 
-@probe("embeddings-factor", "embeddings-factor", "embeddings")
+@probe(
+    "embeddings-factor", "embeddings-factor", "embeddings", after="one_matrix"
+)
 def factor(tried: Adapter) -> Verdict:
     """In the embedding layers the weights are multiplied by the root of
     d_model."""
@@ -224,13 +223,13 @@ def factor(tried: Adapter) -> Verdict:
         "the factor is sqrt(d_model), not d_model": weight[ids] * 64,
         "the factor is sqrt(d_model); yours divides by it": weight[ids] / 8,
     }
-    found = named(vectors, mistakes)
-    return fault(
-        found or "embed does not give the rows of the ids, times sqrt(d_model)"
-    )
+    otherwise = "embed does not give the rows of the ids, times sqrt(d_model)"
+    return fault(otherwise, vectors, mistakes)
 
 
-@probe("embeddings-softmax", "embeddings-tying", "embeddings")
+@probe(
+    "embeddings-softmax", "embeddings-tying", "embeddings", after="one_matrix"
+)
 def scores(tried: Adapter) -> Verdict:
     """A linear map, without the embedding's factor, makes the scores
     that the softmax takes."""
@@ -249,5 +248,5 @@ def scores(tried: Adapter) -> Verdict:
             right.softmax(-1)
         ),
     }
-    found = named(got, mistakes)
-    return fault(found or "project does not give the products with each row")
+    otherwise = "project does not give the products with each row"
+    return fault(otherwise, got, mistakes)

@@ -31,28 +31,34 @@ _PAGES = {
 }
 
 
+# Where `make serve` shows the book.
+LOCAL = "http://localhost:8000"
+
+
 def page(label: str) -> str:
     """The address of a label in the book.
 
-    It begins with the site's address where the environment variable
-    `TRANSFORMER_LIB_BOOK` holds one.
+    The environment variable `TRANSFORMER_LIB_BOOK` holds the site's
+    address; without it, that of `make serve` is taken.
     """
     chapter = label.partition("-")[0]
-    book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/")
+    book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/") or LOCAL
     place = f"book/{_PAGES[chapter]}/{chapter}.html"
-    return f"{book}/{place}#{label.replace('_', '-')}".lstrip("/")
+    return f"{book}/{place}#{label.replace('_', '-')}"
 
 
 def summary(results: Sequence[Result]) -> str:
     """How many verdicts there are of each kind, in a sentence."""
-    count = Counter(result.verdict.kind for result in results)
+    count = Counter(r.verdict.kind for r in results if r.cause is None)
     seconds = sum(result.seconds for result in results)
-    many = {"paper": "as in the paper", "not tried": "not tried"}
     parts = [
-        f"{count[kind]} {many.get(kind, kind)}"
-        + ("s" if kind in ("fault", "deviation") and count[kind] != 1 else "")
-        for kind in ("paper", "deviation", "fault", "not tried")
+        f"{count['paper']} as in the paper",
+        f"{count['deviation']} deviation{'s' * (count['deviation'] != 1)}",
+        f"{count['fault']} fault{'s' * (count['fault'] != 1)}",
+        f"{count['not tried']} not tried",
     ]
+    if more := sum(result.cause is not None for result in results):
+        parts.insert(3, f"{more} that follow{'s' * (more == 1)} from these")
     return f"{len(results)} probes: {', '.join(parts)}. {seconds:.0f} s"
 
 
@@ -60,6 +66,9 @@ def line(result: Result) -> str:
     """A verdict in one line, and what a deviation or fault is below."""
     verdict, probe = result.verdict, result.probe
     first = f"{MARKS[verdict.kind]} {probe.row}: {probe.name}"
+    if result.cause:
+        said = verdict.name or verdict.words
+        return "\n".join([first, *_wrapped(f"{_follows(result)}: {said}")])
     body = verdict.words
     if verdict.kind == "deviation":
         body = f"{verdict.name}. {verdict.words}"
@@ -70,6 +79,12 @@ def line(result: Result) -> str:
         lines = [*_wrapped(body), *_wrapped(says), f"  {page(probe.label)}"]
         return "\n".join([first, *lines])
     return f"{first}\n" + "\n".join(_wrapped(body))
+
+
+def _follows(result: Result) -> str:
+    """From which probe's verdict this one probably follows."""
+    cause = result.cause
+    return f"follows from {cause.row}: {cause.name}" if cause else ""
 
 
 def _wrapped(text: str) -> list[str]:
@@ -98,7 +113,13 @@ def as_text(results: Sequence[Result]) -> str:
         reason = reason or f"the adapter has no {names}"
         said = f"{MARKS['not tried']} not tried, {count}: {reason}"
         untried.append(textwrap.fill(said, 78, subsequent_indent="  "))
-    return "\n".join([*map(line, tried), *untried, "", summary(results)])
+    lines = [*map(line, tried), *untried, "", summary(results)]
+    if any(LOCAL in text for text in lines):
+        lines.append(
+            f"{LOCAL} is where `make serve` shows the book; set "
+            "TRANSFORMER_LIB_BOOK to another address."
+        )
+    return "\n".join(lines)
 
 
 _STYLE = """
@@ -138,13 +159,23 @@ def as_html(results: Sequence[Result], title: str) -> str:
 
 
 def _sorted(results: Sequence[Result]) -> list[Result]:
-    return sorted(results, key=lambda r: ORDER.index(r.verdict.kind))
+    """Faults first; what follows from a verdict, behind it."""
+    places = {result.probe.name: i for i, result in enumerate(results)}
+    kinds = {r.probe.name: ORDER.index(r.verdict.kind) for r in results}
+
+    def key(result: Result) -> tuple[int, int, int]:
+        first = (result.cause or result.probe).name
+        return kinds[first], places[first], places[result.probe.name]
+
+    return sorted(results, key=key)
 
 
 def _row(result: Result) -> str:
     verdict, probe = result.verdict, result.probe
     kind = verdict.kind.split()[0]
     words = html.escape(verdict.words)
+    if result.cause:
+        words = f"({html.escape(_follows(result))}) {words}"
     if verdict.name:
         words = f"<b>{html.escape(verdict.name)}</b>: {words}"
     if verdict.who:

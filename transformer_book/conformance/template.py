@@ -4,7 +4,14 @@ rest: every function is optional. Then
     python -m transformer_book.conformance my_adapter.py
 
 A model for the suite is small (a vocabulary of 8 to 100, one to three
-layers, 16 to 64 numbers wide) and has random weights.
+layers, 16 to 64 numbers wide) and has random weights. It is called with
+sentences of 1 to 60 tokens.
+
+Does your model take strings? The ids are words as good as any: give it
+a vocabulary in which each word is the number itself. Does it pad every
+sentence to a fixed length? Build it for 64, and cut the logits to
+target_len; better still, give it each batch at its own length, because
+some probes look at what happens inside.
 """
 
 # Special ids of your implementation.
@@ -23,7 +30,8 @@ def build(vocab_size, N, d_model, d_ff, h, dropout):
 def logits(model, source_ids, target_ids):
     """Scores (batch, target_len, vocab_size) before the softmax.
 
-    source_ids (batch, source_len) end in eos and are padded with PAD;
+    source_ids (batch, source_len): each row ends in EOS, then PAD; one
+    probe has a row of nothing but PAD. Cut EOS off if yours has none.
     target_ids (batch, target_len) is what the decoder reads, BOS first.
     Make your masks here, as your training does.
     """
@@ -63,8 +71,11 @@ def attention(query, key, value, mask=None):
 def multi_head(x, memory, w_q, w_k, w_v, w_o, h, mask=None):
     """(batch, query_len, d_model): your module with these matrices.
 
-    They are (d_model, d_model), for x @ w_q: an nn.Linear has w_q.T as
-    its weight. If yours has biases, make them zero.
+    x is (batch, query_len, d_model), memory (batch, key_len, d_model).
+    The matrices are (d_model, d_model), for x @ w_q: an nn.Linear has
+    w_q.T as its weight. If yours has biases, make them zero. mask is
+    boolean, (batch, 1, 1, key_len), True = may attend; yours may need
+    it as (batch, query_len, key_len).
     """
     raise NotImplementedError
 

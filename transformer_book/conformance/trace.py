@@ -106,9 +106,25 @@ class Trace:
                 found += _from_softmax(call, place)
             elif call.name == "scaled_dot_product_attention":
                 found.append(_from_kernel(call, place))
+        expected = {SOURCE, TARGET}
+        found = [a for a in found if {*a.weights.shape[-2:]} <= expected]
         if not found:
-            raise NotShown("no attention was seen among PyTorch's calls")
+            raise self.unseen("attention")
         return found
+
+    def unseen(self, what: str) -> NotShown:
+        """Why something is not among the calls of PyTorch."""
+        for call in self.calls:
+            lengths = call.out.shape[1:3] if call.name == "embedding" else ()
+            for length in lengths[:1]:
+                if length not in (SOURCE, TARGET, BATCH):
+                    return NotShown(
+                        f"the model works on {length} positions where the "
+                        f"sentences have {SOURCE} and {TARGET} tokens, so one "
+                        "can't see which number belongs to which word. Does "
+                        "your adapter pad to a fixed length?"
+                    )
+        return NotShown(f"no {what} was seen among PyTorch's calls")
 
     def linears(self) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
         """Each linear map: its place, input, matrix and output."""
@@ -277,9 +293,13 @@ def factor_of(trace: Trace, attention: Attention, h: int) -> tuple[float, str]:
             if x is None:
                 continue
             parts = {SIZES["d_model"]: 1, 32: 2, 48: 3}.get(x.size(-1), 0)
-            candidates += x.chunk(parts, -1) if parts else []
+            if parts:
+                candidates += x.chunk(parts, -1)
+            if parts > 1:  # each head's query, key and value side by side
+                by_heads = x.unflatten(-1, (h, -1)).chunk(parts, -1)
+                candidates += [part.flatten(2) for part in by_heads]
     lengths = scores.shape[-2:]
-    recent = candidates[-9:]
+    recent = candidates[-12:]
     for query, key in itertools.permutations(recent, 2):
         if (query.size(1), key.size(1)) != tuple(lengths):
             continue

@@ -166,6 +166,13 @@ def smoothing(tried: Adapter) -> Verdict:
                     return deviation(
                         share_of, words + unit, others[spread_over]
                     )
+    plain = per_token(1, 0)
+    if close(got, plain) or close(got, count * plain):
+        return deviation(
+            "no smoothing",
+            f"a share of {share} was asked for, and nothing is smoothed",
+            "ajhalthor, much code with PyTorch's CrossEntropyLoss",
+        )
     rows = [
         _cross(tried, logits[i : i + 1], labels[i : i + 1], share)
         for i in range(3)
@@ -177,7 +184,6 @@ def smoothing(tried: Adapter) -> Verdict:
         "padding is counted: leave out where labels are padding": everywhere,
         "padding is counted: leave it out, not only of the number of "
         "tokens": everywhere * labels.numel() / count,
-        "nothing is smoothed": per_token(1, 0),
         "nothing is smoothed, and padding is counted": _cross(
             tried, logits, labels, ignore_index=-100
         ),
@@ -195,8 +201,8 @@ def smoothing(tried: Adapter) -> Verdict:
             tried, logits.softmax(-1), labels, share
         ),
     }
-    found = named(got, mistakes)
-    return fault(found or f"{got:.4f} where the smoothed loss is {wanted:.4f}")
+    otherwise = f"{got:.4f} where the smoothed loss is {wanted:.4f}"
+    return fault(otherwise, got, mistakes)
 
 
 def _entropy(share: float, count: int) -> float:
@@ -205,7 +211,7 @@ def _entropy(share: float, count: int) -> float:
     return -(1 - share) * math.log(1 - share) - share * math.log(part)
 
 
-@probe("loss-smoothing", "loss-smoothed", "loss")
+@probe("loss-smoothing", "loss-smoothed", "loss", after="smoothing")
 def no_smoothing(tried: Adapter) -> Verdict:
     """Without smoothing the loss is the negative log-probability of the
     right token."""
@@ -232,7 +238,12 @@ def no_smoothing(tried: Adapter) -> Verdict:
     )
 
 
-@probe("loss-perplexity", "loss-perplexity", "loss")
+@probe(
+    "loss-perplexity",
+    "loss-perplexity",
+    "loss",
+    after="smoothing no_smoothing",
+)
 def padding_is_free(tried: Adapter) -> Verdict:
     """A loss is per token of the target; padding is none."""
     logits, labels = _loss_example(tried)
@@ -322,19 +333,25 @@ def equation_3(tried: Adapter) -> Verdict:
         ] = [
             of_width * min(max(s, 1) ** -0.5, s * warmup**-1.5) for s in later
         ]
-    if found := named(got, mistakes):
-        return fault(found)
-    if close(ratios, [ratios[0]] * len(steps)):
+    if close([got[0]] * len(steps), got):
+        return deviation(
+            "a constant rate",
+            f"{got[0]:.3g} at every step, without warm-up",
+            "hkproj, ajhalthor",
+        )
+    known = named(got, mistakes)
+    if not known and close(ratios, [ratios[0]] * len(steps)):
         return deviation(
             "a factor on equation 3",
             f"the rate is {ratios[0]:.3g} times equation 3's",
             "tensor2tensor: 2",
         )
     wrong = max(range(len(steps)), key=lambda i: abs(ratios[i] - 1))
-    return fault(
+    otherwise = (
         f"at step {steps[wrong]} yours is {ratios[wrong]:.3g} times the rate "
         "of equation 3"
     )
+    return fault(known or otherwise)
 
 
 @probe("schedule-adam", "schedule-adam", "optimizer")
@@ -393,13 +410,12 @@ def _batch(tried: Adapter, lengths: list[int]) -> SimpleNamespace:
     """Pairs whose targets have these lengths, eos included."""
     longest = max(lengths)
     labels = tried.words(len(lengths), longest, size=12)
-    for row, length in enumerate(lengths):
-        labels[row, length - 1] = tried.EOS
-        labels[row, length:] = tried.PAD
+    labels = tried.ended(labels, *lengths)
     target_ids = labels.roll(1, 1)
     target_ids[:, 0] = tried.BOS
     target_ids[labels == tried.PAD] = tried.PAD
     source_ids = tried.words(len(lengths), 5, size=12)
+    source_ids[:, -1] = tried.EOS
     return SimpleNamespace(
         source_ids=source_ids,
         target_ids=target_ids,
@@ -459,7 +475,7 @@ def step(tried: Adapter) -> Verdict:
     return paper(f"{before:.3f} to {after:.3f} nats per token")
 
 
-@probe("training-loop", "training-step", "update|updates")
+@probe("training-loop", "training-step", "update|updates", after="step")
 def old_gradients(tried: Adapter) -> Verdict:
     """Each step uses the gradients of its own batches alone."""
     moved = Steps(tried)
@@ -481,7 +497,12 @@ def old_gradients(tried: Adapter) -> Verdict:
     )
 
 
-@probe("batches-25000", "training-step", "update|updates")
+@probe(
+    "batches-25000",
+    "training-step",
+    "update|updates",
+    after="step old_gradients",
+)
 def accumulation(tried: Adapter) -> Verdict:
     """The gradient of several batches is that of one large batch: each
     token counts once."""
@@ -535,7 +556,7 @@ def _doubled(batch: SimpleNamespace) -> SimpleNamespace:
     return SimpleNamespace(**twice, tokens=2 * batch.tokens)
 
 
-@probe("loss-perplexity", "training-step", "update|updates")
+@probe("loss-perplexity", "training-step", "update|updates", after="step")
 def padding_of_a_batch(tried: Adapter) -> Verdict:
     """Padding of the target adds nothing to a step."""
     moved = Steps(tried)
@@ -571,8 +592,8 @@ def average(tried: Adapter) -> Verdict:
             sum(s["w"] for s in states[:-1]) / 4
         ),
     }
-    found = named(got["w"], mistakes)
-    return fault(found or "not the mean of the checkpoints' weights")
+    otherwise = "not the mean of the checkpoints' weights"
+    return fault(otherwise, got["w"], mistakes)
 
 
 DEFAULTS = {
@@ -589,7 +610,7 @@ DEFAULTS = {
 }
 
 
-def _defaults(tried: Adapter, names: tuple[str, ...]) -> Verdict:
+def _defaults(tried: Adapter, what: str, *names: str) -> Verdict:
     given = tried.defaults()
     known = [name for name in names if name in given]
     if not known:
@@ -600,7 +621,7 @@ def _defaults(tried: Adapter, names: tuple[str, ...]) -> Verdict:
             f"{name} is {given[name]}, in the paper {DEFAULTS[name][0]}"
             for name in wrong
         )
-        return deviation("other settings", words)
+        return deviation(f"other {what}", words)
     return paper(", ".join(f"{name} {given[name]}" for name in known))
 
 
@@ -608,11 +629,11 @@ def _defaults(tried: Adapter, names: tuple[str, ...]) -> Verdict:
 def base_sizes(tried: Adapter) -> Verdict:
     """The base model has 6 layers in each stack, d_model = 512, d_ff =
     2048 and 8 heads, with dropout of 0.1."""
-    return _defaults(tried, ("N", "d_model", "d_ff", "h", "dropout"))
+    return _defaults(tried, "sizes", "N", "d_model", "d_ff", "h", "dropout")
 
 
 @probe("training-defaults", "schedule-settings", "defaults")
 def settings(tried: Adapter) -> Verdict:
     """Training smooths by 0.1 and warms up for 4,000 steps; decoding has
     4 beams, a length penalty of 0.6, and at most 50 extra tokens."""
-    return _defaults(tried, tuple(DEFAULTS)[5:])
+    return _defaults(tried, "settings", *tuple(DEFAULTS)[5:])
