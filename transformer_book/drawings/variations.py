@@ -6,7 +6,7 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, legend, panels, show
+from transformer_book.figures import COLOURS, Picture, panels, show
 from transformer_book.records import markdown_table
 
 
@@ -35,113 +35,115 @@ def printed(rows: Sequence[tuple]) -> Markdown:
     )
 
 
+# What is written beside a row of the paper, and where: points to the
+# right and upwards. The others are in the band.
+NAMES = {
+    "base": ("base", 0, 9),
+    "big": ("big", 8, -3),
+    "`h=1`": ("one head", 8, -3),
+    "`d_k=16`": ("keys of 16", 8, -1),
+    "`N=2`": ("two layers", -8, -3),
+    "`d_model=256`": ("half the width", 8, -9),
+    "`dropout=0.0`": ("no dropout", 8, 3),
+    "`label_smoothing=0.0`": ("no smoothing", -4, -17),
+    "`label_smoothing=0.2`": ("smoothing 0.2", 8, -3),
+}
+
+
 def printed_scores(rows: Sequence[tuple]) -> Picture:
     """Perplexity and BLEU of each row of table 3."""
-    letters = {
-        "base": ("good", "s"),
-        "big": ("good", "D"),
-        "(A)": ("query", "o"),
-        "(B)": ("key", "o"),
-        "(C)": ("encoder", "o"),
-        "(D)": ("decoder", "o"),
-        "(E)": ("position", "o"),
-        "smoothing": ("loss", "X"),
-    }
-    named = {"N": (2,), "dropout": (0.0,), "d_model": (256, 1024), "h": (1,)}
+    base = next(score for name, *_, score, _ in rows if name == "base")
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.8)
-        labelled = set()
+        figure, ax = panels(1, narrow, height=3.6)
+        ax.axhspan(
+            base - 0.5, base + 0.5, color=COLOURS["muted"], alpha=0.15, lw=0
+        )
+        ax.text(6.9, base + 0.4, "base ± 0.5", ha="right", va="top")
         for name, of_model, of_training, perplexity, score, _ in rows:
-            smoothing = of_training.get("label_smoothing")
-            kind = name if smoothing is None else "smoothing"
-            colour, mark = letters[kind]
-            look = dict(s=34, marker=mark, color=COLOURS[colour])
-            look["zorder"] = 3 if name == "base" else 2
-            label = None if kind in labelled else kind
-            ax.scatter(perplexity, score, label=label, **look)
-            labelled.add(kind)
-            words = "" if smoothing is None else f"smoothing {smoothing:g}"
-            for key, value in of_model.items():
-                if name != "big" and value in named.get(key, ()):
-                    words = f"{key} {value:g}"
-            place = 6, -14 if words == "d_model 256" else -4
-            side = "left"
-            if words == "smoothing 0":  # its neighbours are on the right
-                place, side = (18, -14), "right"
-            at = perplexity, score
-            ax.annotate(words, at, place, textcoords="offset points", ha=side)
-        ax.set(xlabel="perplexity", ylabel="BLEU", xlim=(3.7, 6.9))
-        legend(ax, 2 if narrow else 4)
+            what = told(of_model | of_training)
+            words, right, up = NAMES.get(name, NAMES.get(what, ("", 0, 0)))
+            smoothed = bool(of_training.get("label_smoothing") is not None)
+            ax.plot(
+                perplexity,
+                score,
+                "X" if smoothed else "o",
+                color="black" if words else COLOURS["muted"],
+                markersize=8 if smoothed else 6,
+                zorder=3 if words else 2,
+            )
+            align = "left" if right > 0 else "right" if right else "center"
+            ax.annotate(
+                words,
+                (perplexity, score),
+                (right, up),
+                textcoords="offset points",
+                ha=align,
+            )
+        ax.set(xlabel="perplexity", ylabel="BLEU")
+        ax.set_xlim(3.6 if narrow else 4.2, 7)
         return figure
 
     return show(
         draw,
-        "Each row of table 3 by perplexity and BLEU. Nearly all lie "
-        "along a falling line; the two rows with another smoothing lie "
-        "beside it.",
+        "Each row of table 3 by perplexity and BLEU. Nearly all lie along a "
+        "falling line; the two rows with another smoothing lie beside it. "
+        "Most are in a band of half a point above and below the base model. "
+        "Outside are two layers, half the width, no dropout, one head and "
+        "keys of 16 below, and the big model above.",
     )
 
 
-Row = tuple[str, str, float | None, tuple | None, list[float], str]
-
-
-def results(rows: Sequence[Row]) -> Markdown:
-    """Each change: the paper's nats, ours, and what follows.
-
-    A row has the change, the paper's claim and perplexity, our nats
-    above the base model with their interval, BLEU and the verdict.
-    """
-    arrows = {"": "", "worse": "↑", "better": "↓", "equal": "="}
-    table = []
-    for what, claim, perplexity, measured, bleus, verdict in rows:
-        of_paper = f"{math.log(perplexity / 4.92):+.2f}" if perplexity else ""
-        gap, low, high = measured or (0.0, 0.0, 0.0)
-        table.append(
-            {
-                "change": what,
-                "verdict": verdict,
-                "the paper": arrows[claim],
-                "paper's nats": of_paper,
-                "our nats": f"{gap:+.3f}",
-                "95%": f"{low:+.3f} to {high:+.3f}" if measured else "",
-                "BLEU, one per seed": ", ".join(f"{x:.1f}" for x in bleus),
-            }
-        )
-    return Markdown(markdown_table(table))
+Row = tuple[str, float | None, tuple[float, float, float], str]
+INKS = {
+    "agrees": COLOURS["good"],
+    "does not agree": COLOURS["bad"],
+    "undecided": COLOURS["muted"],
+    "": "black",
+}
 
 
 def differences(rows: Sequence[Row]) -> Picture:
-    """Each change's nats above the base model: the paper's and ours."""
-    rows = [row for row in rows if row[3]]
-    names = [what.replace("`", "") for what, *_ in rows]
+    """Each change's nats above the base model: ours and the paper's.
+
+    A row has the change, the paper's perplexity, our nats with their
+    interval, and the verdict on the paper's claim.
+    """
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=1.1 + 0.3 * len(rows))
-        ours, papers = COLOURS["good"], COLOURS["key"]
-        for i, (_, _, perplexity, (gap, low, high), *_) in enumerate(rows):
+        figure, ax = panels(1, narrow, height=1.0 + 0.27 * len(rows))
+        for i, (_, perplexity, (gap, low, high), verdict) in enumerate(rows):
+            ink = INKS[verdict]
             if perplexity:
                 nats = math.log(perplexity / 4.92)
-                ring = dict(facecolors="none", edgecolors=papers, zorder=3)
-                ring["label"] = None if i else "the paper"
-                ax.scatter(nats, i, s=40, **ring)
-            ax.plot([low, high], [i, i], color=ours)
-            label = None if i else "ours, 95%"
-            ax.scatter(gap, i, s=18, color=ours, label=label)
+                ax.plot(nats, i, "o", mfc="none", color="black", ms=9, mew=1)
+            ax.plot([low, high], [i, i], color=ink)
+            ax.plot(gap, i, "o", color=ink, ms=5)
+            words = f"{gap:+.2f}" if abs(gap) >= 0.005 else "0.00"
+            words = words.replace("-", "\u2212")
+            if verdict and not narrow:
+                words += f"  {verdict}"
+            ax.text(0.29, i, words, va="center", color=ink)
         ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
-        ax.set_yticks(range(len(names)), names)
+        ax.set_yticks(range(len(rows)), [what for what, *_ in rows])
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlim(-0.2, 0.36 if narrow else 0.42)
         ax.set_ylim(len(rows) - 0.4, -0.6)
+        ticks = {-0.1: "\u22120.1", 0: "base", 0.1: "+0.1", 0.2: "+0.2"}
+        if narrow:
+            ticks = {0: "base", 0.2: "+0.2"}
+        ax.set_xticks([*ticks], ticks.values())
         ax.set_xlabel("nats above the base model", loc="right")
-        figure.legend(ncols=2, loc="outside lower center")
         return figure
 
-    gaps = [row[3][0] for row in rows]
-    said = [f"{a} {b:+.3f}" for a, b in zip(names, gaps, strict=True)]
+    said = "; ".join(
+        f"{what} {gap:+.3f} {verdict}".strip()
+        for what, _, (gap, *_), verdict in rows
+    )
     return show(
         draw,
-        "Every change by what it adds to the nats of the base model: "
-        f"rings for the paper, dots with intervals for ours. Ours: "
-        f"{'; '.join(said)}.",
+        "Every change by what it adds to the nats of the base model, the "
+        f"dearest first: rings for the paper, dots for ours. Ours: {said}.",
     )
 
 
