@@ -97,6 +97,7 @@ def pytorchs(kind, norm):
 @both_norms
 @pytest.mark.parametrize("lengths", [(130, 20, 3), (1, 1, 1), None])
 def test_encoder_layer_equals_pytorchs(norm, lengths):
+    assert len(layer_of(EncoderLayer, norm).residuals) == 2
     x = torch.randn(3, max(lengths or [12]), D_MODEL)
     mask = mask_of(*lengths) if lengths else None
     padded = ~mask[:, 0, 0] if lengths else None
@@ -154,11 +155,13 @@ def test_a_residual_and_a_norm_around_each_sublayer(norm):
         return out
 
     layer = layer_of(EncoderLayer, norm)
+    assert len(layer.residuals) == 2
     heads = layer.self_attention
     wanted = expect(layer, lambda x: heads(x, x), layer.feed_forward)
     for _ in in_both_modes(layer):
         torch.testing.assert_close(layer(x, None), wanted, **close)
     layer = layer_of(DecoderLayer, norm)
+    assert len(layer.residuals) == 3
     own, across = layer.self_attention, layer.cross_attention
     wanted = expect(
         layer,

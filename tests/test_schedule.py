@@ -58,6 +58,8 @@ def test_defaults_are_the_papers():
     assert config.label_smoothing == 0.1
     assert config.smoothing == "uniform"
     assert config.warmup_steps == 4000
+    rates = [learning_rate(step, 512) for step in range(1, 9000)]
+    assert rates.index(max(rates)) + 1 == 4000
     assert config.max_steps == 100_000
     assert config.betas == (0.9, 0.98) and config.epsilon == 1e-9
     assert config.accumulate == 1 and config.learning_rate_scale == 1

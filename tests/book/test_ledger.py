@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import math
 import re
 
 import bite
@@ -64,7 +65,7 @@ def test_row_has_what_its_state_asks(row):
 
 
 NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(%?)")
-NAMED = re.compile(r"\b(?:table|figure|section) \d+", re.IGNORECASE)
+NAMED = re.compile(r"\b(?:table|figure|section|equation) \d+", re.IGNORECASE)
 IN_WORDS = re.compile(
     r"\b(?:half|thirds?|quarters?|tenths?|hundredths?|percent|in ten|"
     r"in a hundred|(?:two|three|four|five) (?:BLEU )?(?:points|times))\b"
@@ -82,12 +83,14 @@ def figures(says: str) -> list[tuple[float, float]]:
     return found
 
 
-def code_of_test(row: dict) -> str:
-    """The row's test: a function, or its section of a page."""
+def code_of_test(row: dict, whole: bool = False) -> str:
+    """The row's test: a function, or its section of a page, or all of it."""
     file, _, name = row["test"].partition("::")
     path = tangle.ROOT / (bite.page_of(row) or file)
     text = path.read_text("utf-8")
     if path.suffix == ".md":
+        if whole:
+            return "\n".join(bite.programs(text, path))
         _, _, section = text.partition(f"({row['chapter']})=\n")
         section, *_ = re.split(r"^\([\w-]+\)=$", section, flags=re.MULTILINE)
         return "\n".join(bite.programs(section, path))
@@ -131,3 +134,31 @@ def test_figures_are_in_the_rows_own_test(row):
             and high - low <= 2 * unit + 1e-9
             for low, high in ranges
         ), value
+
+
+COUNTS = dict(
+    zip(
+        "two three four five six seven eight nine ten".split(),
+        range(2, 11),
+        strict=True,
+    )
+)
+PRINTED = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)(%?)(?!\w)")
+WRITTEN = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_numbers_of_an_exact_row_are_in_its_test(row):
+    """A layer of three sub-layers is held by a test that says three."""
+    if row["status"] != "exact":
+        return
+    says = NAMED.sub("", row["says"])
+    said = [COUNTS[word] for word in says.split() if word in COUNTS]
+    for digits, percent in PRINTED.findall(says):
+        said.append(float(digits.replace(",", "")) / (100 if percent else 1))
+    code = code_of_test(row, whole=True)
+    nodes = ast.walk(ast.parse(code))
+    texts = [str(x.value) for x in nodes if isinstance(x, ast.Constant)]
+    numbers = [float(x) for x in texts if WRITTEN.fullmatch(x)]
+    for number in said:
+        assert any(math.isclose(number, x) for x in numbers), number
