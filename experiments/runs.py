@@ -222,9 +222,9 @@ for name in (
     "heads",  # what heads look at
     "lengths",  # how long the sentences are
     "longer",  # sequences longer than any in training
+    "mistakes",  # how each mistake of the course shows in training
     "smoothing",  # what label smoothing does to accuracy
     "two_heads",  # where two heads look, before and after a word
-    "two_heads",  # which heads look at the word just written, and at the next
 ):
     RUNS[name] = Entry(f"experiments/{name}.py")
 

@@ -1,0 +1,272 @@
+"""How does each mistake of the course show in training?
+
+    python experiments/mistakes.py --out runs/mistakes
+
+Plants every mistake that the page of the course names into that page's
+twelve functions, one at a time, and trains for the page's 600 steps of
+little Spanish: the loss that the mistaken code reports at the beginning
+and at the end, how many of 100 test sentences greedy decoding translates
+exactly (of 50 for mistakes in beam search), and the translation of "I like
+trees". Mistakes in decoding are made with the page's own model.
+"""
+
+import argparse
+import json
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import jupytext
+
+from transformer_lib.checkpoints import write_atomically
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "book/appendix/course.md"
+TABLE = "table = torch.randn(vocab_size, d_model) / d_model**0.5\n"
+SPLIT = "return x.unflatten(-1, (h, -1)).transpose(1, 2)"
+NORMED = "norm_1(x + attention(x, x, mask))"
+ENCODER = f"    x = {NORMED}\n    return norm_2(x + network(x))"
+FORBIDDEN = "masked_fill(~mask, "
+WEIGHTS = "grown = (scores - scores.amax(dim=-1, keepdim=True)).exp()"
+SUM = "grown.sum(dim=-1, keepdim=True)"
+MEMORY = "attend_memory(y, memory, source_mask)"
+
+# sitting, mistake, (old text, new text) in the page's code
+MISTAKES = [
+    (0, "none"),
+    (1, "no factor √d_model", ("* self.weight.size(1) ** 0.5", "")),
+    (
+        1,
+        "the factor on scores too",
+        ("@ self.weight.T", "@ self.weight.T * self.weight.size(1) ** 0.5"),
+    ),
+    (
+        1,
+        "two matrices",
+        (TABLE, TABLE + "        self.other = nn.Parameter(table.clone())\n"),
+        ("@ self.weight.T", "@ self.other.T"),
+    ),
+    (2, "i for 2i", ("10_000 ** (2 * i /", "10_000 ** (i /")),
+    (
+        2,
+        "sines in one half",
+        ("[:, 0::2] =", "[:, : d_model // 2] ="),
+        ("[:, 1::2] =", "[:, d_model // 2 :] ="),
+    ),
+    (2, "counting from 1", ("arange(length)", "arange(1, length + 1)")),
+    (3, "no root", (" / math.sqrt(query.size(-1))", "")),
+    (
+        3,
+        "a softmax over queries",
+        (WEIGHTS, WEIGHTS.replace("-1", "-2")),
+        (SUM, SUM.replace("-1", "-2")),
+    ),
+    (
+        3,
+        "0 for a forbidden score",
+        (FORBIDDEN + 'float("-inf")', FORBIDDEN + "0.0"),
+    ),
+    (
+        4,
+        "heads cut along the words",
+        (SPLIT, "return x.reshape(len(x), h, -1, x.size(-1) // h)"),
+    ),
+    (
+        4,
+        "heads joined without moving their axis back",
+        (
+            "heads.transpose(1, 2).flatten(2)",
+            "heads.reshape(len(x), x.size(1), -1)",
+        ),
+    ),
+    (4, "no w_o", (".flatten(2) @ w_o", ".flatten(2)")),
+    (
+        5,
+        "True for forbidden",
+        ("return padding, triangle &", "return ~padding, ~triangle |"),
+        ("(target_ids != 0)", "(target_ids == 0)"),
+    ),
+    (5, "an open future", (".tril()", "")),
+    (5, "rows for columns", (".tril()", ".triu()")),
+    (
+        6,
+        "the norm first",
+        (
+            ENCODER,
+            "    normed = norm_1(x)\n"
+            "    x = x + attention(normed, normed, mask)\n"
+            "    return x + network(norm_2(x))",
+        ),
+    ),
+    (
+        6,
+        "no residual connection",
+        (NORMED, "norm_1(attention(x, x, mask))"),
+        ("norm_2(x + network(x))", "norm_2(network(x))"),
+    ),
+    (6, "one norm twice", ("norm_2(x + network", "norm_1(x + network")),
+    (
+        7,
+        "masks swapped",
+        (
+            "source_mask, target_mask = masks",
+            "target_mask, source_mask = masks",
+        ),
+    ),
+    (
+        7,
+        "no cross-attention",
+        (f"    y = norms[1](y + {MEMORY})\n", ""),
+    ),
+    (
+        7,
+        "queries made from the memory",
+        (MEMORY, "attend_memory(memory, y, source_mask)"),
+    ),
+    (8, "padding counted", ("loss[labels != 0].mean()", "loss.mean()")),
+    (8, "a sum instead of a mean", ("!= 0].mean()", "!= 0].sum()")),
+    (
+        8,
+        "the share not taken from the right token",
+        ("-(1 - share) * right", "-right"),
+    ),
+    (9, "the larger of the two terms", ("* min(", "* max(")),
+    (
+        9,
+        "steps from 0",
+        ("    ramp = step", "    step = step - 1\n    ramp = step"),
+    ),
+    (
+        9,
+        "a ramp that does not meet the root",
+        ("warmup_steps**-1.5", "warmup_steps**-1"),
+    ),
+    (
+        10,
+        "a mean of means",
+        ("/ tokens\n", "/ batch.tokens / len(group)\n"),
+    ),
+    (
+        10,
+        "gradients that stay",
+        ("    optimizer.zero_grad()\n", ""),
+    ),
+    (
+        10,
+        "labels shown to the decoder",
+        (
+            "batch.source_ids, batch.target_ids",
+            "batch.source_ids, batch.labels",
+        ),
+    ),
+    (
+        10,
+        "every epoch in the same order",
+        ("batches.epoch(epoch)", "batches.epoch(0)"),
+    ),
+    (11, "the first position's logits", ("hidden[0, -1]", "hidden[0, 0]")),
+    (11, "eos dropped", ("return ids[1:]", "return ids[1:-1]")),
+    (11, "no limit", ("len(ids) <= limit and ", "")),
+    (12, "no length penalty", ("alpha=0.6", "alpha=0")),
+    (
+        12,
+        "an eos outside the beam ends a sentence",
+        ("elif rank < beam_size:", "else:"),
+    ),
+    (
+        12,
+        "the first finished sentence stops the search",
+        ("len(ended) >= beam_size", "len(ended) >= 1"),
+    ),
+]
+
+
+def cells() -> list[str]:
+    """The page's cells of code: functions, loop, model, training, ..."""
+    notebook = jupytext.read(PAGE)
+    code = [x.source for x in notebook.cells if x.cell_type == "code"]
+    first = [i for i, cell in enumerate(code) if "class Tied" in cell][0]
+    return code[first:]
+
+
+def planted(code: str, changes: tuple) -> str:
+    """The first cells' code with a mistake in it."""
+    for old, new in changes:
+        assert old in code, old
+        code = code.replace(old, new, 1)
+    return code
+
+
+def trained(changes: tuple = ()) -> dict[str, Any]:
+    """The names of the page after a training with a mistake."""
+    functions, loop, *model, training, translate, _ = cells()
+    names: dict[str, Any] = {"losses": []}
+    both = planted(functions + "\n\n\n" + loop, changes)
+    exec("\n".join([both, *model]), names)
+    own = names["smoothed_loss"]
+
+    def noted(logits, labels):
+        loss = own(logits, labels)
+        names["losses"].append(loss.item() / (labels != 0).sum().item())
+        return loss
+
+    names["smoothed_loss"] = noted
+    exec(training, names)
+    exec(translate, names)
+    return names
+
+
+def seen(names: dict[str, Any], beam_size: int) -> dict[str, Any]:
+    """What a teacher sees of it."""
+    count = 100 if beam_size == 1 else 50
+    test = names["load_corpus"]("little_spanish", "en", "es", "test")[:count]
+    translate = names["translate"]
+    losses = names["losses"]
+    return {
+        "first": losses[0],
+        "last": sum(losses[-20:]) / 20,
+        "right": sum(translate(en, beam_size) == es for en, es in test),
+        "of": count,
+        "trees": translate("I like trees", beam_size),
+    }
+
+
+def result(change: tuple, base: dict[str, Any]) -> dict[str, Any]:
+    sitting, mistake, *changes = change
+    try:
+        if sitting > 10:
+            names = dict(base)
+            functions, _, *_, translate, _ = cells()
+            exec(planted(functions, tuple(changes)), names)
+            names["attention"] = names["my_attention"]
+            exec(translate, names)
+        else:
+            names = trained(tuple(changes)) if changes else base
+        said = seen(names, 4 if sitting == 12 else 1)
+    except (RuntimeError, ZeroDivisionError, TypeError) as error:
+        said = {"error": f"{type(error).__name__}: {error}".split("\n")[0]}
+    said = {
+        key: None if isinstance(value, float) and math.isnan(value) else value
+        for key, value in said.items()
+    }
+    return {"sitting": sitting, "mistake": mistake} | said
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("--out", type=Path, required=True)
+    given = made.parse_args()
+    base = trained()
+    rows = []
+    for change in MISTAKES:
+        rows.append(result(change, base))
+        print(rows[-1], flush=True)
+    report = {"command": shlex.join(["python", *sys.argv]), "rows": rows}
+    text = json.dumps(report, ensure_ascii=False, indent=1) + "\n"
+    write_atomically(given.out / "mistakes.json", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What the page on the course shows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from IPython.display import Markdown
+
+from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.records import markdown_table
+
+# Which mistakes the picture names, and where the name is put: points
+# to the right of the dot and above it.
+NAMED = {
+    "no factor √d_model": (12, 24, "right"),
+    "no cross-attention": (0, 8, "center"),
+    "no residual connection": (0, 40, "center"),
+    "no root": (8, -2, "left"),
+    "the share not taken from the right token": (8, -2, "left"),
+}
+LEAKS = [
+    "labels shown to the decoder",
+    "an open future",
+    "heads cut along the words",
+    "heads joined without moving their axis back",
+    "0 for a forbidden score",
+]
+
+
+def trained(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows of mistakes in a training that came to its end."""
+    return [
+        row
+        for row in rows
+        if row["sitting"] < 11 and row.get("last") and row["last"] < 4
+    ]
+
+
+def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
+    """Each mistake's loss at the end, and what its model translates."""
+    shown = trained(rows)
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.4)
+        for row in shown:
+            bad = row["right"] < row["of"] / 2
+            ink = COLOURS["bad" if bad else "muted"]
+            ax.plot(row["last"], row["right"], "o", color=ink, ms=6, alpha=0.8)
+            if row["mistake"] in NAMED:
+                x, y, side = NAMED[row["mistake"]]
+                words = row["mistake"].replace("d_model", "d")
+                if narrow and len(words) > 25:
+                    words = "the share not\ntaken from the\nright token"
+                ax.annotate(
+                    words,
+                    (row["last"], row["right"]),
+                    (x, y),
+                    textcoords="offset points",
+                    ha=side,
+                    va="center" if side == "left" else "bottom",
+                )
+        leaks = [row["last"] for row in shown if row["mistake"] in LEAKS]
+        ax.annotate(
+            "five leaks",
+            (max(leaks) + 0.02, 3),
+            (1.2, 38),
+            arrowprops={"arrowstyle": "-", "color": COLOURS["muted"]},
+            va="center",
+        )
+        ax.text(1.2, 97, "with no mistake, or none\nthat shows", va="center")
+        ax.set(
+            xlabel="loss at the end, nats per token",
+            ylabel="right, of 100",
+            xlim=(0.9, 3.3),
+            ylim=(-6, 110),
+        )
+        return figure
+
+    said = "; ".join(
+        f"{row['mistake']}: loss {row['last']:.2f}, {row['right']} right"
+        for row in shown
+    )
+    return show(
+        draw,
+        "Mistakes as dots, by the loss at the end of training and by how "
+        f"many of 100 sentences are right. {said}.",
+    )
+
+
+def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+    """A teacher's table: how each mistake shows."""
+    table = []
+    for row in rows:
+        said = row.get("trees", "")
+        if len(said) > 34:
+            said = said[:30] + "…"
+        loss = f"{row['last']:.2f}" if row.get("last") else "nan"
+        if "error" in row:
+            error = row["error"].partition(":")[0]
+            said, loss = f"stops with a `{error}`", ""
+        elif said.strip():
+            said = f"*{said.strip()}*"
+        right = f"{row['right']} of {row['of']}" if "right" in row else ""
+        table.append(
+            {
+                "sitting": row["sitting"] or "",
+                "mistake": row["mistake"].replace("√d_model", "$\\sqrt{d}$"),
+                "loss": loss,
+                "right": right,
+                "“I like trees”": said or "nothing",
+            }
+        )
+    return Markdown(markdown_table(table))
