@@ -56,7 +56,7 @@ MISTAKES = [
         ("[:, 1::2] =", "[:, d_model // 2 :] ="),
     ),
     (2, "counting from 1", ("arange(length)", "arange(1, length + 1)")),
-    (3, "no root", (" / math.sqrt(query.size(-1))", "")),
+    (3, "no root", (" / query.size(-1) ** 0.5", "")),
     (
         3,
         "a softmax over queries",
