@@ -4,41 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from IPython.display import Markdown
 
 from transformer_book.figures import COLOURS, Picture, panels, show
-from transformer_book.records import Run, markdown_table
+from transformer_book.records import Run
 
-STACKS = {
-    "recurrent": ("bad", "o--"),
-    "convolutional": ("feed_forward", "s-."),
-    "dilated": ("value", "^:"),
-    "self-attention": ("query", "o-"),
-}
+# The ink, the line and the mark of each kind of layer.
 LOOKS = {
-    "transformer": ("query", "o-"),
-    "recurrent": ("bad", "s--"),
-    "convolutional": ("feed_forward", "^-."),
+    "transformer": (COLOURS["attention"], "-", "o"),
+    "self-attention": (COLOURS["attention"], "-", "o"),
+    "recurrent": (COLOURS["bad"], "--", "s"),
+    "convolutional": (COLOURS["feed_forward"], "-.", "^"),
+    "dilated": (COLOURS["norm"], ":", "D"),
 }
-
-
-def race(runs: Sequence[Run]) -> Markdown:
-    """Each run of the race on the test set."""
-    rows = []
-    for run in runs:
-        test, result = run.report["test"], run.report["result"]
-        low, high = test["interval"]
-        row = {
-            "model": run.config["info"]["kind"],
-            "seed": run.report["training"]["seed"],
-            "steps": result["steps"],
-            "nats": f"{test['nats_per_token']:.2f}",
-            "BLEU": f"{test['bleu']:.1f} ({low:.1f} to {high:.1f})",
-        }
-        for part in run.report["by_length"]:
-            row[f"{part['words']} words"] = f"{part['bleu']:.1f}"
-        rows.append(row)
-    return Markdown(markdown_table(rows))
 
 
 def sentence_gap(run: Run, than: Run) -> tuple[float, float, float]:
@@ -57,48 +34,89 @@ def sentence_gap(run: Run, than: Run) -> tuple[float, float, float]:
 
 def swapped(
     transformer: Sequence[Run], swaps: Mapping[str, Sequence[Run]]
-) -> Markdown:
-    """The Transformer and those with one layer swapped, seed by seed."""
-    rows = []
-    for what, runs in {"the Transformer": transformer, **swaps}.items():
-        gaps = []
-        for run, base in zip(runs, transformer, strict=True):
-            gap, low, high = sentence_gap(run, base)
-            if run is not base:
-                gaps.append(f"{gap:+.3f} ({low:+.3f} to {high:+.3f})")
-        tests = [run.report["test"] for run in runs]
-        rows.append(
-            {
-                "model": what,
-                "weights": f"{runs[0].report['result']['parameters']:,}",
-                "gap on the validation set": ", ".join(gaps),
-                "test": ", ".join(
-                    f"{test['nats_per_token']:.3f}" for test in tests
-                ),
-                "BLEU": ", ".join(f"{test['bleu']:.1f}" for test in tests),
-            }
-        )
-    return Markdown(markdown_table(rows))
+) -> Picture:
+    """What each swap does to the loss, seed by seed, and its BLEU."""
+    gaps = {
+        what: [
+            sentence_gap(run, base)
+            for run, base in zip(runs, transformer, strict=True)
+        ]
+        for what, runs in swaps.items()
+    }
+    scores = {
+        what: ", ".join(f"{run.report['test']['bleu']:.1f}" for run in runs)
+        for what, runs in swaps.items()
+    }
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.3)
+        for row, (what, seeds) in enumerate(gaps.items()):
+            for seed, (gap, low, high) in enumerate(seeds):
+                y = -row + 0.15 - 0.3 * seed
+                ink = COLOURS["muted"] if low < 0 < high else "black"
+                if low > 0:
+                    ink = COLOURS["bad"]
+                ax.plot([low, high], [y, y], color=ink)
+                ax.plot(gap, y, "o", color=ink, ms=5)
+            words = f"{scores[what]} BLEU"
+            ax.text(0.05, -row, words, va="center")
+        ax.axvline(0, color=COLOURS["attention"], lw=1.2)
+        names = [
+            what.replace(" in the", "\nin the") if narrow else what
+            for what in gaps
+        ]
+        ax.set_yticks([-row for row in range(len(gaps))], names)
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlim(-0.1, 0.14 if narrow else 0.11)
+        ticks = {-0.08: "\u22120.08", -0.04: "\u22120.04", 0: "same"}
+        ax.set_xticks([*ticks], ticks.values())
+        if narrow:
+            ax.set_xticks([-0.08, 0], ["\u22120.08", "same"])
+        ax.set_xlabel("nats per token above the Transformer", loc="left")
+        return figure
+
+    said = "; ".join(
+        f"{what}: "
+        + " and ".join(f"{gap:+.3f}" for gap, *_ in seeds)
+        + f" nats, {scores[what]} BLEU"
+        for what, seeds in gaps.items()
+    )
+    return show(
+        draw,
+        "For each of four swaps and two seeds, a dot with an interval: how "
+        f"many nats it is above the Transformer. {said}.",
+    )
 
 
 def race_curves(runs: Sequence[Run]) -> Picture:
     """Validation loss against the minutes of one core."""
+    # points by which a name is moved upwards from its line's end
+    apart = {"recurrent": 8, "convolutional": 1, "transformer": -6}
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.2)
+        figure, ax = panels(1, narrow, height=3)
         for run in runs:
             kind = run.config["info"]["kind"]
-            first = run.report["training"]["seed"] == 0
-            colour, marks = LOOKS[kind]
+            ink, line, mark = LOOKS[kind]
             steps, losses = run.series("validation_loss")
             each = run.report["result"]["seconds_a_step"]
             minutes = [step * each / 60 for step in steps]
-            look = dict(color=COLOURS[colour], markersize=4)
-            look["label"] = kind if first else None
-            ax.plot(minutes, losses, marks, **look)
+            ax.plot(minutes, losses, line, marker=mark, color=ink, ms=3)
+            if run.report["training"]["seed"] == 0:
+                name = "Transformer" if kind == "transformer" else kind
+                ax.annotate(
+                    f"{name}, {losses[-1]:.1f}",
+                    (minutes[-1], losses[-1]),
+                    (8, apart[kind]),
+                    textcoords="offset points",
+                    va="center",
+                    color=ink,
+                )
         ax.set_xlabel("minutes of one core")
         ax.set_ylabel("validation loss, nats per token")
-        ax.legend()
+        ax.set_xlim(0, 27 if narrow else 20)
+        ax.set_ylim(1.5, None)
+        ax.set_xticks([0, 5, 10, 15])
         return figure
 
     told = "; ".join(
@@ -113,16 +131,111 @@ def race_curves(runs: Sequence[Run]) -> Picture:
     )
 
 
-def copying(found: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Sequences copied without an error, and nats per symbol."""
-    rows: dict[tuple[int, int], dict[str, Any]] = {}
-    for one in sorted(found, key=lambda one: (one["length"], one["seed"])):
-        length, seed = one["length"], one["seed"]
-        empty = {"symbols, up to": length, "seed": seed}
-        empty |= dict.fromkeys(LOOKS, "")
-        row = rows.setdefault((length, seed), empty)
-        row[one["model"]] = f"{one['whole']:.1%}, {one['nats']:.2f}"
-    return Markdown(markdown_table([*rows.values()]))
+def _means(ax: Any, places: Sequence[float], seeds: Any, kind: str) -> list:
+    """The mean of the seeds as a line, each seed as a dot."""
+    ink, line, mark = LOOKS[kind]
+    means = [sum(each) / len(each) for each in seeds]
+    ax.plot(places, means, line, color=ink)
+    for place, each in zip(places, seeds, strict=True):
+        ax.plot([place] * len(each), each, mark, color=ink, ms=4, alpha=0.7)
+    return means
+
+
+def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
+    """Greedy BLEU by the length of the source, and all with a beam."""
+    parts = next(iter(races.values()))[0].report["by_length"]
+    names = [part["words"] for part in parts]
+    names[-1] = f"{names[-1].split()[0]} or\nmore words"
+    greedy = {
+        kind: [
+            [run.report["by_length"][i]["bleu"] for run in runs]
+            for i in range(len(names))
+        ]
+        for kind, runs in races.items()
+    }
+    beam = {
+        kind: [run.report["test"]["bleu"] for run in runs]
+        for kind, runs in races.items()
+    }
+    last = len(names) + 0.3
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3)
+        places = [*range(len(names))]
+        for number, kind in enumerate(races):
+            ink, _, mark = LOOKS[kind]
+            means = _means(ax, places, greedy[kind], kind)
+            lift = {"transformer": 0.9, "convolutional": -0.5}.get(kind, 0)
+            name = "Transformer" if kind == "transformer" else kind
+            ax.text(
+                -0.15,
+                means[0] + lift,
+                name,
+                ha="right",
+                va="center",
+                color=ink,
+            )
+            aside = last + 0.12 * (number - 1)
+            ax.plot([aside] * 2, beam[kind], mark, color=ink, ms=5)
+        ax.axvline(last - 0.65, color=COLOURS["muted"], lw=0.8, ls=":")
+        labels = [*names, "all, with\na beam"]
+        if narrow:
+            labels = [name.replace(" to ", "\u2013") for name in names]
+            labels[-1:] = [labels[-1].split()[0] + "+", "beam"]
+            ax.set_xlabel("words")
+        ax.set_xticks([*places, last], labels)
+        ax.set(ylabel="BLEU", ylim=(21, 39))
+        ax.set_xlim(-2.1 if narrow else -1.1, last + 0.4)
+        return figure
+
+    said = "; ".join(
+        f"{kind}: "
+        + ", ".join(f"{sum(each) / len(each):.1f}" for each in greedy[kind])
+        + f", with a beam {sum(beam[kind]) / len(beam[kind]):.1f}"
+        for kind in races
+    )
+    return show(
+        draw,
+        f"BLEU of greedy translations by the words of the source, {names}, "
+        f"and of all with a beam of four, means of two seeds. {said}.",
+    )
+
+
+def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
+    """The share of sequences copied whole, by length."""
+    shares: dict[str, dict[int, list[float]]] = {}
+    for one in sorted(found, key=lambda one: one["length"]):
+        of_model = shares.setdefault(one["model"], {})
+        of_model.setdefault(one["length"], []).append(100 * one["whole"])
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.9)
+        for kind, told in shares.items():
+            means = _means(ax, [*range(len(told))], [*told.values()], kind)
+            ax.annotate(
+                "Transformer" if kind == "transformer" else kind,
+                (len(told) - 1, means[-1]),
+                (10, 0),
+                textcoords="offset points",
+                va="center",
+                color=LOOKS[kind][0],
+            )
+        lengths = [*next(iter(shares.values()))]
+        ax.set_xticks(range(len(lengths)), lengths)
+        ax.set_xlim(-0.2, len(lengths) + (0.5 if narrow else -0.2))
+        ax.set(xlabel="symbols, up to", ylabel="% copied", ylim=(-4, 104))
+        return figure
+
+    said = "; ".join(
+        f"{kind}: "
+        + ", ".join(f"{sum(x) / len(x):.0f}" for x in told.values())
+        for kind, told in shares.items()
+    )
+    return show(
+        draw,
+        "Per cent of sequences copied without an error, for sequences of up "
+        f"to 20, 50, 100 and 200 symbols, mean of two seeds. {said}.",
+    )
 
 
 def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
@@ -132,23 +245,27 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
     """
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.3)
+        figure, ax = panels(1, narrow, height=3)
         for name, shares in right.items():
-            colour, marks = STACKS[name]
-            distances = [int(distance) for distance in shares]
-            means = [sum(each) / len(each) for each in shares.values()]
-            colour = COLOURS[colour]
-            ax.plot(distances, means, marks, color=colour, label=name)
-            for i in range(len(next(iter(shares.values())))):
-                seed = [each[i] for each in shares.values()]
-                ax.scatter(distances, seed, s=10, color=colour, alpha=0.5)
-        ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
-        ax.text(distances[1], 0.02, "guessing among eight", va="bottom")
-        ax.set(xscale="log", xlabel="distance", ylim=(0, 1.05))
-        ax.set_xticks(distances, distances)
-        ax.minorticks_off()
-        ax.set_ylabel("share right")
-        figure.legend(ncols=2 if narrow else 4, loc="outside lower center")
+            places = [*range(len(shares))]
+            values = [[100 * x for x in each] for each in shares.values()]
+            means = _means(ax, places, values, name)
+            words, height = name, means[-1]
+            if name == "recurrent":
+                words, height = "recurrent and\nconvolutional", 12
+            if name != "convolutional":
+                ax.annotate(
+                    words,
+                    (places[-1], height),
+                    (10, 0),
+                    textcoords="offset points",
+                    va="center",
+                    color=LOOKS[name][0],
+                )
+        distances = [*next(iter(right.values()))]
+        ax.set_xticks(range(len(distances)), distances)
+        ax.set_xlim(-0.2, len(distances) + (1 if narrow else 0.1))
+        ax.set(xlabel="distance", ylabel="% right", ylim=(0, 105))
         return figure
 
     told = "; ".join(
