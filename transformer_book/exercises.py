@@ -64,7 +64,7 @@ def check(name: str, answer: Any) -> bool:
     for result in run(Adapter(functions), asked):
         if result.verdict.kind in ("fault", "deviation"):
             words = result.verdict.words
-            print(f"{name}: not yet. {words[:1].upper()}{words[1:]}")
+            print(f"{name}: not yet.\n{words[:1].upper()}{words[1:]}")
             return False
     print(f"{name}: right.")
     return True

@@ -168,7 +168,7 @@ def test_verdicts(capsys):
         assert check(name, wrong) is False
     said = capsys.readouterr().out
     assert f"{name}: right.\n" in said
-    assert f"{name}: not yet. At step" in said
+    assert f"{name}: not yet.\nAt step" in said
     assert "Your code raised AssertionError: my own" in said
     place = raises.__code__.co_firstlineno + 1
     assert f'line {place} of raises: raise AssertionError("my own")' in said
