@@ -99,7 +99,7 @@ def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
             said, loss = f"stops with a `{error}`", ""
         elif said.strip():
             said = f"*{said.strip()}*"
-        right = f"{row['right']} of {row['of']}" if "right" in row else ""
+        right = f"{row['right'] / row['of']:.0%}" if "right" in row else ""
         table.append(
             {
                 "sitting": row["sitting"] or "",
