@@ -15,7 +15,12 @@ from transformer_book.conformance import Adapter, run
 from transformer_book.conformance import ours as ours_module
 from transformer_book.conformance.__main__ import main
 from transformer_book.conformance.clinic import probe
-from transformer_book.conformance.core import FUNCTIONS
+from transformer_book.conformance.core import (
+    FUNCTIONS,
+    Result,
+    _cause,
+    deviation,
+)
 from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
 from transformer_book.conformance.report import LOCAL, page, summary
@@ -173,6 +178,16 @@ def test_one_cause_is_one_fault():
     assert first == second == "fault"
     assert results[1].cause is results[0].probe
     assert "1 fault, 1 that follows from these" in summary(results)
+
+
+def test_two_deviations_are_two():
+    """Unless they have one name."""
+    probes = {one.name: one for one in conformance.PROBES}
+    first, second = probes["smoothing"], probes["no_smoothing"]
+    assert first.name in second.after
+    found = {first.name: Result(first, deviation("a", ""), 0.0)}
+    assert _cause(second, deviation("b", ""), found) is None
+    assert _cause(second, deviation("a", ""), found) is first
 
 
 def test_what_many_do_on_purpose_is_named():
@@ -356,24 +371,65 @@ def a_step(model, optimizer, source_ids, target_ids, labels, clear=True):
     optimizer.step()
 
 
+def a_warm_up(model, optimizer, source_ids, target_ids, labels):
+    """Each step has another rate; the clinic holds it constant."""
+    steps = model.steps = getattr(model, "steps", 0) + 1
+    optimizer.param_groups[0]["lr"] = 1e-5 * steps
+    a_step(model, optimizer, source_ids, target_ids, labels)
+
+
+class NoPlaces(Transformer):
+    """Its decoder gets no positions."""
+
+    def embed(self, ids, embedding, offset=0):
+        if ids.size(1) > 7:  # the sources of the clinic
+            return super().embed(ids, embedding, offset)
+        return embedding(ids)
+
+
+class Probable(Transformer):
+    """It gives probabilities, where the loss takes scores."""
+
+    def project(self, hidden):
+        return super().project(hidden).softmax(-1)
+
+
+class Nowhere(Transformer):
+    """nan from the first pass on."""
+
+    def project(self, hidden):
+        return super().project(hidden) / 0.0
+
+
+LABELS = torch.tensor([[5, 6, EOS], [7, 8, EOS]])
+
+
 @pytest.mark.parametrize(
     "marked, settings",
     {
-        None: {},
+        None: {"step": a_warm_up},
+        "positions in the decoder": {"kind": NoPlaces},
+        "loss before training": {"kind": Probable},
+        "your batch": {"batch": (LABELS, LABELS, LABELS)},
         "the order of words": dict(positions="none"),
-        "your training step": dict(clear=False),
-        "loss before training": dict(table=8.0),
+        "your training step": dict(step=partial(a_step, clear=False)),
     }.items(),
 )
 def test_the_clinic_marks_the_bug(marked, settings):
-    clear = settings.pop("clear", True)
-    table = settings.pop("table", 1.0)
+    step = settings.get("step", a_step)
     sizes = dict(N=2, d_model=64, d_ff=128, h=4)
-    model = Transformer(TransformerConfig(100, **sizes, **settings))
-    with torch.no_grad():
-        model.output_weight.mul_(table)
-    step = partial(a_step, clear=clear)
-    found = probe(model, vocab_size=100, step=step)
+    positions = settings.get("positions", "sinusoid")
+    config = TransformerConfig(100, **sizes, positions=positions)
+    model = settings.get("kind", Transformer)(config)
+    given = dict(batch=settings.get("batch"), train_step=step)
+    found = probe(model, vocab_size=100, **given)
     assert [name for name, fine in found.items() if not fine][:1] == (
         [marked] if marked else []
     )
+
+
+def test_the_clinic_stops_at_nan(capsys):
+    sizes = dict(N=1, d_model=16, d_ff=16, h=2)
+    found = probe(Nowhere(TransformerConfig(50, **sizes)), vocab_size=50)
+    assert found == {"loss before training": False}
+    assert "nothing else can be tried" in capsys.readouterr().out

@@ -52,7 +52,12 @@ def tried(name: str) -> dict:
     found["count"] = dict(sorted(kinds.items()))
     for kind in ("deviation", "fault"):
         found[kind] = [
-            [one.probe.row, one.verdict.name or one.verdict.words]
+            {
+                "row": one.probe.row,
+                "probe": one.probe.name,
+                "says": one.verdict.name or one.verdict.words,
+                "follows": one.cause.name if one.cause else None,
+            }
             for one in results
             if one.verdict.kind == kind
         ]

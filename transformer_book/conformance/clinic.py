@@ -1,29 +1,38 @@
 """One function to paste beside a model that does not learn."""
 
 import math
+from os.path import commonprefix
 
 import torch
 from torch.nn.functional import cross_entropy
 
 
-def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
+def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
     """Try a model that maps source_ids, target_ids to logits.
 
-    `step(model, optimizer, source_ids, target_ids, labels)` is one step
-    of your training, if you want your loop to be tried. Prints what it
-    finds; afterwards the model has learnt a batch by heart.
+    `batch` is source_ids, target_ids, labels of yours. `train_step(
+    model, optimizer, source_ids, target_ids, labels)` is one step of
+    your training. Without them, your data and your loop are not tried.
+    Prints what it finds; afterwards the model has learnt a batch by
+    heart.
     """
     torch.manual_seed(0)
+    device = next(model.parameters()).device
     words = [i for i in range(vocab_size) if i not in (0, pad, bos, eos)]
-    words = torch.tensor(words)
-    source = words[torch.randint(len(words), (8, 9))]
-    labels = words[torch.randint(len(words), (8, 7))]
+    words = torch.tensor(words, device=device)
+
+    def sentences(length):
+        ids = words[torch.randint(len(words), (8, length), device=device)]
+        ids[:, -1] = eos
+        return ids
+
+    source, labels = sentences(9), sentences(7)
     target = labels.roll(1, 1)
     target[:, 0] = bos
     found = {}
 
     def note(name, fine, measured, advice):
-        found[name] = fine
+        found[name] = bool(fine)
         print(f"{'ok  ' if fine else 'LOOK'} {name}: {measured}")
         if not fine:
             print(f"     {advice}")
@@ -36,9 +45,40 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
     def loss_of(logits):
         return cross_entropy(logits.flatten(0, 1), labels.flatten())
 
+    if batch is not None:
+        ids, given, wanted = batch
+        real = wanted != pad
+        ends = (wanted == eos).sum(1)
+        shifted = (given[:, 1:] == wanted[:, :-1])[real[:, 1:]].all()
+        begun = (given[:, 0] == bos).all()
+        wrong = [
+            said
+            for said, fine in {
+                "the labels are not the target one word later": shifted,
+                "a target does not begin with bos": begun,
+                "the labels of a sentence have not one eos": (ends == 1).all(),
+                "an id is not below vocab_size": max(x.max() for x in batch)
+                < vocab_size,
+            }.items()
+            if not fine
+        ]
+        note(
+            "your batch",
+            not wrong,
+            "; ".join(wrong) or "bos first, labels one word later, one eos",
+            "The decoder reads bos y1 y2, the labels are y1 y2 eos.",
+        )
     plain = scores(source, target)
     spread, flat = plain.std().item(), math.log(vocab_size)
     loss = loss_of(plain).item()
+    if not math.isfinite(loss):
+        note(
+            "loss before training",
+            False,
+            f"{loss}, and nothing else can be tried",
+            "A mask forbids every key, or a softmax runs over queries.",
+        )
+        return found
 
     def moved(other):
         """How far the scores of each position move, in spreads."""
@@ -46,11 +86,12 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
 
     note(
         "loss before training",
-        flat - 0.1 < loss < 1e9 and spread < 4,
-        f"{loss:.2f}, ln V = {flat:.2f}; scores have a spread of {spread:.2f}",
+        flat - 0.1 < loss and 0.1 < spread < 4,
+        f"{loss:.2f}, ln V = {flat:.2f}; scores have a spread of {spread:.2g}",
         "Below ln V: it sees its labels. A spread above 4: the weights "
         "are too large; a tied table needs entries of size d_model^-0.5. "
-        "nan: a mask forbids every key, or a softmax runs over queries.",
+        "Below 0.1: are these probabilities? The loss wants scores, "
+        "without a softmax.",
     )
     again = moved(scores(source, target)).max().item()
     note(
@@ -69,7 +110,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
         "No causal mask, or turned; or heads that are cut or joined "
         "without transpose, which mixes positions.",
     )
-    padding = torch.full((8, 3), pad)
+    padding = torch.full((8, 3), pad, device=device)
     hidden = moved(scores(torch.cat([source, padding], 1), target))
     note(
         "padding",
@@ -90,9 +131,17 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
     order = moved(scores(swapped, target)).max().item()
     note(
         "the order of words",
-        order > 1e-4,
+        order > 1e-3,
         f"two swapped words move the scores by {order:.1g}",
         "The encoder gets no positions, or words that drown them.",
+    )
+    same = scores(source, target[:, 1:2].expand(-1, 7).contiguous())
+    turns = ((same - same[:, :1]).abs().max() / spread).item()
+    note(
+        "positions in the decoder",
+        turns > 1e-3,
+        f"one word seven times: its scores differ by {turns:.1g}",
+        "The decoder gets no positions.",
     )
     past = target.clone()
     past[:, 1] = labels[:, 3]
@@ -105,27 +154,47 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
     )
     model.zero_grad()
     loss_of(model(source, target)).backward()
+    matrices = [x for x in model.named_parameters() if x[1].dim() > 1]
     idle = [
         name
-        for name, weight in model.named_parameters()
-        if weight.dim() > 1 and (weight.grad is None or not weight.grad.any())
+        for name, weight in matrices
+        if weight.grad is None or not weight.grad.any()
     ]
     note(
         "every matrix",
         not idle,
-        f"no gradient reaches {len(idle)} matrices {', '.join(idle[:1])}",
+        f"no gradient reaches {len(idle)} of {len(matrices)}"
+        + (f": {commonprefix(idle) or idle[0]}…" if idle else ""),
         "Its layer is skipped, or its result is not used.",
     )
     start = {k: v.clone() for k, v in model.state_dict().items()}
-    if step is not None:
-        model.eval()  # without dropout, so that steps can be compared
+    rates = []
+
+    def steps_from_start(kind, count):
+        """Train on the batch; yields after each step."""
+        model.load_state_dict(start)
+        model.zero_grad()
+        optimizer = kind(model.parameters(), lr=1e-3)
+
+        def hold(optimizer, *_):  # whatever your schedule says
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.param_groups[0]["lr"] = 1e-3
+
+        optimizer.register_step_pre_hook(hold)
+        for _ in range(count):
+            if train_step is not None:
+                train_step(model, optimizer, source, target, labels)
+            else:
+                optimizer.zero_grad()
+                loss_of(model(source, target)).backward()
+                optimizer.step()
+            yield
+
+    if train_step is not None:
         lengths = []
         for count in (1, 2):
-            model.load_state_dict(start)
-            model.zero_grad()
-            optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-            for _ in range(count):
-                step(model, optimizer, source, target, labels)
+            model.eval()  # without dropout, so that steps can be compared
+            list(steps_from_start(torch.optim.SGD, count))
             after = model.state_dict()
             change = [(after[k] - v).flatten() for k, v in start.items()]
             lengths.append(torch.cat(change).norm().item())
@@ -133,27 +202,33 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, step=None):
         note(
             "your training step",
             1.5 < ratio < 2.5,
-            f"two steps go {ratio:.2f} times as far as one",
+            f"at a constant rate two steps go {ratio:.2f} times as far as one",
             "Nearly 3: old gradients are added, zero_grad is missing. "
             "0: nothing moves; is the optimizer made of these weights?",
         )
-    model.load_state_dict(start)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for steps in range(1, 101):
-        optimizer.zero_grad()
-        if step is not None:
-            step(model, optimizer, source, target, labels)
-        else:
-            loss_of(model(source, target)).backward()
-            optimizer.step()
+        rate = max(rates, default=0.0)
+        note(
+            "your rate",
+            rate <= 0.01,
+            f"{rate:.2g}" + (", as it was given" if rate == 1e-3 else ""),
+            "Adam's steps are as long as its rate: 0.01 is too much.",
+        )
+    for steps, _ in enumerate(steps_from_start(torch.optim.Adam, 100), 1):
         if steps % 25 == 0:
             left = loss_of(scores(source, target)).item()
             if left < 0.3:
                 break
+    mend = "More data will not help: first mend what is marked above."
+    if all(found.values()):
+        mend = (
+            "Nothing above is marked. Look at your loss: is it minus the "
+            "log-probability, of the labels and not of the target, over "
+            "the last axis, without a second softmax? Then at your rate."
+        )
     note(
         "one batch by heart",
         left < 0.5,
         f"after {steps} steps {left:.2f} nats per token",
-        "More data will not help: first mend what is marked above.",
+        mend,
     )
     return found

@@ -315,7 +315,7 @@ def _cause(
         return None
     for name in one.after:
         earlier = found.get(name)
-        if earlier and earlier.verdict.kind in ("fault", verdict.kind):
+        if earlier and earlier.verdict.kind == "fault":
             return earlier.cause or earlier.probe
     for earlier in found.values():
         if verdict.name and earlier.verdict.name == verdict.name:

@@ -221,7 +221,7 @@ def source_seen(tried: Adapter) -> Verdict:
     sees = influence(tried, wild(tried), side=0)
     if sees.all():
         return paper("each word of the source moves each position's scores")
-    if not sees.any():
+    if not sees[:, :-1].any():
         return fault(
             "the scores are the same for every source: the decoder never "
             "reads the encoder's output"
@@ -604,7 +604,33 @@ def residuals(tried: Adapter) -> Verdict:
                     f"if {name} gives zeros, nothing of the {stack} gets "
                     "through: its sub-layer has no residual connection"
                 )
+    share = _carried(tried)
+    if not math.isclose(share, 1, rel_tol=1e-2):
+        return fault(
+            f"the residual connection adds {share:.3g} times x: is x added "
+            "twice, inside the sub-layer and around it?"
+        )
     return paper("every sub-layer may give zeros, and its input goes on")
+
+
+def _carried(tried: Adapter) -> float:
+    """How many times x goes into the sum after a network, in post-norm;
+    1 where it cannot be seen."""
+    trace = Trace(tried, wild(tried), *pairs(tried))
+    x = out = None  # what the network was given, and what it gave
+    for call in trace.calls:
+        if call.name == "linear" and call.out.size(-1) == SIZES["d_ff"]:
+            x = call.args[0]
+        elif call.name == "linear":
+            out = call.out if call.args[0].size(-1) == SIZES["d_ff"] else None
+        elif call.name == "layer_norm" and x is not None and out is not None:
+            rest = call.args[0] - out
+            if rest.shape == x.shape:
+                share = ((rest * x).sum() / (x * x).sum()).item()
+                if close(rest, share * x, 1e-3):
+                    return share
+            out = None
+    return 1.0
 
 
 @probe(
@@ -722,6 +748,8 @@ def layer_weights(tried: Adapter) -> Verdict:
         3 * d: ("a bias in W^O", ""),
         12 * d - 10 * d + 10: ("biases in attention, norms of one number", ""),
         10 - 10 * d: ("norms of one number", ""),
+        -10 * d: ("norms without weights", ""),
+        2 * d: ("biases in attention, norms without weights", ""),
         -2 * (d + f): ("no biases in the network", "T5, Llama"),
         -5 * d: ("norms without biases", "Llama"),
         12 * d - 2 * (d + f): ("biases in attention, none in the network", ""),
@@ -1173,7 +1201,7 @@ def training_equals_evaluation(tried: Adapter) -> Verdict:
         passes = [tried.logits(again, source, target) for _ in range(2)]
     if not torch.equal(*passes):
         return deviation(
-            "dropout that cannot be turned off",
+            "dropout at a fixed rate",
             "with a dropout of 0 something is still dropped in training",
             "the Annotated Transformer, on attention weights",
         )
@@ -1188,7 +1216,6 @@ def training_equals_evaluation(tried: Adapter) -> Verdict:
     "layers-dropout",
     "build",
     "logits",
-    after="dropout_on",
 )
 def dropout_places(tried: Adapter) -> Verdict:
     """Dropout falls on each sub-layer's output before it is added, and
@@ -1199,6 +1226,11 @@ def dropout_places(tried: Adapter) -> Verdict:
     extra = [x for x in ("attention weights", "inner layer") if seen[x]]
     if seen["outputs"] == 0:
         return fault("no dropout on the sub-layers' outputs")
+    if seen["whole sums"]:
+        return fault(
+            "dropout falls on the sum of x and the sub-layer's output; the "
+            "residual connection has none"
+        )
     if seen["outputs"] < expected:
         return fault(f"{measured}: some outputs are added without dropout")
     if extra:
@@ -1232,10 +1264,13 @@ def dropped(tried: Adapter) -> dict[str, int]:
     """Where dropout falls in one pass of training, and how often."""
     model = build(tried, dropout=0.5)
     trace = Trace(tried, model, *pairs(tried), training=True)
-    names = "sums", "outputs", "inner layer", "attention weights"
+    names = "sums", "outputs", "inner layer", "attention weights", "whole sums"
     seen = dict.fromkeys(names, 0)
     below = False  # between an embedding and the first map after it
+    output = None  # of the last dropout in a layer
     for call in trace.calls:
+        if call.name == "layer_norm" and output is not None:
+            seen["whole sums"] += torch.equal(call.args[0], output)
         if call.name in ("embedding", "linear"):
             below = call.name == "embedding"
         if call.name == "scaled_dot_product_attention":
@@ -1245,6 +1280,7 @@ def dropped(tried: Adapter) -> dict[str, int]:
         x = call.args[0]
         if x.dim() == 3 and x.size(-1) == SIZES["d_model"]:
             seen["sums" if below else "outputs"] += 1
+            output = None if below else call.out
         elif x.dim() == 3 and x.size(-1) == SIZES["d_ff"]:
             seen["inner layer"] += 1
         elif {SOURCE, TARGET} & set(x.shape):

@@ -22,14 +22,6 @@ _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
     ("no dropout on the sums", "no dropout on the embeddings"),
     ("some outputs are added", "some outputs are added without dropout"),
 )
-_SAME = (  # a consequence of a fault that is named already
-    "in a batch the scores move",
-    "in the decoder's attention later",
-    "without dropout the two modes differ",
-    "the longest is",
-    "the product of two rows",
-    "dropout that cannot be turned off",
-)
 
 
 def results() -> dict[str, Any]:
@@ -53,12 +45,10 @@ def implementations(found: dict[str, Any]) -> Markdown:
     return Markdown("\n".join(lines))
 
 
-def _shortened(found: Sequence[Sequence[str]]) -> str:
-    """Each once, in few words."""
+def _shortened(found: Sequence[dict[str, Any]]) -> str:
+    """Each cause once, in few words."""
     said: list[str] = []
-    for _, words in found:
-        if words.startswith(_SAME):
-            continue
+    for words in (one["says"] for one in found if not one["follows"]):
         short = next((b for a, b in _SHORT if words.startswith(a)), None)
         short = short or words.partition(":")[0].partition(";")[0]
         if "nats per token" in short:
