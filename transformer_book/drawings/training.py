@@ -8,7 +8,6 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
-    legend,
     panels,
     show,
 )
@@ -84,25 +83,38 @@ def normal(runs: Mapping[str, tuple[Series, Series]]) -> Picture:
     )
 
 
-def copying(nll: Series, copied: Series) -> Picture:
-    """The loss of the copy task, and what is copied exactly."""
+def copying(nll: Series, copied: Series, longer: Series) -> Picture:
+    """The loss of the copy task, and what is copied exactly.
+
+    `copied` are sequences as long as those of the training.
+    """
+    begun = next(s for s, x in zip(*copied, strict=True) if x >= 10)
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.6)
+        figure, axes = panels(2, narrow, height=2.5)
         axes[0].plot(*nll, color=COLOURS["loss"])
         axes[0].set(title="loss", ylabel="nats per symbol", ylim=(0, None))
-        axes[1].plot(*copied, "o-", color=COLOURS["good"])
-        axes[1].set(title="copied exactly", ylabel="%", ylim=(0, 105))
+        axes[1].plot(*copied, "o-", color=COLOURS["attention"], ms=4)
+        axes[1].plot(*longer, "o-", color=COLOURS["bad"], ms=4)
+        axes[1].set(title="copied exactly", ylabel="%", ylim=(-6, 108))
+        end = copied[0][-1]
+        for height, words, ink in (
+            (52, "2 to 6 symbols", "attention"),
+            (8, "8 to 10 symbols", "bad"),
+        ):
+            axes[1].text(end, height, words, ha="right", color=COLOURS[ink])
         for ax in axes:
+            ax.axvline(begun, color=COLOURS["muted"], ls=":", lw=1.2)
             ax.set_xlabel("step")
         return figure
 
     return show(
         draw,
         f"First chart: the loss falls from {nll[1][0]:.1f} nats per symbol to "
-        f"{nll[1][-1]:.2f} in {nll[0][-1]} steps. Second: the share of "
-        "unseen sequences that are copied exactly is zero at first and "
-        f"climbs, with setbacks, to {copied[1][-1]:.0f} %.",
+        f"{nll[1][-1]:.2f} in {nll[0][-1]} steps. Second: of unseen sequences "
+        f"of 2 to 6 symbols a tenth is copied exactly from step {begun} on, "
+        f"and {copied[1][-1]:.0f} % in the end; of 8 to 10 symbols "
+        f"{longer[1][-1]:.0f} %.",
     )
 
 
@@ -111,25 +123,84 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
 
     def draw(narrow: bool):
         figure, axes = panels(
-            len(curves), narrow, height=2.6, sharey=True, squeeze=False
+            len(curves),
+            narrow,
+            height=1.9 if narrow else 2.5,
+            sharey=True,
+            squeeze=False,
         )
-        for ax, (case, losses) in zip(axes.flat, curves.items(), strict=True):
-            seen, unseen = losses
-            ax.plot(*seen, color=COLOURS["loss"], label="training")
-            ax.plot(
-                *unseen, "--", color=COLOURS["decoder"], label="validation"
-            )
-            ax.set(title=case, ylim=(0, 10), xlabel="step")
+        for ax, (case, (seen, unseen)) in zip(
+            axes.flat, curves.items(), strict=True
+        ):
+            ax.plot(*seen, color=COLOURS["loss"])
+            ax.plot(*unseen, "--", color=COLOURS["loss"])
+            ends = {"training": seen[1][-1], "unseen": unseen[1][-1]}
+            if abs(ends["training"] - ends["unseen"]) < 1:
+                ends = {"both": max(ends.values())}
+            for words, value in ends.items():
+                ax.annotate(
+                    f"{words} {value:.1f}",
+                    (seen[0][-1], value),
+                    (0, 6),
+                    textcoords="offset points",
+                    ha="right",
+                )
+            ax.set(ylim=(0, 10.5), xlabel="step")
+            ax.set_title(case, weight="bold")
             if narrow or ax is axes.flat[0]:
                 ax.set_ylabel("nats per token")
-        legend(axes.flat[0], 2)
         return figure
 
+    said = "; ".join(
+        f"{case}: {seen[1][-1]:.1f} in training, {unseen[1][-1]:.1f} unseen"
+        for case, (seen, unseen) in curves.items()
+    )
     return show(
         draw,
-        "Four pairs of curves. Healthy: training and validation loss fall "
-        "together. Not shifted: the training loss drops to almost nothing "
-        "and the validation loss rises. Rate 20 times: both stop falling "
-        "while they are high. Sixty sentences: the training loss keeps "
-        "falling, and the validation loss stops early, far above.",
+        "Four pairs of curves over the steps. Healthy: both fall together. "
+        "Not shifted: the training loss drops to almost nothing and the "
+        "validation loss rises. Rate 20 times: both stop falling while they "
+        "are high. Sixty sentences: the training loss keeps falling, and the "
+        f"validation loss stops early, far above. In the end, {said}.",
     )
+
+
+def boats(found: Mapping[str, Sequence[float]]) -> Picture:
+    """For each translator the per cent right, with boats and without."""
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.3)
+        for row, (boat, old) in enumerate(found.values()):
+            ax.plot([boat, old], [-row, -row], color=COLOURS["muted"], lw=1)
+            ax.plot(old, -row, "o", color=COLOURS["muted"], ms=7)
+            ax.plot(boat, -row, "o", color=COLOURS["target"], ms=7)
+            if row == 0:
+                for place, words, ink in (
+                    (boat, "with a boat", "target"),
+                    (old, "without", "muted"),
+                ):
+                    ax.annotate(
+                        words,
+                        (place, 0),
+                        (0, 9),
+                        textcoords="offset points",
+                        ha="left" if place < 50 else "right",
+                        color=COLOURS[ink],
+                    )
+        names = [
+            name.replace(" and ", "\nand ").replace(", ", ",\n")
+            if narrow
+            else name
+            for name in found
+        ]
+        ax.set_yticks([-row for row in range(len(found))], names)
+        ax.tick_params(axis="y", length=0)
+        ax.set(xlim=(-4, 104), ylim=(0.6 - len(found), 0.8))
+        ax.set_xlabel("% translated exactly")
+        return figure
+
+    said = "; ".join(
+        f"{name}: {boat:.0f} with a boat, {old:.0f} without"
+        for name, (boat, old) in found.items()
+    )
+    return show(draw, f"Per cent of sentences translated exactly. {said}.")
