@@ -71,6 +71,7 @@ def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
     for one in conformance.PROBES:
         assert one.row in rows, one.name
         assert {*one.after} <= before, one.name
+        assert one.name not in before, one.name
         before.add(one.name)
         address = page(one.label).removeprefix(f"{LOCAL}/")
         file, _, anchor = address.partition("#")
@@ -178,6 +179,16 @@ def test_one_cause_is_one_fault():
     assert first == second == "fault"
     assert results[1].cause is results[0].probe
     assert "1 fault, 1 that follows from these" in summary(results)
+
+
+def test_a_line_that_raises_is_one_fault():
+    def logits(model, source_ids, target_ids):
+        raise IndexError(f"a table of 5, for {source_ids.size(1)} words")
+
+    given = {"build": ours_module.build, "logits": logits}
+    results = verdicts(given, "shape", "future", "padding", "norm_place")
+    assert {result.verdict.kind for result in results} == {"fault"}
+    assert [bool(result.cause) for result in results] == [False, *[True] * 3]
 
 
 def test_two_deviations_are_two():
@@ -363,11 +374,15 @@ def test_the_specimen_passes(root):
 # The clinic's function
 
 
-def a_step(model, optimizer, source_ids, target_ids, labels, clear=True):
+def a_step(
+    model, optimizer, source_ids, target_ids, labels, clear=True, ignore=0
+):
     if clear:
         optimizer.zero_grad()
     logits = model(source_ids, target_ids).flatten(0, 1)
-    torch.nn.functional.cross_entropy(logits, labels.flatten()).backward()
+    torch.nn.functional.cross_entropy(
+        logits, labels.flatten(), ignore_index=ignore
+    ).backward()
     optimizer.step()
 
 
@@ -412,6 +427,7 @@ LABELS = torch.tensor([[5, 6, EOS], [7, 8, EOS]])
         "loss before training": {"kind": Probable},
         "your batch": {"batch": (LABELS, LABELS, LABELS)},
         "the order of words": dict(positions="none"),
+        "padding in the loss": dict(step=partial(a_step, ignore=-100)),
         "your training step": dict(step=partial(a_step, clear=False)),
     }.items(),
 )

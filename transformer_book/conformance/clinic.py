@@ -72,11 +72,29 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
     spread, flat = plain.std().item(), math.log(vocab_size)
     loss = loss_of(plain).item()
     if not math.isfinite(loss):
+        broken = []
+
+        def watch(name, module):
+            def look(module, given, out):
+                for what, values in (("is given", given), ("makes", [out])):
+                    for x in values:
+                        if torch.is_tensor(x) and x.isnan().any():
+                            broken.append(f"{name} {what} nan")
+
+            return module.register_forward_hook(look)
+
+        hooks = [watch(*one) for one in model.named_modules()]
+        scores(source, target)
+        for hook in hooks:
+            hook.remove()
         note(
             "loss before training",
             False,
-            f"{loss}, and nothing else can be tried",
-            "A mask forbids every key, or a softmax runs over queries.",
+            f"{loss}, and nothing else can be tried; "
+            + (broken or ["no module shows where it begins"])[0],
+            "A mask forbids every key, a softmax runs over the wrong axis, "
+            "or, if the first module is given nan already, the embeddings "
+            "or positions are wrong.",
         )
         return found
 
@@ -170,8 +188,11 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
     start = {k: v.clone() for k, v in model.state_dict().items()}
     rates = []
 
-    def steps_from_start(kind, count):
-        """Train on the batch; yields after each step."""
+    def steps_from_start(kind, count, more=0):
+        """Train on the batch, perhaps with more columns of padding;
+        yields after each step."""
+        columns = torch.full((8, more), pad, device=device)
+        reads, wants = (torch.cat([x, columns], 1) for x in (target, labels))
         model.load_state_dict(start)
         model.zero_grad()
         optimizer = kind(model.parameters(), lr=1e-3)
@@ -183,7 +204,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         optimizer.register_step_pre_hook(hold)
         for _ in range(count):
             if train_step is not None:
-                train_step(model, optimizer, source, target, labels)
+                train_step(model, optimizer, source, reads, wants)
             else:
                 optimizer.zero_grad()
                 loss_of(model(source, target)).backward()
@@ -192,19 +213,26 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
 
     if train_step is not None:
         lengths = []
-        for count in (1, 2):
+        for count, more in ((1, 0), (2, 0), (1, 3)):
             model.eval()  # without dropout, so that steps can be compared
-            list(steps_from_start(torch.optim.SGD, count))
+            list(steps_from_start(torch.optim.SGD, count, more))
             after = model.state_dict()
             change = [(after[k] - v).flatten() for k, v in start.items()]
-            lengths.append(torch.cat(change).norm().item())
-        ratio = lengths[1] / max(lengths[0], 1e-12)
+            lengths.append(max(torch.cat(change).norm().item(), 1e-12))
+        ratio = lengths[1] / lengths[0]
         note(
             "your training step",
             1.5 < ratio < 2.5,
             f"at a constant rate two steps go {ratio:.2f} times as far as one",
             "Nearly 3: old gradients are added, zero_grad is missing. "
             "0: nothing moves; is the optimizer made of these weights?",
+        )
+        wider = lengths[2] / lengths[0]
+        note(
+            "padding in the loss",
+            0.99 < wider < 1.01,
+            f"padded labels make the step {wider:.2f} times as long",
+            "Leave out the positions whose label is padding.",
         )
         rate = max(rates, default=0.0)
         note(

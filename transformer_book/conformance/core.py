@@ -310,15 +310,19 @@ def _cause(
     one: Probe, verdict: Verdict, found: Mapping[str, Result]
 ) -> Probe | None:
     """The earlier probe that has found the same, if there is one: a
-    fault that shows here too, or a deviation of the same name."""
+    fault that shows here too, an error at the same line, or a deviation
+    of the same name."""
     if verdict.kind not in ("fault", "deviation"):
         return None
     for name in one.after:
         earlier = found.get(name)
         if earlier and earlier.verdict.kind == "fault":
             return earlier.cause or earlier.probe
+    line = verdict.words.partition(AT)[2]
     for earlier in found.values():
-        if verdict.name and earlier.verdict.name == verdict.name:
+        same_name = verdict.name and earlier.verdict.name == verdict.name
+        same_line = line and earlier.verdict.words.partition(AT)[2] == line
+        if same_name or same_line:
             return earlier.cause or earlier.probe
     return None
 
@@ -346,6 +350,8 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
         np.random.set_state(before)
 
 
+AT = "\n  at "  # what stands between an error and its line
+
 # Where a line of the reader's own never stands.
 _OURS = (
     str(Path(__file__).parents[1]),
@@ -360,7 +366,7 @@ def explain(error: Exception, function: Callable) -> str:
     said = f"{type(error).__name__}: {error}".removesuffix(": ")
     place = _own_line(error, function)
     if place:
-        return f"your code raised {said}\n  at {place}"
+        return f"your code raised {said}{AT}{place}"
     if "NoneType" in said:
         return "your code returns None where a value is asked for"
     return (

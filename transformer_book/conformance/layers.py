@@ -49,7 +49,7 @@ def _wrong_mask(
 
 
 @probe("masks-encoder", "masks-padding", "masks")
-def padding(tried: Adapter) -> Verdict:
+def padding_mask(tried: Adapter) -> Verdict:
     """In the encoder every position attends to every position; only
     padding is hidden."""
     source, target = _ids(tried)
@@ -72,7 +72,7 @@ def padding(tried: Adapter) -> Verdict:
 
 
 @probe("masks-decoder", "masks-causal", "masks")
-def causal(tried: Adapter) -> Verdict:
+def causal_mask(tried: Adapter) -> Verdict:
     """In the decoder a position attends to itself and to those before
     it, and not to padding."""
     source, target = _ids(tried)

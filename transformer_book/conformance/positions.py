@@ -93,6 +93,14 @@ def judge(table: Tensor) -> Verdict:
     otherwise = (
         "the numbers differ from sin and cos of pos / 10000^(2i / d_model)"
     )
+    rows = torch.cdist(table.double(), sinusoids(2 * length, d_model))
+    nearest, places = rows.min(dim=1)
+    if nearest.max() < 1e-2 and length > 1:
+        said = ", ".join(str(place) for place in places[:8].tolist())
+        otherwise = (
+            f"the words get the positions {said}{', …' * (length > 8)} "
+            "where they should be counted from 0"
+        )
     return fault(otherwise, table, other_tables(length, d_model))
 
 

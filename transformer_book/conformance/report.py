@@ -68,7 +68,8 @@ def line(result: Result) -> str:
     first = f"{MARKS[verdict.kind]} {probe.row}: {probe.name}"
     if result.cause:
         said = verdict.name or verdict.words
-        return "\n".join([first, *_wrapped(f"{_follows(result)}: {said}")])
+        first = f"{first}, {_follows(result)}"
+        return f"{first}\n  {textwrap.shorten(said, 76, placeholder=' …')}"
     body = verdict.words
     if verdict.kind == "deviation":
         body = f"{verdict.name}. {verdict.words}"
@@ -84,7 +85,7 @@ def line(result: Result) -> str:
 def _follows(result: Result) -> str:
     """From which probe's verdict this one probably follows."""
     cause = result.cause
-    return f"follows from {cause.row}: {cause.name}" if cause else ""
+    return f"follows from {cause.name}" if cause else ""
 
 
 def _wrapped(text: str) -> list[str]:

@@ -132,6 +132,9 @@ class Trace:
             if call.name == "linear":
                 x, weight = call.args[:2]
                 yield place, x, weight, call.out
+            elif call.name == "conv1d" and call.args[1].size(2) == 1:
+                x, weight = call.args[:2]  # (batch, width, len)
+                yield place, x.mT, weight[:, :, 0], call.out.mT
 
     def embedded(self) -> Iterator[tuple[int, Tensor]]:
         """Each look-up of words in a table, batch first.
