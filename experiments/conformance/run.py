@@ -2,7 +2,8 @@
 
 Public implementations are cloned into FOLDER, each at its commit in
 `sources.py`, if they are not there. What was found goes to
-`results.json` of the suite, and onto the page `conformance`.
+`results.json` of the suite, with the lines of `lines.yml`, and onto the
+page `conformance`.
 Marian needs `pip install transformers==5.23.0`.
 """
 
@@ -13,6 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import yaml
 from sources import SOURCES
 
 from transformer_book import conformance
@@ -20,6 +22,7 @@ from transformer_book.conformance import Adapter, run
 
 HERE = Path(__file__).parent
 RESULTS = Path(conformance.__path__[0]) / "results.json"
+LINES = HERE / "lines.yml"
 OTHERS = {  # those that need no clone
     "nn_transformer": "torch.nn.Transformer",
     "marian": "Marian in Hugging Face Transformers 5.23",
@@ -49,6 +52,7 @@ def tried(name: str) -> dict:
     repository, commit = SOURCES.get(name, (OTHERS.get(name, name), None))
     found: dict = {"repository": repository, "commit": commit}
     kinds = Counter(result.verdict.kind for result in results)
+    lines = yaml.safe_load(LINES.read_text("utf-8")).get(name, {})
     found["count"] = dict(sorted(kinds.items()))
     for kind in ("deviation", "fault"):
         found[kind] = [
@@ -57,6 +61,7 @@ def tried(name: str) -> dict:
                 "probe": one.probe.name,
                 "says": one.verdict.name or one.verdict.words,
                 "follows": one.cause.name if one.cause else None,
+                "line": lines.get(one.probe.name),
             }
             for one in results
             if one.verdict.kind == kind

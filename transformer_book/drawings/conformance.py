@@ -40,21 +40,27 @@ def implementations(found: dict[str, Any]) -> Markdown:
             for mark in "/-_":  # a phone's line may end here
                 name = name.replace(mark, f"\\{mark}<wbr>")
             name = f"[{name}]({address}), `{one['commit'][:7]}`"
-        cells = [_shortened(one[kind]) for kind in ("deviation", "fault")]
+        cells = [_shortened(one, kind) for kind in ("deviation", "fault")]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return Markdown("\n".join(lines))
 
 
-def _shortened(found: Sequence[dict[str, Any]]) -> str:
-    """Each cause once, in few words."""
+def _shortened(implementation: dict[str, Any], kind: str) -> str:
+    """Each cause once, in few words that lead to the line."""
+    place = "https://github.com/{repository}/blob/{commit}/"
     said: list[str] = []
-    for words in (one["says"] for one in found if not one["follows"]):
-        short = next((b for a, b in _SHORT if words.startswith(a)), None)
+    for one in implementation[kind]:
+        if one["follows"]:
+            continue
+        words = one["says"]
+        short = next((b for a, b in _SHORT if a in words), None)
         short = short or words.partition(":")[0].partition(";")[0]
         if "nats per token" in short:
             short = f"the first loss is {short.partition(',')[0]}"
-        if short not in said:
-            said.append(short)
+        if one["line"]:
+            address = place.format_map(implementation) + one["line"]
+            short = f"[{short}]({address})"
+        said.append(short)
     return "; ".join(said) or "none"
 
 
