@@ -379,7 +379,8 @@ def _at_home(svg: str) -> str:
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # never referred to
     svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
     svg = re.sub(r"'DejaVu Sans'[^;\"]*", FONT, svg)
-    return re.sub("<text(?=[ >])", '<text fill="currentColor"', svg)
+    # What is black has no fill of its own in matplotlib's file.
+    return svg.replace("<svg", '<svg fill="currentColor"', 1)
 
 
 def _matrix(numbers: Any) -> Any:
