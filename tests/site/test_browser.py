@@ -38,8 +38,9 @@ COUNTS = """() => ({
   raw: document.querySelectorAll("mjx-merror").length,
 })"""
 # Opens what is folded; keeps of each kind of code token one, of the
-# formulas four, of the library's definitions ten: what is a hundred times
-# on a page looks each time the same, and looking at each takes minutes.
+# formulas four, of the library's definitions ten, of the ledger's rows
+# twenty: what is a hundred times on a page looks each time the same, and
+# looking at each takes minutes.
 THIN = """() => {
   document.querySelectorAll("details").forEach(d => { d.open = true; });
   const seen = new Set();
@@ -53,6 +54,7 @@ THIN = """() => {
     [...document.querySelectorAll(what)].slice(number);
   rest("mjx-container", 4).forEach(f => f.replaceWith("formula"));
   rest("article dl.py > :is(dt, dd)", 20).forEach(d => d.remove());
+  rest(".ledger-row", 20).forEach(row => row.remove());
   rest("dl.py:empty", 0).forEach(d => d.remove());
   const still = document.createElement("style");
   still.textContent = "*, ::before, ::after {"

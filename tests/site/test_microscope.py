@@ -1,9 +1,9 @@
 """Models of the reader's own, opened in the browser's scripts."""
 
+import functools
 import json
 import shutil
 import subprocess
-import sys
 
 import make_data
 import numpy as np
@@ -13,7 +13,18 @@ import torch
 from parts import number, shipped
 from playwright.sync_api import expect
 
-from transformer_lib import beam_search
+from transformer_lib import (
+    BPETokenizer,
+    TokenBatches,
+    TrainingConfig,
+    Transformer,
+    TransformerConfig,
+    beam_search,
+    encode_pairs,
+    load_corpus,
+    save_model,
+    train,
+)
 
 LIVE = tangle.ROOT / "web" / "live"
 FILES = ["model.safetensors", "config.json", "tokenizer.json"]
@@ -39,13 +50,13 @@ try {
   console.log(error.message);
 }
 """
-SMALL = "--N 2 --d-model 64 --d-ff 96 --max-steps 30 --warmup-steps 20"
-MODELS = {  # by name: what is trained, or what ships; and a sentence
-    "little-spanish": (None, "The boy does not like my red key"),
-    "multi30k-de-en": (None, "Zwei Kinder spielen mit einem roten Ball."),
-    "tatoeba-en-de": (None, "He forgot his keys at home."),
-    "pre": (f"{SMALL} --norm pre --positions learned", "I like trees"),
-    "own": (f"{SMALL} --tie none --h 2 --d-k 24 --d-v 24 --half", "Trees"),
+SHIPPED = {  # and a sentence of each one's own kind
+    "little-spanish": "The boy does not like my red key",
+    "tatoeba-en-de": "He forgot his keys at home.",
+}
+OWN = {  # as a reader may have trained it
+    "pre": dict(norm="pre", positions="learned"),
+    "own": dict(tie="none", h=2, d_k=24, d_v=24),
 }
 
 
@@ -68,32 +79,32 @@ def look(folder, text, out) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """The folder of a model, trained by the command line if need be."""
-    folders = {}
+@functools.cache
+def little_corpus():
+    corpus = load_corpus("little_spanish")[:300]
+    tokenizer = BPETokenizer.train(corpus.sources + corpus.targets, 500)
+    return tokenizer, TokenBatches(encode_pairs(corpus, tokenizer), 2000)
 
-    def folder(name):
-        settings, _ = MODELS[name]
-        if settings is None:
-            return tangle.ROOT / "pretrained" / name
-        if name not in folders:
-            folders[name] = tmp_path_factory.mktemp(name) / "model"
-            command = f"-m transformer_lib train {settings} --out"
-            subprocess.run(
-                [sys.executable, *command.split(), folders[name]],
-                check=True,
-                capture_output=True,
-            )
-        return folders[name]
 
+def folder_of(name, tmp_path):
+    """Where a model is that ships, or one that is trained here."""
+    if name in SHIPPED:
+        return tangle.ROOT / "pretrained" / name
+    tokenizer, batches = little_corpus()
+    sizes = dict(N=2, d_model=64, d_ff=96) | OWN[name]
+    model = Transformer(TransformerConfig.tiny(len(tokenizer), **sizes))
+    train(model, batches, TrainingConfig(max_steps=30, warmup_steps=20))
+    info = {"languages": ["en", "es"]}
+    folder = tmp_path / "model"
+    save_model(folder, model, tokenizer, half=name == "own", info=info)
     return folder
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_numbers_are_the_librarys(name, trained, tmp_path):
+@pytest.mark.parametrize("name", [*SHIPPED, *OWN])
+def test_numbers_are_the_librarys(name, tmp_path):
     """All that is shown: vectors, scores, weights, matrices, tokens."""
-    folder, text = trained(name), MODELS[name][1]
+    folder = folder_of(name, tmp_path)
+    text = SHIPPED.get(name, "I like trees")
     make_data.write_zoom(tmp_path / "library", folder, text)
     assert look(folder, text, tmp_path / "script") == ""
     library, script = (
@@ -164,7 +175,7 @@ def test_wrong_files_are_refused_in_words(spoil, words, tmp_path):
     assert words in said or words.replace("decoder", "encoder") in said
 
 
-def test_a_model_is_opened_in_the_page(visit, trained, tmp_path):
+def test_a_model_is_opened_in_the_page(visit):
     """First the shipped one with another sentence; then one's own."""
     page = visit("book/start/sentence.html")
     zoom = page.locator(".live[data-live=zoom]")
