@@ -100,7 +100,8 @@ def marks(page) -> list[bool]:
     return [text.startswith("✓") for text in texts]
 
 
-def test_dragged_by_mouse_and_moved_by_keyboard(visit):
+def test_moved_by_mouse_keyboard_numbers_and_switches(visit):
+    """And the address brings everything back."""
     page = opened(visit)
     now = points(page)
     drag(page, "q", [-0.7, 1.4])
@@ -119,10 +120,8 @@ def test_dragged_by_mouse_and_moved_by_keyboard(visit):
     assert now == pytest.approx(x + 0.1)
     agrees(page)
 
-
-def test_set_by_numbers_and_switches(visit):
-    page, chance = opened(visit), random.Random(2)
-    for divide, mask in [(True, False), (False, False), (True, True)]:
+    chance = random.Random(2)
+    for divide, mask in [(True, False), (False, True)]:
         switch(page, "divide by √d_k").set_checked(divide)
         switch(page, "mask trees").set_checked(mask)
         for name in NAMES:
@@ -130,13 +129,14 @@ def test_set_by_numbers_and_switches(visit):
             put(page, name, place)
             assert points(page)[name] == place
         agrees(page, divide, mask)
-    press(page, "Reset")
-    agrees(page)
-
-
-@pytest.fixture
-def phone(visit):
-    return opened(visit, width=360, has_touch=True, is_mobile=True)
+    page.wait_for_function("location.hash.includes('drag.mask=yes')")
+    again = opened(visit, page.evaluate("location.hash"))
+    assert points(again) == points(page)
+    agrees(again, divide=False, mask=True)
+    assert all(map(torch.equal, shown(again), shown(page)))
+    odd = opened(visit, "#drag.q=nonsense&drag.k0=9_-9&drag.divide=perhaps")
+    assert points(odd)["k0"] == [3, -3]
+    agrees(odd)
 
 
 def swipe(page, start, way) -> None:
@@ -157,8 +157,8 @@ def swipe(page, start, way) -> None:
     page.wait_for_timeout(300)
 
 
-def test_a_finger_on_a_handle_moves_it_and_beside_it_the_page(phone, fits):
-    page = phone
+def test_a_finger_on_a_handle_moves_it_and_beside_it_the_page(visit, fits):
+    page = opened(visit, width=360, has_touch=True, is_mobile=True)
     for finger in page.locator(f"{PART} .drag-finger").all():
         assert finger.bounding_box()["width"] >= 44
     page.evaluate(
@@ -204,11 +204,8 @@ def test_challenges_are_met_exactly_when_they_are_true(visit):
     assert marks(page) == [True, True, False]
     put(page, "k0", [1.1, 1])
     assert marks(page) == [True, True, False]  # once done, always done
-
-
-def test_the_output_never_leaves_the_triangle(visit):
-    """In 10,000 settings; and `outside` knows what is outside."""
-    page = opened(visit)
+    # The third cannot be met: the output never leaves the triangle. In
+    # 10,000 settings; and `outside` knows what is outside.
     assert page.evaluate(
         """async () => {
           const { met, outside } = await import('/_static/live/drag.js');
@@ -226,20 +223,3 @@ def test_the_output_never_leaves_the_triangle(visit):
           return knows && never;
         }"""
     )
-
-
-def test_the_address_brings_everything_back(visit):
-    page = opened(visit)
-    for i, name in enumerate(NAMES):
-        put(page, name, [round(0.3 * i - 1.05, 2), round(1.11 - 0.2 * i, 2)])
-    switch(page, "divide by √d_k").uncheck()
-    switch(page, "mask trees").check()
-    page.wait_for_function("location.hash.includes('drag.mask=yes')")
-    state = page.evaluate("location.hash")
-    again = opened(visit, state)
-    assert points(again) == points(page)
-    agrees(again, divide=False, mask=True)
-    assert all(map(torch.equal, shown(again), shown(page)))
-    odd = opened(visit, "#drag.q=nonsense&drag.k0=9_-9&drag.divide=perhaps")
-    assert points(odd)["k0"] == [3, -3]
-    agrees(odd)

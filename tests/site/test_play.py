@@ -184,6 +184,7 @@ def test_every_step_shows_its_numbers(visit, fits):
 
 
 def test_another_bar_leads_to_its_own_continuation(visit):
+    """And the address brings it back."""
     page = paused(visit)
     sentence = sentences()[1]
     choose(page, sentence)
@@ -199,11 +200,19 @@ def test_another_bar_leads_to_its_own_continuation(visit):
     assert line(page) == wanted
     told = page.locator(f"{PART} .play-told").text_content()
     assert f"“{said.strip()}”" in told
+    scrub(page, 3)
+    again = opened(visit, page.evaluate("location.hash"))
+    assert line(again) == line(page) != names(sentence)[:3]
+    again.wait_for_timeout(1000)
+    assert line(again) == line(page)  # it does not start by itself
     button(page, "The model's own choice").click()
     assert line(page) == names(sentence)[:1]
+    for odd in ["#play.step=no&play.sentence=77", "#play.step=99"]:
+        assert opened(visit, odd).locator(PART).is_visible()
 
 
 def test_reduced_motion_stands_still_with_all_in_reach(visit):
+    """By the buttons, the slider, the line and its bars."""
     page = opened(visit, reduced_motion="reduce")
     wanted = names(sentences()[0])
     assert line(page) == wanted
@@ -212,6 +221,15 @@ def test_reduced_motion_stands_still_with_all_in_reach(visit):
     assert state(page) == before
     button(page, "Back").click()
     assert line(page) == wanted[:-1]
+    button(page, "Step").click()
+    button(page, "Step").click()  # there is none after the last
+    assert line(page) == wanted
+    scrub(page, 0)
+    assert line(page) == [] and not bars(page)
+    scrub(page, 4)
+    page.locator(f"{LINE} button").nth(1).click()  # a token of the line
+    assert line(page) == wanted[:2]
+    shows(page, sentences()[0], own(sentences()[0])[1])
 
 
 def state(page) -> str:
@@ -232,38 +250,20 @@ HALTS = {  # with `on` false it goes on
 }
 
 
-@pytest.mark.parametrize("way", HALTS)
-def test_it_halts_and_goes_on(visit, way):
+def test_it_halts_and_goes_on(visit):
     page = opened(visit)
     written = page.locator(f"{LINE} li")
     written.first.wait_for()
-    page.evaluate(HALTS[way], True)
-    page.wait_for_timeout(700)
-    before, count = state(page), written.count()
-    page.wait_for_timeout(1500)
-    assert state(page) == before
-    moving = "x => x.timeline === document.timeline"  # not by scrolling
-    assert not page.evaluate(f"document.getAnimations().some({moving})")
-    page.evaluate(HALTS[way], False)
-    written.nth(count).wait_for()  # the next token
-
-
-def test_back_step_and_scrub(visit):
-    page = paused(visit)
-    wanted = names(sentences()[0])
-    scrub(page, 0)
-    assert line(page) == [] and not bars(page)
-    scrub(page, 4)
-    assert line(page) == wanted[:4]
-    button(page, "Back").click()
-    assert line(page) == wanted[:3]
-    button(page, "Step").click()
-    button(page, "Step").click()
-    button(page, "Step").click()  # there is no sixth
-    assert line(page) == wanted
-    page.locator(f"{LINE} button").nth(1).click()  # a token of the line
-    assert line(page) == wanted[:2]
-    shows(page, sentences()[0], own(sentences()[0])[1])
+    for halt in HALTS.values():
+        page.evaluate(halt, True)
+        page.wait_for_timeout(700)
+        before, count = state(page), written.count()
+        page.wait_for_timeout(1000)
+        assert state(page) == before
+        moving = "x => x.timeline === document.timeline"  # not by scrolling
+        assert not page.evaluate(f"document.getAnimations().some({moving})")
+        page.evaluate(halt, False)
+        written.nth(count).wait_for()  # the next token
 
 
 def test_by_keyboard_only(visit):
@@ -289,23 +289,6 @@ def test_by_keyboard_only(visit):
     assert focused.text_content() == "Play"
     style = focused.evaluate("node => getComputedStyle(node).outlineStyle")
     assert style == "solid"
-
-
-def test_the_address_brings_it_back(visit):
-    page = paused(visit)
-    sentence = sentences()[2]
-    choose(page, sentence)
-    scrub(page, 1)
-    page.locator(f"{BAR} button").nth(1).click()
-    button(page, "Pause").click()
-    scrub(page, 3)
-    address = page.evaluate("location.hash")
-    again = opened(visit, address)
-    assert line(again) == line(page) != names(sentence)[:3]
-    again.wait_for_timeout(1000)
-    assert line(again) == line(page)  # it does not start by itself
-    for odd in ["#play.step=no&play.sentence=77", "#play.step=99"]:
-        assert opened(visit, odd).locator(PART).is_visible()
 
 
 def test_without_a_script_a_table_says_it(visit):
