@@ -13,7 +13,7 @@ import torch
 LIVE = tangle.ROOT / "web" / "live"
 DATA = tangle.ROOT / "transformer_lib" / "data"
 PAGE = tangle.ROOT / "book" / "start" / "one_sitting.md"
-STEPS, BATCH = 20, 64
+STEPS, BATCH = 8, 32
 CHAPTER = "book/start/learning.html"
 PART = ".live[data-live=train]"
 TRANSLATION = "Me gustan los árboles"  # of "I like trees"
@@ -95,7 +95,7 @@ def page(without) -> dict:
 
 @pytest.fixture(scope="module")
 def both(page, without, tmp_path_factory) -> tuple[dict, dict]:
-    """20 steps on the same batches: PyTorch's numbers, and the script's."""
+    """Some steps on the same batches: PyTorch's numbers, and the script's."""
     node = shutil.which("node") or shutil.which(
         "node", path=str(tangle.ROOT / ".venv" / "bin")
     )
@@ -163,7 +163,7 @@ def test_it_is_the_model_of_the_page(page, both):
 
 
 def test_losses_gradients_and_adam_are_pytorchs(both):
-    """The first loss and its gradients; then 20 steps of Adam."""
+    """The first loss and its gradients; then steps of Adam."""
     torchs, script = both
     apart = torch.tensor(script["losses"]) - torch.tensor(torchs["losses"])
     assert abs(apart[0]) < 1e-4 and apart.abs().max() < 1e-3
