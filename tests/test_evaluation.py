@@ -189,7 +189,12 @@ def test_a_text_without_spaces_is_not_scored_by_its_spaces_in_silence(
     assert "tok:char" in bleu(right, right, language, "char").signature
 
 
-def test_the_published_form_knows_the_codes_of_its_languages():
+def test_half_a_text_with_spaces_is_scored_by_them(recwarn):
+    half = ["ab 我你"]
+    assert "tok:13a" in bleu(half, half).signature and not recwarn
+
+
+def test_the_published_form_knows_the_codes_of_its_languages(recwarn):
     text = ["Ein Haus bzw. zwei Häuser."]
     for codes in ("de deu ger de-DE deu_Latn", "cs ces cze", "fr fra fre"):
         first, *others = codes.split()
@@ -197,6 +202,7 @@ def test_the_published_form_knows_the_codes_of_its_languages():
         for code in others:
             found = published_bleu(text, ["Ein Haus bzw. zwei."], code)
             assert found == wanted
+    assert not recwarn
     with pytest.warns(UserWarning, match="Moses has no rules"):
         published_bleu(text, text, "xx")
 

@@ -89,6 +89,8 @@ def test_offset_continues(positions):
     x = torch.randn(2, 10, 8)
     whole = positions(x)
     assert torch.equal(positions(x[:, 6:], offset=6), whole[:, 6:])
+    half = positions.bfloat16()(x.bfloat16())
+    assert half.dtype == torch.bfloat16
 
 
 def test_learnt_positions_end():

@@ -126,6 +126,7 @@ def test_settings_that_can_just_be_right():
         "max_steps": 1,
         "betas": (0.0, 0.0),
         "epsilon": 0.0,
+        "clip_norm": 0.5,
         "precision": "bf16",
         "log_every": 0,
         "validate_every": 0,
