@@ -7,6 +7,7 @@ Chapter: book/architecture/model
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
@@ -377,8 +378,7 @@ class Transformer(nn.Module):
 
 
 _LOCK = Lock()
-# What is switched off: by how many just now, and its value before.
-_SWITCHED: dict[Any, tuple[int, bool]] = {}
+_USERS: Counter[Any] = Counter()  # of what is switched off just now
 
 
 @contextmanager
@@ -387,26 +387,26 @@ def _switched_off(
     read: Callable[[Any], bool],
     write: Callable[[Any, bool], None],
 ) -> Iterator[None]:
-    """Switches are off inside; whoever leaves last puts them back.
+    """Switches are off inside; whoever leaves last switches them on.
+
+    One that was off before stays as it is.
 
     Chapter: model-evaluating
     """
-    switches = list(switches)
     with _LOCK:
+        switches = [s for s in switches if _USERS[s] > 0 or read(s)]
         for switch in switches:
-            users, before = _SWITCHED.get(switch, (0, read(switch)))
-            _SWITCHED[switch] = users + 1, before
+            _USERS[switch] += 1
             write(switch, False)
     try:
         yield
     finally:
         with _LOCK:
             for switch in switches:
-                users, before = _SWITCHED.pop(switch)
-                if users > 1:
-                    _SWITCHED[switch] = users - 1, before
-                else:
-                    write(switch, before)
+                _USERS[switch] -= 1
+                if _USERS[switch] == 0:
+                    del _USERS[switch]
+                    write(switch, True)
 
 
 def without_cudnn() -> AbstractContextManager[None]:
