@@ -181,6 +181,28 @@ def test_one_cause_is_one_fault():
     assert "1 fault, 1 that follows from these" in summary(results)
 
 
+def test_misplaced_positions_are_listed():
+    """And a table of other numbers is nothing of the kind."""
+    places = [*range(1, 50), 0]
+    tables = {
+        "the positions 1, 2, 3": ours_module.positions(50, 16)[places],
+        "the numbers differ": torch.randn(50, 16),
+    }
+    for words, table in tables.items():
+        given = {"positions": lambda length, d_model, table=table: table}
+        [result] = verdicts(given, "formula")
+        assert words in result.verdict.words
+
+
+def test_an_end_that_costs_nothing_is_named():
+    def loss(logits, labels, smoothing):
+        labels = labels.masked_fill(labels == EOS, 0)
+        return ours_module.loss(logits, labels, smoothing)
+
+    [result] = verdicts({"loss": loss}, "smoothing")
+    assert "labels that are eos are left out" in result.verdict.words
+
+
 def test_a_line_that_raises_is_one_fault():
     def logits(model, source_ids, target_ids):
         raise IndexError(f"a table of 5, for {source_ids.size(1)} words")

@@ -164,8 +164,8 @@ def position_wise(tried: Adapter) -> Verdict:
     x, w_1, b_1 = torch.randn(2, 5, 8), torch.randn(8, 16), torch.randn(16)
     w_2, b_2 = torch.randn(16, 8), torch.randn(8)
     together = tried.feed_forward(x, w_1, b_1, w_2, b_2)
-    alone = tried.feed_forward(x[:, 2:3], w_1, b_1, w_2, b_2)
-    if close(together[:, 2:3], alone):
+    alone = tried.feed_forward(x[:, 1:2], w_1, b_1, w_2, b_2)
+    if close(together[:, 1:2], alone):
         return paper("a position alone gives the same")
     return fault("a position's result depends on the other positions")
 

@@ -72,8 +72,7 @@ def shift(tried: Adapter) -> Verdict:
 def _loss_example(tried: Adapter) -> tuple[Tensor, Tensor]:
     """Logits of 11 tokens, labels with some padding at the ends."""
     logits = 3 * torch.randn(3, 4, 11)
-    labels = tried.words(3, 4, size=11)
-    labels[0, 3:], labels[1, 2:] = tried.PAD, tried.PAD
+    labels = tried.ended(tried.words(3, 4, size=11), 3, 2, 4)
     return logits, labels
 
 
@@ -178,7 +177,16 @@ def smoothing(tried: Adapter) -> Verdict:
         for i in range(3)
     ]
     everywhere = _cross(tried, logits, labels, share, ignore_index=-100)
+    no_end = (labels != tried.EOS)[real]
+    kept_right, kept_spread = right[no_end].mean(), spread[no_end].mean()
+    without_end = -(1 - share) * kept_right - share * kept_spread
     mistakes = {
+        "labels that are eos are left out, so no output would end": (
+            without_end.item()
+        ),
+        "labels that are eos are left out, though counted": (
+            without_end.item() * no_end.sum().item() / count
+        ),
         "the sign is wrong: a log-probability is negative, a loss is "
         "positive": -wanted,
         "padding is counted: leave out where labels are padding": everywhere,
