@@ -227,6 +227,7 @@ def test_what_differs_from_ours_is_named():
     ]
     model = built(Transformer)
     model.dropout.p = 0.5  # no part of another kind
+    model.encoder.layers[0].self_attention.dropout = 0.5
     assert foreign_parts(model.double().eval()) == []
     model.decoder.layers[1].self_attention.h = 2
     model.encoder.norm = nn.LayerNorm(16)

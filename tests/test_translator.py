@@ -170,6 +170,7 @@ def test_n_best_gives_texts_with_their_scores(translator):
     assert texts == [ranked[0].text for ranked in found]
     alone = translator.translate(TEXTS[0], 3, 0.2, n_best=2)
     assert [one.text for one in alone] == [one.text for one in found[0]]
+    assert len(translator.translate(TEXTS[0], n_best=4)) == 4
     for n_best in (0, 5):
         with pytest.raises(ValueError, match=f"n_best={n_best}: a beam of 4"):
             translator.translate(TEXTS, n_best=n_best)
