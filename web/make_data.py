@@ -855,8 +855,9 @@ def told_of_plurals(
 
     Returns:
         `gusta`, its probability after *Me*; `courier`, the same with what
-        one head brings exchanged by what it brings of one tree; `memory`,
-        those of both words with all that the encoder gives exchanged;
+        one head brings exchanged by what it brings of one tree; `alone`,
+        the same with one vector of the memory exchanged, each in turn;
+        `memory`, those of both words with all of it exchanged;
         `products`, those of numbers that the whole run takes.
     """
     source_ids, other = (
@@ -889,9 +890,18 @@ def told_of_plurals(
         hook = courier.register_forward_pre_hook(exchange)
         brought = model(source_ids, begun)[0, 1].softmax(-1)
         hook.remove()
+        memory, others = model.encode(source_ids), model.encode(other)
+        alone = []
+        for place in range(memory.size(1)):
+            mixture = memory.clone()
+            mixture[:, place] = others[:, place]
+            hidden = model.decode(begun, mixture, source_ids)[:, -1]
+            found = model.project(hidden)[0].softmax(-1)
+            alone.append(found[singular].item())
     return {
         "gusta": usual[singular].item(),
         "courier": brought[singular].item(),
+        "alone": alone,
         "memory": [exchanged[singular].item(), exchanged[plural].item()],
         "products": counter.get_total_flops() / 2,
     }

@@ -2,7 +2,8 @@
 
 In HTML they are `details`, which open without a script. A link to what
 is inside opens them, and so does print: `book.js` and `book.css` see to
-that. Other builders show them as they are. sphinx-togglebutton, which the
+that. A page's last paragraph, "To remember.", is never inside. Other
+builders show them as they are. sphinx-togglebutton, which the
 book's tools bring, folds boxes and cells, but no section under its title,
 and needs a script to open them.
 """
@@ -12,6 +13,7 @@ import html
 from docutils import nodes
 
 TITLE = "In depth"
+REMEMBER = "To remember."
 
 
 def raw(text: str) -> nodes.raw:
@@ -22,7 +24,11 @@ def fold_section(section: nodes.section) -> None:
     """Leave a section's title to see, and its id on the outside."""
     section.insert(0, raw('<details class="in-depth"><summary>'))
     section.insert(2, raw("</summary>"))
+    last = section[-1]
     section += raw("</details>")
+    if last.astext().startswith(REMEMBER):  # the page's end, not its own
+        section.remove(last)
+        section.parent.insert(section.parent.index(section) + 1, last)
 
 
 def fold_cell(cell: nodes.container) -> None:

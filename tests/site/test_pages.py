@@ -56,6 +56,12 @@ def test_outputs_are_on_the_page(name):
     assert not soup(f"{name}.html").select(".traceback")
 
 
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_what_is_to_be_remembered_is_open(name):
+    for one in soup(f"{name}.html").find_all("strong", string="To remember."):
+        assert not one.find_parent("details")
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_pictures_have_words(page):
     """And none lays white under its words, which are light in the dark."""

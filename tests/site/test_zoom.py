@@ -257,6 +257,41 @@ def test_every_address_opens_its_level(visit, library, fits):
     is_open(page, "model")
 
 
+def test_the_tour_is_true_and_leads_to_one_product_and_back(visit, library):
+    translator = shipped(make_data.ZOOMED[0])
+    told = make_data.told_of_plurals(translator.model, translator.tokenizer)
+    reading = library.maps["encoder.layers.0.self_attention"][1]
+    assert min(reading[0, 2], reading[3, 2]) > 0.99
+    assert library.maps["decoder.layers.1.cross_attention"][1, 1, 2] > 0.99
+    assert told["courier"] > 30 * told["gusta"]
+    others = [share for place, share in enumerate(told["alone"]) if place != 2]
+    assert told["alone"][2] > 0.1 > 0.002 > max(others)
+    gusta, gustan = told["memory"]
+    assert abs(gusta - gustan) < 0.1
+
+    page = opened(visit)
+    press(page, "Follow the plural of “trees”, in 8 steps")
+    guide = page.locator(f"{PART} .zoom-tour")
+    words = page.locator(f"{PART} .zoom-words")
+    places = []
+    for step in range(1, 9):
+        guide.get_by_text(f"{step} of 8").wait_for()
+        places.append(page.locator(PART).get_attribute("data-level"))
+        assert "NaN" not in words.text_content()
+        if step < 8:  # the focus stays on the button
+            page.keyboard.press("Enter")
+    assert places[0] == "model"
+    one = r"decoder\.2\.cross_attention\.2\.2\.3\.q\d+"
+    assert re.fullmatch(one, places[6])
+    times = round(told["courier"] / told["gusta"])
+    assert f"{times} times likelier" in words.text_content()
+    press(page, "Open any other number")
+    page.wait_for_function(
+        f"() => document.querySelector('{PART}')"
+        ".dataset.level.split('.').length === 7"
+    )
+
+
 def test_what_is_fetched_and_what_is_missing(visit):
     """Nothing before it is opened; and a missing file is named."""
     page = opened(visit)

@@ -48,11 +48,13 @@ export function tour(model) {
     },
     {
       path: () => ["encoder", "2"],
-      mark: "self_attention",
+      mark: null,
       words: () =>
-        "After the second layer four vectors leave the encoder, and the " +
-        "plural is in more than one of them. That is why gustan is still " +
-        "written when the first page covers trees.",
+        "After the second layer four vectors leave the encoder, and they are " +
+        "all that the decoder sees of the English. Exchange the one of trees " +
+        "by that of one tree, and the singular, gusta, rises from " +
+        `${tiny(told.gusta)} to ${percent(told.alone[2])}. Exchange any ` +
+        "other, and it stays where it is.",
     },
     {
       path: () => ["decoder", "1", "self_attention", "1"],
@@ -68,9 +70,8 @@ export function tour(model) {
       mark: FROM_ME,
       words: () =>
         "So it looks across. In the row of Me, this head of the second " +
-        `layer gives trees ${share(decoder, 1, 1, 2)} of its weight. It is ` +
-        "the courier: of the model's heads, what this one brings to Me " +
-        "changes most if there is only one tree.",
+        `layer gives trees ${share(decoder, 1, 1, 2)} of its weight. Is it ` +
+        "the courier? The last step will show it. First, how it works.",
     },
     {
       path: () => CELL,
@@ -121,4 +122,5 @@ export function anywhere(model) {
   return path;
 }
 
+const tiny = (share) => `${(100 * share).toFixed(2)} %`;
 const percent = (share) => `${Math.round(100 * share)} %`;
