@@ -43,7 +43,7 @@ export function tour(model) {
       words: () =>
         "The encoder reads. In this head the word I looks at trees with " +
         `${share(encoder, 1, 0, 2)} of its weight, and the end sign with ` +
-        `${share(encoder, 1, 3, 2)}: two places that now know something ` +
+        `${share(encoder, 1, 3, 2)}: two places that have taken in something ` +
         "of the noun besides the noun itself.",
     },
     {
