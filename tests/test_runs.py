@@ -72,9 +72,9 @@ def test_a_record_was_made_by_the_command_of_the_table(name):
         script = Path(recorded[""][0]).name
         recorded[""][0] = f"experiments/{script}"
         assert (tangle.ROOT / recorded[""][0]).is_file()
-    if "--rate-of" in recorded:  # it was a path
-        path = Path(recorded["--rate-of"][0])
-        recorded["--rate-of"] = ["/".join(path.parts[-2:])]
+    if "--rate-of" in recorded:  # it was a path, runs/NAME/…
+        path = recorded["--rate-of"][0].removeprefix("runs/")
+        recorded["--rate-of"] = ["/".join(path.split("/")[:2])]
     precision = recorded.pop("--precision", [None])[0]
     device = recorded["--device"][0]
     words = runs.command(name, device, precision or "fp32")
