@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 from IPython.display import Markdown
 
 from transformer_book.figures import (
@@ -13,7 +12,6 @@ from transformer_book.figures import (
     Sketch,
     panels,
     show,
-    style,
 )
 from transformer_book.records import Run, markdown_table
 
@@ -126,21 +124,71 @@ def work(lengths: Sequence[int], counted: Mapping) -> Picture:
     )
 
 
+def waiting(lengths: Sequence[int], counted: Mapping) -> Picture:
+    """Operations in a row by length, a line for each layer."""
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=2.8)
+        for name, numbers in counted.items():
+            ax.plot(lengths, numbers, "o-", color=COLOURS[LOOKS[name][0]])
+        last = counted["recurrent"][-1]
+        ax.text(
+            0.7 * lengths[-1],
+            0.86 * last,
+            f"recurrence: {last}",
+            color=COLOURS["bad"],
+            ha="right",
+        )
+        flat = counted["self-attention"][-1], counted["convolutional"][-1]
+        ax.text(
+            lengths[-1],
+            0.08 * last,
+            f"self-attention: {flat[0]}, convolution: {flat[1]}",
+            color=COLOURS["attention"],
+            ha="right",
+        )
+        ax.set(xticks=lengths, xlabel="length n", ylim=(0, 1.08 * last))
+        ax.set_ylabel("operations in a row")
+        return figure
+
+    return show(
+        draw,
+        "Operations that follow one another against the length: recurrence "
+        f"rises in a straight line to {counted['recurrent'][-1]}, "
+        "self-attention and convolution stay level near the bottom.",
+    )
+
+
 def path_lengths(lengths: Sequence[int], paths: Mapping) -> Picture:
     """Steps between both ends of a sentence, by kind of layer."""
-    with style():
-        figure, ax = plt.subplots(figsize=(PAGE, 3.6))
+    names = {
+        "recurrent": "recurrence",
+        "convolutional": "convolution",
+        "restricted": "restricted attention",
+        "dilated": "dilated convolution",
+        "self-attention": "self-attention",
+    }
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.2)
         for name, found in paths.items():
-            colour, marks = LOOKS[name]
-            ax.plot(lengths, found, marks, color=COLOURS[colour], label=name)
+            ink, marks = LOOKS[name]
+            colour = COLOURS[ink]
+            ax.plot(lengths, found, marks, color=colour, markersize=5)
+            words = f"{names[name]}: {found[-1]}"
+            if narrow:
+                words = words.replace(" ", "\n", words.count(" ") - 1)
+            place = lengths[-1] * (1.15 if narrow else 1.08), found[-1]
+            ax.text(*place, words, color=colour, va="center")
         ax.set(xscale="log", yscale="log", xlabel="length n")
         ax.set_ylabel("steps between the ends")
         ax.set_xticks(lengths, lengths)
         ax.minorticks_off()
         ax.set_yticks([1, 3, 10, 30], [1, 3, 10, 30])
-        ax.legend(loc="upper left")
+        return figure
+
     return show(
-        figure,
+        draw,
         "Steps between both ends against the length: self-attention "
         "stays at 1, dilated convolutions climb by one for each factor "
         "of three, restricted attention and plain convolutions grow in "
