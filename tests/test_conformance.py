@@ -20,6 +20,7 @@ from transformer_book.conformance.core import (
     Result,
     _cause,
     deviation,
+    fault,
 )
 from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
@@ -111,15 +112,21 @@ def test_what_an_adapter_raises_is_shown_with_its_line(tmp_path, capsys):
     )
     assert main([str(file)]) == 1
     said = capsys.readouterr().out
-    assert "NameError" in said and "line 2 of positions" in said
+    assert "NameError" in said and "mine.py, line 2 of positions" in said
+
+
+def test_a_file_that_is_missing_is_not_there(tmp_path, capsys):
+    assert main([str(tmp_path / "mine.py")]) == 2
+    assert "mine.py is not there" in capsys.readouterr().err
+    assert main([str(tmp_path)]) == 2
+    assert "is not a Python file" in capsys.readouterr().err
 
 
 def test_what_the_template_leaves_open_hides_nothing(tmp_path):
     """`updates`, not filled in, does not stand before `update`."""
     text = conformance.template().replace(
-        'gives logits. The optimizer is plain SGD.\n    """\n'
-        "    raise NotImplementedError",
-        'gives logits. The optimizer is plain SGD.\n    """\n    return None',
+        'for more than one.\n    """\n    raise NotImplementedError',
+        'for more than one.\n    """\n    return None',
     )
     file = tmp_path / "mine.py"
     file.write_text(text, "utf-8")
@@ -221,6 +228,9 @@ def test_two_deviations_are_two():
     found = {first.name: Result(first, deviation("a", ""), 0.0)}
     assert _cause(second, deviation("b", ""), found) is None
     assert _cause(second, deviation("a", ""), found) is first
+    found = {first.name: Result(first, fault("c"), 0.0)}
+    assert _cause(second, deviation("b", ""), found) is None
+    assert _cause(second, fault("d"), found) is first
 
 
 def test_what_many_do_on_purpose_is_named():
@@ -282,6 +292,223 @@ def test_numpy_is_as_good(tmp_path):
     ]
     assert len(results) >= 6
     assert {r.verdict.kind for r in results} == {"paper"}
+
+
+# What others' code has shown
+
+
+@pytest.mark.parametrize("first", [[], [BOS]])
+@pytest.mark.parametrize("end", [EOS, BOS])
+def test_bos_may_be_chosen_and_is_named_only_if_it_is_put_there(first, end):
+    """Nothing keeps this decoder from choosing bos. Then comes eos, which
+    would also be right without that bos; or bos again, to the end."""
+
+    def logits(model, source_ids, target_ids):
+        scores = torch.zeros(*target_ids.shape, 8)
+        scores[:, 0, BOS] = 2.0
+        scores[:, :, end] += 1.0
+        return scores
+
+    def greedy(model, source_ids, max_extra):
+        length = source_ids.size(1) - 1 + max_extra
+        return [*first, BOS, *([EOS] if end == EOS else [BOS] * (length - 1))]
+
+    given = {"logits": logits, "greedy": greedy, "build": ours_module.build}
+    found = verdicts(given, "greedy")
+    kinds = {r.probe.name: r.verdict.kind for r in found}
+    if first:
+        assert kinds["greedy"] == "fault"
+    else:
+        assert kinds["greedy"] == "deviation"
+        goes_on = "paper" if end == BOS else "not tried"
+        assert kinds["limit"] == goes_on
+
+
+def test_scores_that_change_with_the_targets_length_are_named():
+    def logits(model, source_ids, target_ids):
+        turned = target_ids.size(1) % 2
+        scores = ours_module.logits(model, source_ids, target_ids)
+        return scores.roll(turned, -1)
+
+    def greedy(model, source_ids, max_extra):
+        length = source_ids.size(1) - 1 + max_extra
+        ids = torch.full((1, length + 1), 0)
+        ids[0, 0] = BOS
+        for place in range(length):
+            scores = logits(model, source_ids, ids)[0, place]
+            ids[0, place + 1] = scores.argmax()
+        found = ids[0, 1:].tolist()
+        return found[: found.index(EOS) + 1] if EOS in found else found
+
+    given = {"logits": logits, "greedy": greedy, "build": ours_module.build}
+    [result] = [
+        r for r in verdicts(given, "greedy") if r.probe.name == "greedy"
+    ]
+    assert "change with the target's length" in result.verdict.words
+
+
+def test_eos_before_padding_is_no_fault():
+    def shift(targets):
+        width = max(map(len, targets))
+        labels = torch.zeros(len(targets), width, dtype=torch.long)
+        for row, target in enumerate(targets):
+            labels[row, : len(target)] = torch.tensor(target)
+        first = torch.full((len(targets), 1), BOS)
+        return torch.cat([first, labels[:, :-1]], dim=1), labels
+
+    [result] = verdicts({"shift": shift}, "shift")
+    assert result.verdict.name == "eos in the input of a padded row"
+
+
+def test_a_loop_of_single_batches_may_say_so():
+    def updates(model, optimizer, groups):
+        if any(len(group) > 1 for group in groups):
+            raise NotImplementedError("one batch a step")
+        ours_module.updates(model, optimizer, groups)
+
+    asked = ["step", "old_gradients", "accumulation"]
+    given = verdicts({"updates": updates}, *asked)
+    kinds = [r.verdict.kind for r in given]
+    assert kinds == ["paper", "paper", "not tried"]
+
+
+def of_layers(*kinds, width=None):
+    """A `build` of models with nothing but these parts in each layer."""
+
+    class Model(torch.nn.Module):
+        def __init__(self, d, d_ff, count):
+            super().__init__()
+            inner = width(d) if width else d_ff
+            parts = {
+                "matrix": lambda: torch.nn.Linear(d, d, bias=False),
+                "biased": lambda: torch.nn.Linear(d, d),
+                "in": lambda: torch.nn.Linear(d, inner),
+                "out": lambda: torch.nn.Linear(inner, d),
+                "norm": lambda: torch.nn.LayerNorm(d),
+            }
+            self.parts = torch.nn.ModuleList(
+                parts[kind]() for _ in range(count) for kind in kinds
+            )
+
+    def build(vocab_size, N, d_model, d_ff, h, dropout):
+        return Model(d_model, d_ff, N)
+
+    return build
+
+
+NETWORKS = ["in", "out"] * 2
+NORMS = ["norm"] * 5
+
+
+@pytest.mark.parametrize(
+    "kinds, width, kind, words",
+    [
+        (["biased"] * 9, lambda d: 4 * d, "fault", "is W^O there"),
+        (["biased"] * 9, None, "fault", "biases in attention but for W^O"),
+        (["matrix"] * 9, None, "fault", "3 of 12 matrices"),
+        (["biased"] * 12, lambda d: 64, "deviation", "is 64 wide"),
+        (["matrix"] * 12, lambda d: 2048, "deviation", "is 2,048 wide"),
+        (["matrix"] * 15, None, "deviation", "15 of (16, 16)"),
+    ],
+)
+def test_a_layers_parts_are_told_from_its_weights(kinds, width, kind, words):
+    build = of_layers(*kinds, *NETWORKS, *NORMS, width=width)
+    [verdict] = [
+        r.verdict
+        for r in verdicts({"build": build}, "layer_weights")
+        if r.probe.name == "layer_weights"
+    ]
+    assert verdict.kind == kind and words in verdict.words
+    if width and kind == "deviation":
+        biased = "biased" in kinds
+        assert verdict.name == (
+            "biases in attention" if biased else "a fixed d_ff"
+        )
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_a_relu_on_the_projections_is_named(last):
+    def multi_head(x, memory, w_q, w_k, w_v, w_o, h, mask=None):
+        query, key, value = (
+            (y @ w).relu().unflatten(-1, (h, -1)).transpose(1, 2)
+            for y, w in ((x, w_q), (memory, w_k), (memory, w_v))
+        )
+        heads = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value
+        )
+        joined = heads.transpose(1, 2).flatten(2)
+        return joined @ w_o if last else joined
+
+    given = {"multi_head": multi_head}
+    said = verdicts(given, "multi_head")[0].verdict.words
+    assert "a ReLU follows the projections" in said
+    assert ("w_o, is missing" in said) is not last
+
+
+def built(**options):
+    """`build` of the library, with options; and the other functions."""
+
+    def build(*sizes):
+        names = "vocab_size N d_model d_ff h dropout".split()
+        config = dict(zip(names, sizes, strict=True))
+        return Transformer(TransformerConfig(**config, **options))
+
+    return {"build": build, "logits": ours_module.logits}
+
+
+def test_dropout_on_attention_weights_alone_is_said():
+    given = built(attention_dropout=0.3)
+    whole = given["build"]
+
+    def build(*sizes):
+        model = whole(*sizes)
+        for part in model.modules():
+            for name, inner in part.named_children():
+                if isinstance(inner, torch.nn.Dropout) and name == "dropout":
+                    setattr(part, name, torch.nn.Identity())
+        return model
+
+    found = verdicts(given | {"build": build}, "dropout_places")
+    [words] = [
+        r.verdict.words for r in found if r.probe.name == "dropout_places"
+    ]
+    assert words.startswith("no dropout on the sub-layers' outputs, but")
+    assert "6 on attention weights" in words
+
+
+def test_where_nothing_is_hidden_no_row_is_empty():
+    """A model, or an attention, that has no mask of padding."""
+
+    def logits(model, source_ids, target_ids):
+        return ours_module.logits(model, source_ids + 1, target_ids)
+
+    def attention(query, key, value, mask=None):
+        return ours_module.attention(query, key, value)
+
+    given = built() | {"logits": logits, "attention": attention}
+    given["build"] = lambda size, *rest: built()["build"](size + 1, *rest)
+    given["logits"] = lambda *x: logits(*x)[..., :-1]
+    found = {
+        r.probe.name: r.verdict
+        for r in verdicts(given, "padding", "all_padding", "empty_row")
+    }
+    assert found["padding"].kind == "fault"
+    assert "vectors that sum to zero" in found["padding"].words
+    assert found["all_padding"].kind == found["empty_row"].kind == "not tried"
+
+
+def test_many_that_follow_are_one_line():
+    probes = conformance.PROBES[:8]
+    first = Result(probes[0], fault("wrong"), 0.0)
+    results = [first]
+    for one in probes[1:]:
+        results.append(Result(one, fault("so too"), 0.0, probes[0]))
+    text = conformance.as_text(results)
+    names = ", ".join(one.name for one in probes[1:])
+    told = f"7 that follow from {probes[0].name}: {names}"
+    assert told in " ".join(text.split())
+    assert "so too" not in text
+    assert conformance.as_text(results[:6]).count("so too") == 5
 
 
 # Planted faults

@@ -5,7 +5,16 @@ import math
 import torch
 from torch import Tensor
 
-from .core import Adapter, Verdict, close, deviation, fault, paper, probe
+from .core import (
+    Adapter,
+    NotShown,
+    Verdict,
+    close,
+    deviation,
+    fault,
+    paper,
+    probe,
+)
 
 
 def equation_1(
@@ -186,6 +195,10 @@ def empty_row(tried: Adapter) -> Verdict:
     nothing else."""
     query, key, _ = _example()
     mask = torch.ones(2, 3, 5, 7, dtype=torch.bool)
+    mask[..., 0] = False
+    if (weights_of(tried, query, key, mask)[..., 0] > 1e-6).any():
+        raise NotShown("a mask hides nothing, so no row is empty")
+    mask[..., 0] = True
     mask[1, :, 2:] = False
     got = weights_of(tried, query, key, mask)
     if not close(got[0], weights_of(tried, query, key)[0]):
@@ -250,7 +263,13 @@ def _wrong_heads(x, memory, matrices, h) -> dict[str, Tensor]:
     along = equation_1(viewed(q), viewed(k), viewed(v))[0]
     sides = "the heads are cut along the words: cut the last axis, then "
     turned = x @ w_q.T, memory @ w_k.T, memory @ w_v.T
+    positive = equation_1(*(cut(y.relu(), h) for y in (q, k, v)))[0]
+    relu = "a ReLU follows the projections, which are linear maps"
     return {
+        relu: joined(positive),
+        f"{relu}; and the last product, with w_o, is missing": (
+            positive.transpose(1, 2).flatten(2)
+        ),
         f"{sides}move the axis of heads": joined(along),
         f"{sides}move the axis of heads; they are joined likewise": (
             along.reshape(x.shape) @ w_o

@@ -182,6 +182,8 @@ class Adapter:
     def load(cls, path: str | Path, seed: int = 0) -> "Adapter":
         """The functions of a file, which may import its neighbours."""
         path = Path(path).resolve()
+        if not path.exists():
+            raise ValueError(f"{path} is not there")
         name = f"adapter_{path.stem}"  # a module of its own name may exist
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None or not path.is_file():
@@ -311,13 +313,15 @@ def _cause(
 ) -> Probe | None:
     """The earlier probe that has found the same, if there is one: a
     fault that shows here too, an error at the same line, or a deviation
-    of the same name."""
+    of the same name. A deviation of another name has a cause of its own.
+    """
     if verdict.kind not in ("fault", "deviation"):
         return None
-    for name in one.after:
-        earlier = found.get(name)
-        if earlier and earlier.verdict.kind == "fault":
-            return earlier.cause or earlier.probe
+    if verdict.kind == "fault":
+        for name in one.after:
+            earlier = found.get(name)
+            if earlier and earlier.verdict.kind == "fault":
+                return earlier.cause or earlier.probe
     line = verdict.words.partition(AT)[2]
     for earlier in found.values():
         same_name = verdict.name and earlier.verdict.name == verdict.name
@@ -382,7 +386,8 @@ def _own_line(error: Exception, function: Callable) -> str:
         code = frame.f_code
         if inside and not code.co_filename.startswith(_OURS):
             text = linecache.getline(code.co_filename, number).strip()
-            place = f"line {number} of {code.co_name}: {text}"
+            file = Path(code.co_filename).name
+            place = f"{file}, line {number} of {code.co_name}: {text}"
         inside = inside or code is function.__code__
     return place.removesuffix(": ")
 

@@ -1,6 +1,8 @@
 """Probes of a whole model: masks, order, layers, weights, dropout."""
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -274,10 +276,9 @@ def _distance(tried: Adapter, length: int) -> Verdict:
 def padding(tried: Adapter) -> Verdict:
     """Padding of the source is hidden: appended, it changes nothing."""
     model = wild(tried)
-    source, target = pairs(tried)
+    source, _ = pairs(tried)
     padded = F.pad(source, (0, 3), value=tried.PAD)
-    before = logits(tried, model, source, target)
-    distance = moved(before, logits(tried, model, padded, target)).max()
+    distance = _moved_by_padding(tried, model)
     if distance < ENOUGH:
         return paper("three paddings more, the same scores")
     words = f"three paddings move the scores by {distance:.2g} of their spread"
@@ -291,9 +292,20 @@ def padding(tried: Adapter) -> Verdict:
                 f"{words}: the encoder hides padding, but the decoder's "
                 "attention to the source does not"
             )
-    return fault(f"{words}: is there a mask in the encoder and in the "
-                 "decoder's attention to the source, and is it turned "
-                 "the right way?")  # fmt: skip
+    return fault(
+        f"{words}: is there a mask in the encoder and in the decoder's "
+        "attention to the source, is it turned the right way, and is it "
+        "made from ids, and not from vectors that sum to zero?"
+    )
+
+
+def _moved_by_padding(tried: Adapter, model: Any) -> float:
+    """How far three paddings of the source move the scores."""
+    source, target = pairs(tried)
+    padded = F.pad(source, (0, 3), value=tried.PAD)
+    before = logits(tried, model, source, target)
+    after = logits(tried, model, padded, target)
+    return moved(before, after).max().item()
 
 
 @torch.no_grad()
@@ -346,6 +358,8 @@ def all_padding(tried: Adapter) -> Verdict:
             "a source of padding gets nan, which spoils the batch's loss",
             "PyTorch's own attention",
         )
+    if _moved_by_padding(tried, model) > ENOUGH:
+        raise NotShown("padding is not hidden, so no row is empty")
     return paper("finite, and the other rows are as they were")
 
 
@@ -732,47 +746,125 @@ def own_weights(tried: Adapter) -> Verdict:
     return paper(f"each pair of layers adds {steps[0]:,} weights")
 
 
+# What a layer of each stack may have, by what is said of it; a number of
+# norms or matrices that is too small is a fault.
+MATRICES = {
+    12: "",
+    **{
+        12 - count: f"{count} of 12 matrices of attention in a layer are "
+        "missing (is W^O there, or are matrices shared?)"
+        for count in (1, 2, 3)
+    },
+}
+ATTENTION_BIASES = {  # how many vectors
+    0: "",
+    12: "biases in attention",
+    9: "biases in attention but for W^O",
+    3: "a bias in W^O",
+}
+NETWORK_BIASES = {True: "", False: "no biases in the network"}
+NORMS = {  # how many vectors, and how many numbers
+    (10, 0): "",
+    (0, 10): "norms of one number",
+    (0, 0): "norms without weights",
+    (5, 0): "norms without biases",
+    (12, 0): "one more norm",
+    **{
+        (10 - 2 * count, 0): f"{count} of 5 norms of a layer are missing"
+        for count in (1, 2, 3)
+    },
+}
+OTHERS = {
+    "biases in attention": "nn.Transformer, Marian, fairseq",
+    "no biases in the network": "T5, Llama",
+    "norms without biases": "Llama",
+}
+
+
 @probe("attention-projection-shapes", "attention-multi-head", "build")
 def layer_weights(tried: Adapter) -> Verdict:
     """A layer's weights: four matrices in each attention, two maps with
     biases in the network, a norm for each sub-layer."""
     d, f = SIZES["d_model"], SIZES["d_ff"]
-    got = parameters(tried, N=3) - parameters(tried, N=2)
+    got = _of_a_layer(tried, d)
     network = 2 * d * f + d + f
     right = 12 * d * d + 2 * network + 5 * 2 * d
     if got == right:
         return paper(f"{got:,} in a layer of each stack")
-    biases = {
-        12 * d: ("biases in attention", "nn.Transformer, Marian, fairseq"),
-        9 * d: ("biases in attention but for W^O", ""),
-        3 * d: ("a bias in W^O", ""),
-        12 * d - 10 * d + 10: ("biases in attention, norms of one number", ""),
-        10 - 10 * d: ("norms of one number", ""),
-        -10 * d: ("norms without weights", ""),
-        2 * d: ("biases in attention, norms without weights", ""),
-        -2 * (d + f): ("no biases in the network", "T5, Llama"),
-        -5 * d: ("norms without biases", "Llama"),
-        12 * d - 2 * (d + f): ("biases in attention, none in the network", ""),
-    }
-    for extra, (name, who) in biases.items():
-        if got == right + extra:
-            return deviation(name, f"{extra:+d} numbers in a layer", who)
-    if got == right + 12 * d + 2 * d:
-        return deviation("biases in attention, and one more norm", f"{got:,}")
-    missing = right - got
-    for count in (1, 2, 3):
-        if missing == count * d * d:
-            return fault(
-                f"{count} of 12 matrices of attention in a layer are missing: "
-                "is W^O there, or are matrices shared?"
-            )
-        if missing == count * 2 * d:
-            return fault(f"{count} of 5 norms of a layer are missing")
-    if missing == network:
+    if got == right - network:
         return fault("one of the two networks of a layer is missing")
-    return deviation(
-        "a layer of another size", f"{got:,} weights, in the paper {right:,}"
+    measured = f"{got:,} weights, in the paper {right:,}"
+    parts = _parts_of_a_layer(tried, got)
+    if parts is None:
+        words = f"{measured}: {_shapes_of_a_layer(tried)}"
+        return deviation("a layer of another size", words)
+    wrong, names, width = parts
+    if width != f:
+        measured += f"; the network is {width:,} wide, whatever is asked for"
+    if wrong:
+        return fault("; ".join([*wrong, *names, measured]))
+    if not names:
+        return deviation("a fixed d_ff", measured)
+    who = OTHERS.get(names[0], "") if len(names) == 1 else ""
+    return deviation(", ".join(names), measured, who)
+
+
+def _of_a_layer(tried: Adapter, d_model: int) -> int:
+    """How many numbers a layer of each stack learns."""
+    by_layers = [parameters(tried, N=n, d_model=d_model) for n in (2, 3)]
+    return by_layers[1] - by_layers[0]
+
+
+def _shapes_of_a_layer(tried: Adapter) -> str:
+    """The weights of a layer of each stack, by their shapes."""
+    two, three = (
+        Counter(tuple(p.shape) for _, p in modules_weights(model))
+        for model in (build(tried, N=2), build(tried, N=3))
     )
+    return ", ".join(f"{n} of {shape}" for shape, n in (three - two).items())
+
+
+def _parts_of_a_layer(
+    tried: Adapter, got: int
+) -> tuple[list[str], list[str], int] | None:
+    """What is wrong with a layer of so many weights, what else differs
+    from the paper, and the width of the network; None if nothing known
+    gives these weights at two values of d_model."""
+    asked = SIZES["d_ff"]
+    narrow, wide = SIZES["d_model"], 2 * SIZES["d_model"]
+    counts = {narrow: got, wide: _of_a_layer(tried, wide)}
+    fixed = parameters(tried, d_ff=asked + 1) == parameters(tried)
+    no_norms = not norms(build(tried))
+    found = []
+    for choice in itertools.product(
+        MATRICES, ATTENTION_BIASES, NETWORK_BIASES, NORMS
+    ):
+        matrices, vectors, biased, (of_norms, numbers) = choice
+        widths = {}
+        for d, count in counts.items():
+            rest = count - matrices * d * d - (vectors + of_norms) * d
+            # two networks, each with biases of width and d numbers
+            rest -= numbers + (2 * d if biased else 0)
+            widths[d] = rest / (2 * (2 * d + biased))
+        width = widths[narrow]
+        if fixed:  # to one number, or to a multiple of d_model
+            fits = widths[wide] in (width, 2 * width)
+            fits = fits and width.is_integer() and width >= 1
+        else:
+            fits = set(widths.values()) == {asked}
+        if not fits or no_norms != (of_norms + numbers == 0):
+            continue
+        words = [
+            MATRICES[matrices],
+            ATTENTION_BIASES[vectors],
+            NETWORK_BIASES[biased],
+            NORMS[of_norms, numbers],
+        ]
+        wrong = [x for x in words if "missing" in x]
+        names = [x for x in words if x and x not in wrong]
+        found.append((wrong, names, int(width)))
+    # the fewest differences explain it best
+    return min(found, key=lambda x: len(x[0]) + len(x[1]), default=None)
 
 
 @probe(
@@ -1225,7 +1317,9 @@ def dropout_places(tried: Adapter) -> Verdict:
     measured = f"{seen['outputs']} places in {expected} sub-layers"
     extra = [x for x in ("attention weights", "inner layer") if seen[x]]
     if seen["outputs"] == 0:
-        return fault("no dropout on the sub-layers' outputs")
+        places = " and ".join(f"{seen[x]} on {x}" for x in extra)
+        but = f", but in each pass {places}" if extra else ""
+        return fault(f"no dropout on the sub-layers' outputs{but}")
     if seen["whole sums"]:
         return fault(
             "dropout falls on the sum of x and the sub-layer's output; the "

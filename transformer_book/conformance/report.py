@@ -82,6 +82,31 @@ def line(result: Result) -> str:
     return f"{first}\n" + "\n".join(_wrapped(body))
 
 
+MANY = 5  # verdicts of one cause, above which a line names them all
+
+
+def _lines(results: Sequence[Result]) -> list[str]:
+    """Each verdict; many that follow from one, in a line of names."""
+    following: dict[str, list[str]] = {}
+    for result in results:
+        if result.cause:
+            names = following.setdefault(result.cause.name, [])
+            names.append(result.probe.name)
+    lines = []
+    for result in results:
+        cause = result.cause.name if result.cause else ""
+        names = following.get(cause, [])
+        if len(names) <= MANY:
+            lines.append(line(result))
+        elif result.probe.name == names[0]:
+            said = f"{len(names)} that follow from {cause}: {', '.join(names)}"
+            mark = MARKS[result.verdict.kind]
+            lines.append(
+                textwrap.fill(f"{mark} {said}", 78, subsequent_indent="  ")
+            )
+    return lines
+
+
 def _follows(result: Result) -> str:
     """From which probe's verdict this one probably follows."""
     cause = result.cause
@@ -114,7 +139,7 @@ def as_text(results: Sequence[Result]) -> str:
         reason = reason or f"the adapter has no {names}"
         said = f"{MARKS['not tried']} not tried, {count}: {reason}"
         untried.append(textwrap.fill(said, 78, subsequent_indent="  "))
-    lines = [*map(line, tried), *untried, "", summary(results)]
+    lines = [*_lines(tried), *untried, "", summary(results)]
     if any(LOCAL in text for text in lines):
         lines.append(
             f"{LOCAL} is where `make serve` shows the book; set "

@@ -47,7 +47,8 @@ def greedy(model, source_ids, max_extra):
     """The output for one sentence (1, source_len): a list of ids.
 
     Without BOS, with EOS; at most max_extra longer than the source is
-    without its eos.
+    without its eos. The model may be in training mode: call model.eval()
+    if your decoding does.
     """
     raise NotImplementedError
 
@@ -146,7 +147,8 @@ def update(model, optimizer, batches):
 
     A batch has .source_ids, .target_ids, .labels and .tokens, the
     number of labels that are not padding; model(source_ids, target_ids)
-    gives logits. The optimizer is plain SGD.
+    gives logits. The optimizer is plain SGD. If your loop takes a step
+    for each batch, raise NotImplementedError for more than one.
     """
     raise NotImplementedError
 

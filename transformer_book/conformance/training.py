@@ -31,6 +31,7 @@ def shift(tried: Adapter) -> Verdict:
         for row, count in zip(words, (6, 3, 5), strict=True)
     ]
     inputs, labels = (torch.as_tensor(x) for x in tried.shift(targets))
+    kept = []  # the rows whose input has an eos, where the label is padding
     if inputs.shape != labels.shape:
         return fault(
             f"inputs {tuple(inputs.shape)} and labels {tuple(labels.shape)} "
@@ -55,7 +56,8 @@ def shift(tried: Adapter) -> Verdict:
         if reads == target[:-1]:
             return fault("the decoder's input does not begin with bos")
         if reads == [tried.BOS, *target]:
-            return fault(f"row {row}: the input keeps eos in a padded row")
+            kept.append(row)
+            reads = reads[:-1]
         if reads[1:] == target[:-1] and reads[0] != tried.BOS:
             return deviation(
                 "another begin symbol",
@@ -66,6 +68,16 @@ def shift(tried: Adapter) -> Verdict:
             return fault(f"row {row}: inputs {reads} for the target {target}")
         if (labels[row, :count] == tried.PAD).any():
             return fault("the labels are padded on the left")
+        if inputs[row, :count].tolist() != reads:
+            return fault(f"row {row}: the input is not padded on the right")
+    if kept:
+        rows = " and ".join(str(row) for row in kept)
+        return deviation(
+            "eos in the input of a padded row",
+            f"row {rows}: the label there is padding, and nothing earlier "
+            "sees it",
+            "code that cuts off the last column of a padded batch",
+        )
     return paper("inputs bos y1 y2, labels y1 y2 eos, padded alike")
 
 
@@ -564,7 +576,11 @@ def accumulation(tried: Adapter) -> Verdict:
     for steps in weighted, each:
         kept = sum((3 - i) * step for i, step in enumerate(steps))
         if close(got, sum(steps), 0.2) or close(got, kept, 0.2):
-            return fault("there is a step for each batch: call step() once")
+            return fault(
+                "there is a step for each batch: call step() once. If your "
+                "loop takes one batch a step, raise NotImplementedError for "
+                "more"
+            )
     return fault("three batches do not give the gradient of their tokens")
 
 
