@@ -137,8 +137,9 @@ def test_without_scripts(visit, address):
         first = page.locator(fold).first
         assert first.locator("> summary").is_visible()
         assert not first.locator(inside).first.is_visible()
+    page.goto(f"{address}/book/architecture/masks.html")
     chart = page.locator(".chart-still[role=img] svg").first
-    assert chart.bounding_box()["width"] > 300
+    assert chart.bounding_box()["width"] > 200
     words = chart.locator("text").first
     assert words.evaluate("e => getComputedStyle(e).fill") != "none"
     assert not page.locator(".shows").count()
@@ -170,7 +171,7 @@ LETTERS = """() => [...document.querySelectorAll(".vega-embed text")].map(
 
 
 def test_a_chart_that_moves_keeps_its_letters_on_a_phone(read):
-    page = read("book/architecture/attention.html", width=360)
+    page = read("book/architecture/masks.html", width=360)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.wait_for_selector("[id^=altair-viz] svg")
     letters = page.evaluate(LETTERS)
