@@ -167,7 +167,7 @@ def test_a_still_picture_gives_way(read):
 
 LETTERS = """() => [...document.querySelectorAll(".vega-embed text")].map(
   text => parseFloat(getComputedStyle(text).fontSize)
-    * Math.abs(text.getScreenCTM().a || text.getScreenCTM().b))"""
+    * Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b))"""
 
 
 def test_a_chart_that_moves_keeps_its_letters_on_a_phone(read):
