@@ -52,10 +52,12 @@ def pack(folder: Path) -> str:
         return f"{folder} is not finished"
     path = folder.parent.with_suffix(".jsonl")
     runs = dict(read_record(path)) if path.is_file() else {}
-    earlier = runs.get(folder.name, {})
-    if not any(name in earlier for name in RESULTS):
-        content = earlier | content  # trials made elsewhere
-    runs[folder.name] = content
+    trials = {  # some may have been made elsewhere
+        file: held
+        for file, held in runs.get(folder.name, {}).items()
+        if file.startswith("rate-")
+    }
+    runs[folder.name] = trials | content
     write_record(path, runs)
     read_record.cache_clear()
     return f"{folder} is in {path}"

@@ -140,7 +140,8 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     again = read_folder(first)
     assert again["rate-0.35/report.json"] == recorded["rate-0.35/report.json"]
     shutil.rmtree(first / "rate-0.35")  # as on a machine that lacks it
-    pack.pack(first)
+    for _ in range(2):  # the second time, over a record that is whole
+        pack.pack(first)
     assert (
         recorded.items()
         <= read_record(tmp_path / "since.jsonl")["first"].items()
