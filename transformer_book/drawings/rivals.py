@@ -131,6 +131,18 @@ def race_curves(runs: Sequence[Run]) -> Picture:
     )
 
 
+def _named(ax: Any, words: str, end: tuple[float, float], kind: str) -> None:
+    """Write what a line is beside its end, in its colour."""
+    ax.annotate(
+        words,
+        end,
+        (10, 0),
+        textcoords="offset points",
+        va="center",
+        color=LOOKS[kind][0],
+    )
+
+
 def _means(ax: Any, places: Sequence[float], seeds: Any, kind: str) -> list:
     """The mean of the seeds as a line, each seed as a dot."""
     ink, line, mark = LOOKS[kind]
@@ -212,14 +224,8 @@ def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
         figure, ax = panels(1, narrow, height=2.9)
         for kind, told in shares.items():
             means = _means(ax, [*range(len(told))], [*told.values()], kind)
-            ax.annotate(
-                "Transformer" if kind == "transformer" else kind,
-                (len(told) - 1, means[-1]),
-                (10, 0),
-                textcoords="offset points",
-                va="center",
-                color=LOOKS[kind][0],
-            )
+            words = "Transformer" if kind == "transformer" else kind
+            _named(ax, words, (len(told) - 1, means[-1]), kind)
         lengths = [*next(iter(shares.values()))]
         ax.set_xticks(range(len(lengths)), lengths)
         ax.set_xlim(-0.2, len(lengths) + (0.5 if narrow else -0.2))
@@ -254,14 +260,7 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
             if name == "recurrent":
                 words, height = "recurrent and\nconvolutional", 12
             if name != "convolutional":
-                ax.annotate(
-                    words,
-                    (places[-1], height),
-                    (10, 0),
-                    textcoords="offset points",
-                    va="center",
-                    color=LOOKS[name][0],
-                )
+                _named(ax, words, (places[-1], height), name)
         distances = [*next(iter(right.values()))]
         ax.set_xticks(range(len(distances)), distances)
         ax.set_xlim(-0.2, len(distances) + (1 if narrow else 0.1))

@@ -16,6 +16,7 @@ import {
 } from "./common.js";
 import { chooser, describe } from "./own_model.js";
 import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
+import { open, upTo } from "./zoom_paths.js";
 
 const KINDS = [
   ["encoder", "encoder: source looks at source"],
@@ -63,26 +64,23 @@ export function cut(bytes, { N, h }, { source, target }) {
 }
 
 /** The maps of a sentence that was looked into, as `cut` has them. */
-function mapsOf({ files, about }) {
-  const numbers = files["numbers.bin"]();
-  const maps = { encoder: [], decoder: [], cross: [] };
-  let at = 0;
-  for (const [name, shape] of about.arrays) {
-    const size = shape.reduce((all, axis) => all * axis);
-    const found = /^(\w+)\.layers\.\d+\.(\w+)_attention\.weight$/.exec(name);
-    if (found) {
-      const [, stack, sub] = found;
-      const one = size / shape[0];
-      const scaled = numbers.slice(at, at + size).map((share) => 255 * share);
-      maps[sub === "cross" ? sub : stack].push(
-        Array.from({ length: shape[0] }, (_, head) =>
-          scaled.subarray(head * one, (head + 1) * one),
-        ),
-      );
-    }
-    at += size;
-  }
-  return maps;
+async function mapsOf({ files, about }) {
+  const model = open(about, (name) => files[name]());
+  await model.fetch(["encoder"]);
+  const { N, h } = about.sizes;
+  const of = (stack, sub) =>
+    upTo(N).map((layer) =>
+      upTo(h).map((head) =>
+        model
+          .get(`${stack}.layers.${layer}.${sub}.weight`, head)
+          .map((share) => 255 * share),
+      ),
+    );
+  return {
+    encoder: of("encoder", "self_attention"),
+    decoder: of("decoder", "self_attention"),
+    cross: of("decoder", "cross_attention"),
+  };
 }
 
 export async function start(place) {
@@ -180,7 +178,7 @@ export async function start(place) {
         shown = {
           about: describe(model),
           row: { source, target, predicted: next },
-          maps: mapsOf(found),
+          maps: await mapsOf(found),
         };
         chosen.word = 0;
         draw();

@@ -2,7 +2,7 @@
 
 import { choice, el, inAddress, load, newId, svg } from "./common.js";
 import { align, wordsOf } from "./cover_words.js";
-import { OWN, chooser, describe } from "./own_model.js";
+import { OWN, chooser, offer } from "./own_model.js";
 
 const WAIT = 2000; // milliseconds until it covers a word by itself
 const SNAP = 350; // while the ribbons of a covered word let go
@@ -336,8 +336,7 @@ export function start(place) {
       ]);
       kind = choice("to", options, "tatoeba-en-de", label);
       const files = chooser(note, (model) => {
-        index.models = index.models.filter(({ name }) => name !== OWN);
-        index.models.push(describe(model));
+        offer(index, model);
         models.set(OWN, model);
         kind.options([...options, [OWN, "your own model"]], OWN);
         input.value = "";

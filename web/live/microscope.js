@@ -8,7 +8,7 @@
 
 import { joined } from "./arrays.js";
 import { sinusoid } from "./encodings.js";
-import { beamSearch } from "./search.js";
+import { translations } from "./search.js";
 import { BOS, Tokenizer } from "./tokenizer.js";
 
 export const FILES = ["model.safetensors", "config.json", "tokenizer.json"];
@@ -380,15 +380,8 @@ export class Model {
       source.length - 1 + maxExtra,
       positions === "learned" ? max_length : Infinity,
     );
-    const found = await beamSearch(next, limit, options);
-    return {
-      source,
-      found: found.map((one) => ({
-        ...one,
-        text: this.tokenizer.decode(one.ids),
-        tokens: this.tokenizer.pieces(one.ids),
-      })),
-    };
+    const found = await translations(this.tokenizer, next, limit, options);
+    return { source, found };
   }
 
   /** Cross-attention while `ids` are said: weight(layer, head, t, s). */

@@ -27,6 +27,12 @@ export function describe({ config, info, languages }) {
   };
 }
 
+/** Let a part's models end with this one, in place of another. */
+export function offer(index, model) {
+  index.models = index.models.filter(({ name }) => name !== OWN);
+  index.models.push(describe(model));
+}
+
 /** Where the files go: {nodes, drop}; `use(model)` gets what they are.
  *
  * What does not fit is said in words, in `note`. `drop` are listeners of

@@ -70,6 +70,16 @@ export async function beamSearch(
   return ended.slice(0, beamSize);
 }
 
+/** What `beamSearch` finds, with its words and its tokens. */
+export async function translations(tokenizer, next, limit, options) {
+  const found = await beamSearch(next, limit, options);
+  return found.map((one) => ({
+    ...one,
+    text: tokenizer.decode(one.ids),
+    tokens: tokenizer.pieces(one.ids),
+  }));
+}
+
 function finish({ ids, total }, alpha, done) {
   const said = ids.slice(1);
   const score = total / lengthPenalty(said.length, alpha);

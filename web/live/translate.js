@@ -12,7 +12,7 @@ import {
   slider,
   table,
 } from "./common.js";
-import { OWN, chooser, describe } from "./own_model.js";
+import { OWN, chooser, offer } from "./own_model.js";
 import { Translator, weight } from "./translator.js";
 import { CHOSEN, heaviest, readable, wordPicker } from "./words.js";
 
@@ -98,8 +98,7 @@ export async function start(place) {
   const beams = scroller("The beam");
   const look = lookAround();
   const own = chooser(note, (read) => {
-    index.models = index.models.filter(({ name }) => name !== OWN);
-    index.models.push(describe(read));
+    offer(index, read);
     loaded.set(OWN, read);
     model.options(named(), OWN);
     const told = note.textContent;

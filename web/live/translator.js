@@ -1,7 +1,7 @@
 // A shipped model in the browser: onnxruntime-web, one thread, no DOM.
 
 import { address } from "./common.js";
-import { beamSearch } from "./search.js";
+import { translations } from "./search.js";
 import { BOS, PAD, Tokenizer } from "./tokenizer.js";
 
 const RUNTIME = "ort/ort-wasm-simd-threaded";
@@ -132,15 +132,8 @@ export class Translator {
     };
     const longest = this.model.max_length;
     const limit = Math.min(source.length - 1 + maxExtra, longest);
-    const found = await beamSearch(next, limit, options);
-    return {
-      source,
-      found: found.map((one) => ({
-        ...one,
-        text: this.tokenizer.decode(one.ids),
-        tokens: this.tokenizer.pieces(one.ids),
-      })),
-    };
+    const found = await translations(this.tokenizer, next, limit, options);
+    return { source, found };
   }
 
   /** Cross-attention while `ids` are said: weight(layer, head, t, s). */

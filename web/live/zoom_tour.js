@@ -1,7 +1,8 @@
 // A walk through the shipped model in eight steps: how the plural of
 // "trees" reaches the verb. Every number in the words is read from the
-// model; what they claim beside, book/start/sentence.md asserts.
+// model; what they claim beside, tests/site/test_zoom.py asserts.
 
+import { percent } from "./common.js";
 import { largest, low, siblings, upTo } from "./zoom_paths.js";
 
 const COURIER = ["decoder", "2", "cross_attention", "2"];
@@ -54,7 +55,7 @@ export function tour(model) {
         "all that the decoder sees of the English. Exchange the one of trees " +
         "by that of one tree, and the singular, gusta, rises from " +
         `${tiny(told.gusta)} to ${percent(told.alone[2])}. Exchange any ` +
-        "other, and it stays where it is.",
+        "other, and it hardly moves.",
     },
     {
       path: () => ["decoder", "1", "self_attention", "1"],
@@ -123,4 +124,3 @@ export function anywhere(model) {
 }
 
 const tiny = (share) => `${(100 * share).toFixed(2)} %`;
-const percent = (share) => `${Math.round(100 * share)} %`;
