@@ -142,6 +142,10 @@ def test_the_course_sets_the_twelve_and_adds_up():
     times = [minutes for _, minutes in rows.values()]
     total = re.search(r"take (\d+) minutes, .* (\d+)\.", text)
     assert [*map(int, total.groups())] == [sum(times[:-1]), sum(times)]
+    both = re.findall(r", (\d+) minutes \((\d+) in class\)", text)
+    alone, in_class = zip(*[map(int, pair) for pair in both], strict=True)
+    assert [*alone] == times
+    assert [*in_class] == [math.ceil(1.5 * minutes) for minutes in times]
 
 
 def test_the_courses_pieces_are_the_pages_solutions():

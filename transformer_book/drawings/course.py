@@ -11,9 +11,9 @@ from transformer_book.records import markdown_table
 # Which mistakes the picture names, and where the name is put: points
 # to the right of the dot and above it.
 NAMED = {
-    "no factor √d_model": (12, 24, "right"),
-    "no cross-attention": (0, 8, "center"),
-    "no residual connection": (0, 40, "center"),
+    "no factor √d_model": (12, 12, "right"),
+    "no cross-attention": (0, 34, "center"),
+    "no residual connection": (0, 56, "center"),
     "no root": (8, -2, "left"),
     "the share not taken from the right token": (8, -2, "left"),
 }
@@ -48,8 +48,10 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
             if row["mistake"] in NAMED:
                 x, y, side = NAMED[row["mistake"]]
                 words = row["mistake"].replace("d_model", "d")
-                if narrow and len(words) > 25:
-                    words = "the share not\ntaken from the\nright token"
+                if narrow and side == "left":
+                    words = words.replace("not ", "not\n")
+                    words = words.replace("the right", "the\nright")
+                line = {"arrowstyle": "-", "color": COLOURS["muted"]}
                 ax.annotate(
                     words,
                     (row["last"], row["right"]),
@@ -57,12 +59,13 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
                     textcoords="offset points",
                     ha=side,
                     va="center" if side == "left" else "bottom",
+                    arrowprops=line if side == "center" else None,
                 )
         leaks = [row["last"] for row in shown if row["mistake"] in LEAKS]
         ax.annotate(
             "five leaks",
             (max(leaks) + 0.02, 3),
-            (1.2, 38),
+            (1.2, 20),
             arrowprops={"arrowstyle": "-", "color": COLOURS["muted"]},
             va="center",
         )
@@ -93,10 +96,13 @@ def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
         said = row.get("trees", "")
         if len(said) > 34:
             said = said[:30] + "…"
-        loss = f"{row['last']:.2f}" if row.get("last") else "nan"
+        first, last = [
+            f"{row[when]:.2f}" if row.get(when) else "nan"
+            for when in ("first", "last")
+        ]
         if "error" in row:
             error = row["error"].partition(":")[0]
-            said, loss = f"stops with a `{error}`", ""
+            said, first, last = f"stops with a `{error}`", "", ""
         elif said.strip():
             said = f"*{said.strip()}*"
         right = f"{row['right'] / row['of']:.0%}" if "right" in row else ""
@@ -104,7 +110,8 @@ def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
             {
                 "sitting": row["sitting"] or "",
                 "mistake": row["mistake"].replace("√d_model", "$\\sqrt{d}$"),
-                "loss": loss,
+                "first loss": first,
+                "last loss": last,
                 "right": right,
                 "“I like trees”": said or "nothing",
             }
