@@ -5,7 +5,7 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, legend, panels, show
+from transformer_book.figures import COLOURS, Picture, panels, show
 from transformer_book.records import Run, markdown_table
 
 SYSTEMS = {  # floors first, ours last
@@ -17,23 +17,34 @@ SYSTEMS = {  # floors first, ours last
     "headline/en-de-1": "ours, seed 1",
     "headline/en-de-2": "ours, seed 2",
 }
+WAYS = {  # of the record, as the table has them
+    "train, bf16": "`train`, steps replayed",
+    "Hugging Face": "Hugging Face, Marian",
+    "nn.Transformer": "`nn.Transformer`",
+}
 LONGEST = 80  # characters of an output shown
 
 
 def by_clock(runs: Mapping[str, Run]) -> Picture:
     """Training loss and validation BLEU against the seconds of the log."""
-    looks = ("query", "o-"), ("good", ".-")
+    looks = ("good", "o-"), ("muted", ".-")
+    words = [name.replace(", ", ",\n") for name in runs]
+    places = (  # of a panel, in its own coordinates: the names of the runs
+        ((0.32, 0.2), (0.66, 0.55)),
+        ((0.02, 0.86), (0.71, 0.1)),
+    )
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=3.2)
-        for ax, name, title in zip(
+        for ax, name, title, ends in zip(
             axes,
             ("nll", "validation_bleu"),
             ("training loss, nats per token", "validation BLEU"),
+            places,
             strict=True,
         ):
-            for (who, run), (colour, dash) in zip(
-                runs.items(), looks, strict=True
+            for run, (colour, dash), who, (x, y) in zip(
+                runs.values(), looks, words, ends, strict=True
             ):
                 points = [
                     (line["seconds"], line[name])
@@ -45,13 +56,19 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
                     dash,
                     color=COLOURS[colour],
                     markersize=3,
-                    label=who,
+                )
+                ax.text(
+                    x,
+                    y,
+                    who,
+                    transform=ax.transAxes,
+                    color=COLOURS[colour],
+                    va="bottom",
                 )
             ax.set(xlabel="time", ylabel=title, ylim=(0, None), xscale="log")
             marks = {6: "6 s", 60: "1 min", 600: "10 min", 6000: "100 min"}
             ax.set_xticks([*marks], [*marks.values()])
             ax.minorticks_off()
-        legend(axes[0], 1 if narrow else 2)
         return figure
 
     ends = [
@@ -89,9 +106,9 @@ def turns(run: Run) -> Picture:
         axes[0].annotate(
             f"{losses[turn]:.2f}",
             (steps[turn], losses[turn]),
-            (0, -14),
+            (-6, -12),
             textcoords="offset points",
-            ha="center",
+            ha="right",
         )
         axes[0].annotate(
             f"{losses[-1]:.2f}",
@@ -187,8 +204,8 @@ def tried(
 def speeds(rows: Mapping[str, Mapping[str, Any]]) -> Markdown:
     """Steps a second of ours and its peers."""
     table = []
-    for way in "train, bf16", "Hugging Face", "nn.Transformer":
-        row = {"steps a second": f"`{way.removesuffix(', bf16')}`"}
+    for way in WAYS:
+        row = {"steps a second": WAYS[way]}
         for name in "tiny 8192", "base 25000":
             row[f"{name} tokens"] = f"{rows[f'{name} {way}']['late']:.1f}"
         table.append(row)
