@@ -10,11 +10,12 @@ from torch.nn.functional import cross_entropy
 def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
     """Try a model that maps source_ids, target_ids to logits.
 
-    `batch` is source_ids, target_ids, labels of yours. `train_step(
-    model, optimizer, source_ids, target_ids, labels)` is one step of
-    your training. Without them, your data and your loop are not tried.
-    Prints what it finds; afterwards the model has learnt a batch by
-    heart.
+    `batch` is three tensors of one batch of yours, (batch, len) each:
+    source_ids, target_ids (what the decoder reads) and labels (what it
+    has to say). `train_step(model, optimizer, source_ids, target_ids,
+    labels)` is one step of your training, with the optimizer that it is
+    given. Without them, your data and your loop are not tried. Prints
+    what it finds; afterwards the model has learnt a batch by heart.
     """
     torch.manual_seed(0)
     device = next(model.parameters()).device
@@ -125,8 +126,9 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         "the future",
         leak < 1e-4,
         f"later words move earlier scores by {leak:.1g}",
-        "No causal mask, or turned; or heads that are cut or joined "
-        "without transpose, which mixes positions.",
+        "No causal mask, or turned; or cross-attention reads the decoder; "
+        "or heads that are cut or joined without transpose, or a softmax "
+        "that runs over the queries, which mix positions.",
     )
     padding = torch.full((8, 3), pad, device=device)
     hidden = moved(scores(torch.cat([source, padding], 1), target))
@@ -134,8 +136,9 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         "padding",
         hidden.max().item() < 1e-4,
         f"padding moves the scores by {hidden.max():.1g}",
-        "No mask in the encoder or over the memory, or inverted; or a "
-        "softmax that runs over the queries, which may give nan.",
+        "No mask in the encoder or over the memory, or inverted; or heads "
+        "split by `view` alone, without transpose; or a softmax that runs "
+        "over the queries, which may give nan.",
     )
     read = moved(scores(source.flip(0), target)).max().item()
     note(
@@ -151,7 +154,8 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         "the order of words",
         order > 1e-3,
         f"two swapped words move the scores by {order:.1g}",
-        "The encoder gets no positions, or words that drown them.",
+        "If the future, padding or the source is marked, mend that first. "
+        "Otherwise the encoder gets no positions, or words that drown them.",
     )
     same = scores(source, target[:, 1:2].expand(-1, 7).contiguous())
     turns = ((same - same[:, :1]).abs().max() / spread).item()
@@ -184,6 +188,30 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         f"no gradient reaches {len(idle)} of {len(matrices)}"
         + (f": {commonprefix(idle) or idle[0]}…" if idle else ""),
         "Its layer is skipped, or its result is not used.",
+    )
+
+    def forgets_the_target():
+        gap = scores(source, target) - scores(source, target.flip(0))
+        return gap[:, 1:].abs().max() < 1e-5 * spread
+
+    said = "whichever matrix gives zeros, the target is not forgotten"
+    remembers = not forgets_the_target()
+    if not remembers:
+        said = "the scores are the same for every target"
+    for name, weight in matrices:
+        if not remembers or vocab_size in weight.shape:  # a table of words
+            continue
+        kept = weight.detach().clone()
+        weight.data.zero_()
+        if forgets_the_target():
+            remembers = False
+            said = f"if {name} gives zeros, the target is forgotten"
+        weight.data.copy_(kept)
+    note(
+        "residual connections",
+        remembers,
+        said,
+        "Around a sub-layer of the decoder x is not added to the output.",
     )
     start = {k: v.clone() for k, v in model.state_dict().items()}
     rates = []
@@ -232,20 +260,23 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
             "padding in the loss",
             0.99 < wider < 1.01,
             f"padded labels make the step {wider:.2f} times as long",
-            "Leave out the positions whose label is padding.",
-        )
-        rate = max(rates, default=0.0)
-        note(
-            "your rate",
-            rate <= 0.01,
-            f"{rate:.2g}" + (", as it was given" if rate == 1e-3 else ""),
-            "Adam's steps are as long as its rate: 0.01 is too much.",
+            "If the future or padding is marked, mend that first. Otherwise "
+            "leave out the positions whose label is padding.",
         )
     for steps, _ in enumerate(steps_from_start(torch.optim.Adam, 100), 1):
         if steps % 25 == 0:
             left = loss_of(scores(source, target)).item()
             if left < 0.3:
                 break
+    if train_step is not None:
+        rate = max(rates, default=0.0)
+        given = ", as it was given" if rate == 1e-3 else ""
+        note(
+            "your rate",
+            rate <= 0.01,
+            f"at most {rate:.2g} in the first {len(rates)} steps{given}",
+            "Adam's steps are as long as its rate: 0.01 is too much.",
+        )
     mend = "More data will not help: first mend what is marked above."
     if all(found.values()):
         mend = (
