@@ -195,18 +195,22 @@ for init in f"{INITS} packed-nothing {BEST}".split():
                 f"{start}{more} --seed {seed} --device {{device}}"
             )
 
-# From 2017 to now: the first rung, what promises most, then the rest. Seed 0
-# tries learning rates, another seed takes the best of them.
-LADDER = (
-    "paper muon pre-norm cool-down rotary gated adamw rms-norm short-first"
-    " qk-norm grouped no-smoothing no-biases"
-)
-for rung in LADDER.split():
-    for seed in range(3):
-        more = f" --rate-of since/{rung}-0" if seed else ""
+# From 2017 to now: seed 0 of all rungs first. Seed 0 of the paper, and of
+# another optimizer or schedule, tries learning rates, and its other seeds take
+# the best of them; a change of the model or the batches takes the paper's.
+TUNED = "paper muon cool-down adamw".split()
+UNTUNED = (
+    "pre-norm rotary gated rms-norm qk-norm grouped no-biases no-smoothing"
+    " short-first"
+).split()
+for seed in range(3):
+    for rung in TUNED + UNTUNED:
+        first = f"since/{rung if rung in TUNED else 'paper'}-0"
+        tries = f"since/{rung}-{seed}" == first
+        more = "" if tries else f" --rate-of {first}"
         RUNS[f"since/{rung}-{seed}"] = Entry(
             f"experiments/since.py {rung} --seed {seed}{more} {WHERE}",
-            after=f"since/{rung}-0" if seed else "",
+            after="" if tries else first,
         )
 RUNS["since_seconds"] = Entry(
     "experiments/since.py seconds --precision {precision}"

@@ -2,8 +2,8 @@ r"""From 2017 to now, one change at a time, on the paper's own task.
 
     make -C experiments since                    every run that is missing
     python experiments/since.py paper --out runs/since/paper-0
-    python experiments/since.py paper --seed 1 --rate-of since/paper-0 \
-        --out runs/since/paper-1
+    python experiments/since.py rotary --rate-of since/paper-0 \
+        --out runs/since/rotary-0
     python experiments/since.py seconds --out runs/since_seconds
     python experiments/since.py table            what the records say
 
@@ -13,10 +13,12 @@ are the same for all: Tatoeba, German to English, the `tiny` model, a run of
 ten minutes on one idle core. Interrupted, a run goes on where it was; a rate
 that was tried to its end has a report of its own, which `pack.py` records.
 
-Every rung is tuned alike. Its first seed is trained at three learning rates,
-and beyond the best of them as long as the best is the highest or the lowest
-that was tried. Other seeds take the best. The rates are multiples of
-equation 3's.
+The rates are multiples of equation 3's. The first seed of the paper, and of
+every rung with another optimizer or schedule, is trained at three of them,
+and beyond the best as long as the best is the highest or the lowest that was
+tried; its other seeds take the best. A rung that changes the model or the
+batches takes the paper's rate for all its seeds. What a better one would add
+is not known, and the table says how many were tried.
 
 What the records say, and when a rung counts as better than the paper, is in
 transformer_book/ladder.py.
@@ -253,6 +255,18 @@ class Rung:
     batches: type[TokenBatches] = TokenBatches
     parts: tuple = ()
 
+    def is_tuned(self):
+        """Whether it has its own rate: the paper, and what trains otherwise.
+
+        A rung that changes the model or the batches takes the paper's.
+        """
+        paper = Rung()
+        trains_alike = (self.optimizers, self.schedule) == (
+            paper.optimizers,
+            paper.schedule,
+        )
+        return self == paper or not trains_alike
+
     def lines(self):
         """Lines of code that a reader writes, without their docstrings."""
         paper = Rung()
@@ -443,7 +457,11 @@ def climb(options):
 
 
 def measure(options):
-    """Processor seconds and operations of a step, the rungs in turn."""
+    """Processor seconds and operations of a step, the rungs in turn.
+
+    In a turn all rungs have the same batch, so what else the machine does
+    then slows them alike.
+    """
     learnt, _, _, tokenizer = data(options.limit)
     batches = TokenBatches(learnt, TOKENS).epoch(0)
     models = {n: build(rung, len(tokenizer), 0) for n, rung in RUNGS.items()}
@@ -458,8 +476,9 @@ def measure(options):
         for name, model in models.items():
             began = time.process_time()
             step(model, optimizers[name], batch, options.precision)
+            spent = round(time.process_time() - began, 4)
             if turn:  # the first one warms up
-                seconds[name].append(time.process_time() - began)
+                seconds[name].append(spent)
     for _ in range(options.rounds):
         batch = next(batches)
         for name, model in models.items():
@@ -472,7 +491,7 @@ def measure(options):
         "machine": describe_machine(),
         "rungs": {
             name: {
-                "seconds": round(statistics.median(seconds[name]), 4),
+                "seconds": seconds[name],
                 "operations": round(statistics.mean(operations[name])),
                 "parameters": sum(w.numel() for w in model.parameters()),
                 "lines": RUNGS[name].lines(),

@@ -97,7 +97,18 @@ def test_a_change_is_a_few_lines():
 
 
 def test_the_table_has_every_rung():
-    assert {*runs.LADDER.split()} == {*since.RUNGS}
+    tuned = {name for name, rung in since.RUNGS.items() if rung.is_tuned()}
+    assert {*runs.TUNED} == tuned
+    assert {*runs.TUNED, *runs.UNTUNED} == {*since.RUNGS}
+
+
+def test_a_rung_that_is_not_tuned_takes_the_papers_rate():
+    for rung in since.RUNGS:
+        first, second = (runs.RUNS[f"since/{rung}-{n}"] for n in (0, 1))
+        source = rung if rung in runs.TUNED else "paper"
+        assert second.after == f"since/{source}-0"
+        assert f"--rate-of {second.after} " in second.command
+        assert ("--rate-of" in first.command) == (rung not in runs.TUNED)
 
 
 def test_the_best_rate_lies_between_two_that_were_tried():
@@ -181,6 +192,15 @@ def test_a_gap_is_judged_by_the_spread_of_all_rungs():
     assert same == pytest.approx(1)
 
 
+def test_the_rule_says_nothing_before_three_seeds():
+    assert ladder.verdict("paper", 3, 0.0, 1.0) == ""
+    assert ladder.verdict("muon", 1, -0.1, 0.001) == "one seed so far"
+    assert ladder.verdict("muon", 2, -0.1, 0.001) == "2 seeds so far"
+    assert ladder.verdict("muon", 3, -0.1, 0.001) == "better"
+    assert ladder.verdict("muon", 3, 0.1, 0.009) == "worse"
+    assert ladder.verdict("muon", 3, -0.1, 0.01) == "no difference shown"
+
+
 def test_a_ladder_without_its_first_rung_has_no_rows(monkeypatch):
     monkeypatch.setattr(ladder, "recorded_runs", lambda experiment: [])
     assert ladder.rungs() == []
@@ -204,20 +224,23 @@ def test_the_rows_of_a_ladder(monkeypatch):
             }
             files = {"log.jsonl": log, "report.json": report}
             runs[f"since/{rung}-{seed}"] = Run(f"{rung}-{seed}", files)
-    cost = {"seconds": 0.5, "operations": 10, "lines": 6}
+    cost = {"seconds": [0.5, 2.0, 0.5], "operations": 10, "lines": 6}
+    slower = cost | {"seconds": [0.6, 2.4, 5.0]}  # the last turn was busy
     monkeypatch.setattr(ladder, "recorded_runs", lambda experiment: [*runs])
     monkeypatch.setattr(ladder, "load_run", runs.get)
-    counts = {"rungs": dict.fromkeys(("paper", "muon"), cost)}
+    counts = {"rungs": {"paper": cost, "muon": slower}}
     monkeypatch.setattr(ladder, "load_counts", lambda name: counts)
     paper, muon = ladder.rungs()
     assert (paper["rung"], muon["rung"]) == ("paper", "muon")
     assert muon["gap"] == pytest.approx(-0.2) and muon["p"] < 0.01
+    assert muon["verdict"] == "2 seeds so far" and muon["rates_tried"] == 3
     assert muon["bleu"] == 20.5 and muon["lines"] == 6
     # Until 2.02, with which the worse of the paper's seeds ended.
     assert paper["steps"] == pytest.approx((100 + 50 + 50 * 0.98) / 2)
     steps = [50 + 50 * (3 - 2.02) / (3 - loss) for loss in (1.8, 1.82)]
     assert muon["steps"] == pytest.approx(sum(steps) / 2)
-    assert muon["seconds"] == pytest.approx(sum(steps) / 4)
+    assert paper["seconds"] == pytest.approx(paper["steps"] / 2)
+    assert muon["step_time"] == pytest.approx(1.2)
 
 
 def test_steps_until_a_loss():

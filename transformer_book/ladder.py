@@ -1,7 +1,8 @@
 """What the records of the ladder say: from 2017 to now, rung by rung.
 
-`experiments/since.py` makes them. A rung counts as better, or as worse,
-than the paper's if a t-test over the seeds has p below 0.01.
+`experiments/since.py` makes them. A rung of at least three seeds counts as
+better, or as worse, than the paper's if a t-test over the seeds has p below
+0.01.
 """
 
 import math
@@ -12,16 +13,22 @@ import numpy as np
 
 from transformer_book.records import load_counts, load_run, recorded_runs
 
+SEEDS = 3  # of a rung, before it is judged
+SURE = 0.01  # p, below which a gap is no chance
+UNKNOWN = {"seconds": [math.nan], "operations": math.nan, "lines": math.nan}
+
 
 def rungs() -> list[dict[str, Any]]:
     """A row for each rung that is recorded, the paper's first.
 
     `nats` and `bleu` are means over the seeds; `gap` is how many nats
     a token the rung is above the paper, 95% within plus or minus
-    `within`. `steps`, `seconds` of a processor and `operations` are
-    what the rung needed until the loss with which the paper's worst
-    seed ended: NaN if a seed never got there. `lines` is the code that
-    the change needs.
+    `within`, and `verdict` what the rule says of it. `rates_tried` is 1
+    for a rung that took the paper's rate. `steps`, `seconds` of a
+    processor and `operations` are what the rung needed until the loss
+    with which the paper's worst seed ended: NaN if a seed never got
+    there. `step_time` is a step's seconds, in steps of the paper's.
+    `lines` is the code that the change needs.
     """
     runs: dict[str, list] = {}
     for name in recorded_runs("since"):
@@ -43,27 +50,46 @@ def rungs() -> list[dict[str, Any]]:
             steps_until(*run.series("validation_loss"), target)
             for run in seeds
         )
-        cost = costs.get(rung, {})
+        cost = costs.get(rung, UNKNOWN)
         rows.append(
             {
                 "rung": rung,
                 "seeds": len(seeds),
-                "rates tried": len(first["rates"]),
+                "rates_tried": len(first["rates"]),
                 "rate": first["rate"],
                 "nats": statistics.mean(losses[rung]),
                 "gap": gap,
                 "within": within,
                 "p": p,
+                "verdict": verdict(rung, len(seeds), gap, p),
                 "steps": steps,
-                "seconds": steps * cost.get("seconds", math.nan),
-                "operations": steps * cost.get("operations", math.nan),
-                "lines": cost.get("lines", math.nan),
+                "seconds": steps * statistics.median(cost["seconds"]),
+                "operations": steps * cost["operations"],
+                "step_time": in_turn(cost, costs.get("paper", UNKNOWN)),
+                "lines": cost["lines"],
                 "bleu": statistics.mean(
                     run.report["test"]["bleu"] for run in seeds
                 ),
             }
         )
     return sorted(rows, key=lambda row: row["rung"] != "paper")
+
+
+def in_turn(cost: dict[str, Any], paper: dict[str, Any]) -> float:
+    """A step's seconds over the paper's, which it was measured beside."""
+    pairs = zip(cost["seconds"], paper["seconds"], strict=False)
+    return statistics.median(one / other for one, other in pairs)
+
+
+def verdict(rung: str, seeds: int, gap: float, p: float) -> str:
+    """What the rule says of a rung, or how many seeds it has so far."""
+    if rung == "paper":
+        return ""
+    if seeds < SEEDS:
+        return "one seed so far" if seeds == 1 else f"{seeds} seeds so far"
+    if p >= SURE:
+        return "no difference shown"
+    return "better" if gap < 0 else "worse"
 
 
 def compared(

@@ -1,11 +1,23 @@
 """What the last chapter shows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import drawsvg
+from IPython.display import Markdown
 
-from transformer_book.figures import PAGE, PHONE, Picture, Sketch, show
+from transformer_book.figures import (
+    COLOURS,
+    PAGE,
+    PHONE,
+    Picture,
+    Sketch,
+    panels,
+    show,
+)
+from transformer_book.ladder import SEEDS
+from transformer_book.records import Run, markdown_table
 
 # What a layer of each machine holds, from the bottom to the top.
 ENCODER = "self-attention", "feed-forward"
@@ -136,3 +148,129 @@ def rotation() -> Picture:
         "sentence, always three tokens apart. Both hands turn with their "
         "places, and the angle between them stays the same.",
     )
+
+
+# What the rungs of the ladder are called on the page.
+RUNGS = {
+    "paper": "the paper",
+    "muon": "Muon",
+    "cool-down": "rate down to zero",
+    "adamw": "AdamW",
+    "pre-norm": "norm first",
+    "rms-norm": "RMSNorm",
+    "rotary": "rotary positions",
+    "gated": "gated feed-forward",
+    "grouped": "shared keys, values",
+    "qk-norm": "normed queries, keys",
+    "no-biases": "no biases",
+    "no-smoothing": "no smoothing",
+    "short-first": "short sentences first",
+}
+
+
+def ladder_curves(paper: Sequence[Run], best: Sequence[Run]) -> Picture:
+    """Loss against steps: every seed of the first rung and of the best."""
+    name = RUNGS[best[0].report["rung"]]
+    drawn = {
+        "the paper": (paper, COLOURS["good"], "left", 12),
+        name: (best, "black", "right", -12),
+    }
+    last = paper[0].log[-1]["step"]
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=3.2)
+        for what, (runs, ink, side, up) in drawn.items():
+            for run in runs:
+                ax.plot(*run.series("validation_loss"), color=ink, lw=1.4)
+            steps, losses = runs[0].series("validation_loss")
+            ax.annotate(
+                what,
+                (steps[13], losses[13]),
+                (0, up),
+                textcoords="offset points",
+                color=ink,
+                ha=side,
+                va="center",
+            )
+        ax.set_xlim(0, last)
+        ax.set_ylim(1.4, 3.6)
+        ax.set_xticks([0, 500, 1000, 1500, 2000])
+        ax.set_xlabel("steps")
+        ax.set_ylabel("validation loss, nats per token")
+        return figure
+
+    ends = "; ".join(
+        f"{what}: "
+        + ", ".join(f"{run.log[-1]['validation_loss']:.2f}" for run in runs)
+        for what, (runs, *_) in drawn.items()
+    )
+    return show(
+        draw,
+        "Validation loss against training steps, a line for each seed. "
+        f"{name} is below the paper. After {last:,} steps: {ends}.",
+    )
+
+
+def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
+    """How far each change is from the paper, with its interval."""
+    rows = sorted(rows, key=lambda row: row["gap"])
+    edge = max(abs(row["gap"]) + row["within"] for row in rows) + 0.01
+
+    def draw(narrow: bool):
+        figure, ax = panels(1, narrow, height=0.9 + 0.27 * len(rows))
+        for i, row in enumerate(rows):
+            judged = row["verdict"] in ("better", "worse")
+            ink = "black" if judged else COLOURS["muted"]
+            if row["verdict"] == "worse":
+                ink = COLOURS["bad"]
+            low, high = row["gap"] - row["within"], row["gap"] + row["within"]
+            ax.plot([low, high], [i, i], color=ink)
+            inside = ink if row["seeds"] >= SEEDS else "none"
+            ax.plot(row["gap"], i, "o", color=ink, mfc=inside, ms=7)
+            if not narrow:
+                ax.text(edge, i, row["verdict"], va="center", color=ink)
+        ax.axvline(0, color=COLOURS["good"], lw=1.2)
+        ax.set_yticks(range(len(rows)), [RUNGS[row["rung"]] for row in rows])
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlim(-edge, edge if narrow else 1.7 * edge)
+        ax.set_ylim(len(rows) - 0.4, -0.6)
+        ticks = {-0.1: "\u22120.1", 0: "the paper", 0.1: "+0.1"}
+        ax.set_xticks([*ticks], ticks.values())
+        ax.set_xlabel("nats per token above the paper", loc="left")
+        return figure
+
+    said = "; ".join(
+        f"{RUNGS[row['rung']]} {row['gap']:+.3f} \u00b1 {row['within']:.3f}, "
+        f"{row['verdict']}"
+        for row in rows
+    )
+    return show(
+        draw,
+        "For each change, how many nats per token its model ends above the "
+        f"paper's, with a 95% interval, the best first. {said}.",
+    )
+
+
+def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+    """All that the records say of each rung, the best of them first."""
+    rows = sorted(rows, key=lambda row: (row["rung"] != "paper", row["gap"]))
+    return Markdown(markdown_table([*map(_ladder_row, rows)]))
+
+
+def _ladder_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    first = row["rung"] == "paper"
+    gap = f"{row['gap']:+.3f} \u00b1 {row['within']:.3f}"
+    reached = not math.isnan(row["steps"])
+    return {
+        "change": RUNGS[row["rung"]],
+        "nats": f"{row['nats']:.3f}",
+        "above the paper": "" if first else gap.replace("-", "\u2212"),
+        "p": "" if first else f"{row['p']:.3f}",
+        "verdict": row["verdict"],
+        "steps": f"{row['steps']:,.0f}" if reached else "not reached",
+        "a step's time": f"{row['step_time']:.2f}",
+        "BLEU": f"{row['bleu']:.1f}",
+        "lines": row["lines"],
+        "seeds": row["seeds"],
+        "rates tried": row["rates_tried"],
+    }
