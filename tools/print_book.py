@@ -51,7 +51,7 @@ FREEZE = """([name, names, site, xml, live]) => {
     const words = document.createElement("p");
     words.className = "on-the-site";
     words.textContent = live[k];
-    e.replaceWith(words, ...e.querySelectorAll("table"));
+    e.replaceWith(words, ...e.querySelectorAll("table, .cover-still"));
   });
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +

@@ -39,6 +39,7 @@ def test_pdf(printer, tmp_path):
     drawn = set(re.findall(r"mjx-c\.(mjx-c[0-9A-F]+)[^{]*::before", whole))
     assert len(signs) > 20 and signs <= drawn, signs - drawn
     assert "In depth" in whole and "On the book's site: masks" in whole
+    assert "may not look at “ball”" in whole  # the cover's two states
     target = tmp_path / "book.pdf"
     printer.make_pdf(target)
     data = target.read_bytes()
