@@ -1,6 +1,7 @@
 """Files: whole or absent, read back equal, refused when damaged."""
 
 import copy
+import errno
 import json
 import random
 import time
@@ -205,8 +206,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, kind):
         assert path.read_text() == "one"  # still there while writing
         raise kind("the disk is full")
 
-    with pytest.raises(OSError, match=r"full.*file\.txt"):
+    with pytest.raises(OSError, match=r"full.*file\.txt") as told:
         write_atomically(path, fails)
+    assert told.value.errno == errno.EIO
     assert path.read_text() == "one"
     assert [x.name for x in path.parent.iterdir()] == ["file.txt"]
 
@@ -223,11 +225,11 @@ def test_two_writers_of_one_path_do_not_meet(tmp_path):
     assert path.read_text() == "outer"
 
 
-def eighty_steps(folder):
+def forty_steps(folder):
     torch.set_num_threads(1)
     model = small()
     pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
-    config = TrainingConfig(max_steps=80, checkpoint_every=1, log_every=1)
+    config = TrainingConfig(max_steps=40, checkpoint_every=1, log_every=1)
     train(model, TokenBatches(pairs, 12), config, folder=folder)
     save_model(folder, model)
 
@@ -238,9 +240,7 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
     processes.set_forkserver_preload([__name__])
 
     def begin(name):
-        process = processes.Process(
-            target=eighty_steps, args=[tmp_path / name]
-        )
+        process = processes.Process(target=forty_steps, args=[tmp_path / name])
         process.start()
         return process
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import zipfile
+from dataclasses import FrozenInstanceError
 from importlib.resources import files
 from unittest.mock import MagicMock
 
@@ -100,6 +101,9 @@ def test_a_slice_is_a_corpus():
     assert part.sources == [pair[0] for pair in part]
     assert part.targets == [pair[1] for pair in part]
     assert corpus[-1] == list(corpus)[-1]
+    assert part.chosen([True, False, True]).pairs == part.pairs[::2]
+    with pytest.raises(FrozenInstanceError):
+        part.name = "another"
     assert len(repr(corpus)) < 200 and "'little_spanish'" in repr(corpus)
 
 

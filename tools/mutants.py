@@ -30,9 +30,15 @@ from bite import OPTIONS, ROOT, copy_to  # imports torch, for every fork
 
 MODULES = (
     "attention masks positions embeddings layers model loss schedule batching "
-    "decoding beams evaluation tokenization checkpoints training translator"
+    "decoding beams evaluation tokenization checkpoints training translator "
+    "corpora experiment"
 )
-MORE = {"model": ["own_model"]}  # test files beside a module's own
+MORE = {  # test files beside a module's own
+    "checkpoints": ["own_model"],
+    "experiment": ["own_model"],
+    "layers": ["model"],
+    "model": ["own_model"],
+}
 OLD = "<, <=, >, >=, ==, !=, +, -, *, /, //, %, **, @, &, |, and, or"
 NEW = "<=, <, >=, >, !=, ==, -, +, /, *, /, /, *, *, |, &, or, and"
 WORDS = {"is not": "is", "not in": "in", "is": "is not", "in": "not in"}
