@@ -50,7 +50,7 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     Raises:
         TypeError: if `pairs` is no list of tuples, or a name no text.
 
-    Chapter: corpora-parallel
+    Chapter: corpora-own
     """
 
     pairs: Sequence[tuple[str, str]] = field(repr=False)  # too many

@@ -23,7 +23,7 @@ _SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<bos>", EOS: "<eos>"}
 def _normalizer() -> normalizers.Normalizer:
     """One form for texts that look the same.
 
-    Chapter: tokenization-normal
+    Chapter: tokenization-bpe
     """
     # Soft hyphen, zero-width space, marks of direction, word joiner, BOM.
     hidden = r"\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF"

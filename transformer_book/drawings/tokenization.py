@@ -52,7 +52,7 @@ def lengths_by_size(
     tokens: Mapping[str, Sequence[float]],
     words: float,
 ) -> Picture:
-    """Tokens per sentence against the size of the vocabulary."""
+    """Tokens per sentence by size of vocabulary; `words` are German."""
     looks = {0: ("encoder", "o-"), 1: ("decoder", "s-")}
 
     def draw(narrow: bool):
@@ -69,7 +69,7 @@ def lengths_by_size(
                 ha="left" if number == 0 else "right",
             )
         ax.axhline(words, color=COLOURS["muted"], linestyle=":")
-        ax.text(sizes[0], words - 1.5, "words", va="top")
+        ax.text(sizes[0], words - 1.5, "German, in words", va="top")
         ax.set_xscale("log")
         ticks = [
             size for size in (300, 1000, 3000, 10_000) if size <= sizes[-1]
@@ -83,6 +83,6 @@ def lengths_by_size(
     return show(
         draw,
         "Tokens per test sentence against the size of the vocabulary, on "
-        "a logarithmic scale. Both curves fall steeply and then become "
-        f"level just above a dotted line, the number of words, {words:.1f}.",
+        "a logarithmic scale. Both curves fall steeply and then become level "
+        f"above a dotted line: a German sentence has {words:.1f} words.",
     )
