@@ -81,7 +81,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
                 ha=align,
             )
         ax.set(xlabel="perplexity", ylabel="BLEU")
-        ax.set_xlim(3.6 if narrow else 4.2, 7)
+        ax.set_xlim(3.3 if narrow else 4.2, 7)
         return figure
 
     return show(
