@@ -216,6 +216,12 @@ RUNS["since_seconds"] = Entry(
     "experiments/since.py seconds --precision {precision}"
 )
 
+# The everyday model's score in an hour, with what the ladder found.
+for seed in range(3):
+    RUNS[f"hour/de-en-{seed}"] = Entry(
+        f"experiments/hour.py --seed {seed} {WHERE}"
+    )
+
 # Counts, made in minutes of one core.
 for name in (
     "counted",  # what is in corpora that are not ours to ship

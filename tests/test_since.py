@@ -1,11 +1,16 @@
 """The ladder from 2017 to now: its rungs, its tuning, its arithmetic."""
 
+import ast
+import inspect
 import math
 import shutil
 
+import hour
+import jupytext
 import pack
 import pytest
 import since
+import tangle
 import torch
 from translators import (
     decode_in_parts,
@@ -18,6 +23,7 @@ from transformer_book import ladder
 from transformer_book.records import Run, read_folder, read_record
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import EOS
+from transformer_lib.translator import Translator
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, EOS], [9, 4, EOS, 0, 0, 0]])
 TARGET = torch.tensor([[2, 10, 11, 12, 5], [2, 9, 0, 0, 0]])
@@ -96,6 +102,15 @@ def test_a_change_is_a_few_lines():
     assert all(0 < each <= 15 for each in lines.values())
 
 
+def test_the_page_shows_the_optimizer_that_was_recorded():
+    """`muon` of the last chapter is `muon` of the records, line by line."""
+    page = jupytext.read(tangle.ROOT / "book/results/after.md")
+    [shown] = [c.source for c in page.cells if "def muon(" in c.source]
+    recorded = ast.parse(inspect.getsource(since.muon)).body[0]
+    del recorded.body[0]  # the docstring
+    assert ast.dump(ast.parse(shown).body[0]) == ast.dump(recorded)
+
+
 def test_the_table_has_every_rung():
     tuned = {name for name, rung in since.RUNGS.items() if rung.is_tuned()}
     assert {*runs.TUNED} == tuned
@@ -171,6 +186,19 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     other = read_folder(second)["report.json"]
     assert [*other["rates"]] == [f"{report['rate']:g}"]
     assert other["training"]["seed"] == 1
+
+
+def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
+    monkeypatch.setattr(since, "load_corpus", little_spanish)
+    hour.main(["--max-steps", "4", "--limit", "20", "--out", str(tmp_path)])
+    found = read_folder(tmp_path)
+    assert found["report.json"]["result"]["steps"] == 4
+    assert found["report.json"]["result"]["validation_loss"] > 0
+    assert len(found["translations.txt"]) == 20
+    said = Translator.from_pretrained(tmp_path).translate("I like trees")
+    assert isinstance(said, str)
+    factor = hour.cool_down(hour.STEPS)
+    assert factor(since.WARMUP) == 1 and factor(hour.STEPS) == 0
 
 
 def test_students_t():

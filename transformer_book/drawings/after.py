@@ -252,25 +252,37 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
 
 
 def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """All that the records say of each rung, the best of them first."""
+    """All that the records say of each rung, the best of them first.
+
+    What is not measured yet has no column.
+    """
     rows = sorted(rows, key=lambda row: (row["rung"] != "paper", row["gap"]))
-    return Markdown(markdown_table([*map(_ladder_row, rows)]))
+    told = [_ladder_row(row) for row in rows]
+    known = [name for name in told[0] if {row[name] for row in told} != {""}]
+    return Markdown(
+        markdown_table([{name: row[name] for name in known} for row in told])
+    )
 
 
 def _ladder_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the table, as it is printed; "" is not measured."""
     first = row["rung"] == "paper"
     gap = f"{row['gap']:+.3f} \u00b1 {row['within']:.3f}"
-    reached = not math.isnan(row["steps"])
+    counted = not math.isnan(row["step_time"])
     return {
         "change": RUNGS[row["rung"]],
         "nats": f"{row['nats']:.3f}",
         "above the paper": "" if first else gap.replace("-", "\u2212"),
         "p": "" if first else f"{row['p']:.3f}",
         "verdict": row["verdict"],
-        "steps": f"{row['steps']:,.0f}" if reached else "not reached",
-        "a step's time": f"{row['step_time']:.2f}",
+        "steps": (
+            "not reached"
+            if math.isnan(row["steps"])
+            else f"{row['steps']:,.0f}"
+        ),
+        "a step's time": f"{row['step_time']:.1f}" if counted else "",
         "BLEU": f"{row['bleu']:.1f}",
-        "lines": row["lines"],
+        "lines": row["lines"] if counted else "",
         "seeds": row["seeds"],
         "rates tried": row["rates_tried"],
     }
