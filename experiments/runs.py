@@ -196,21 +196,22 @@ for init in f"{INITS} packed-nothing {BEST}".split():
             )
 
 # From 2017 to now: seed 0 of all rungs first. Seed 0 of the paper, and of
-# another optimizer or schedule, tries learning rates, and its other seeds take
-# the best of them; a change of the model or the batches takes the paper's.
-TUNED = "paper muon cool-down adamw".split()
+# another optimizer or schedule, tries learning rates. All other runs take the
+# best of a rung's: of their own, or of the paper's.
+RATE_OF = {rung: rung for rung in ("paper", "muon", "cool-down", "adamw")}
 UNTUNED = (
     "pre-norm rotary gated rms-norm qk-norm grouped no-biases no-smoothing"
     " short-first"
-).split()
+)
+RATE_OF |= dict.fromkeys(UNTUNED.split(), "paper")
+RATE_OF["together"] = "muon"
 for seed in range(3):
-    for rung in TUNED + UNTUNED:
-        first = f"since/{rung if rung in TUNED else 'paper'}-0"
-        tries = f"since/{rung}-{seed}" == first
-        more = "" if tries else f" --rate-of {first}"
+    for rung, source in RATE_OF.items():
+        tries = rung == source and seed == 0
+        more = "" if tries else f" --rate-of since/{source}-0"
         RUNS[f"since/{rung}-{seed}"] = Entry(
             f"experiments/since.py {rung} --seed {seed}{more} {WHERE}",
-            after="" if tries else first,
+            after="" if tries else f"since/{source}-0",
         )
 RUNS["since_seconds"] = Entry(
     "experiments/since.py seconds --precision {precision}"

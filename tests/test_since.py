@@ -99,6 +99,7 @@ def test_a_change_is_a_few_lines():
     lines = {name: rung.lines() for name, rung in since.RUNGS.items()}
     assert lines.pop("paper") == 0 and lines["pre-norm"] == 1
     assert lines["rms-norm"] == 3
+    assert lines.pop("together") == lines["muon"] + lines["rotary"]
     assert all(0 < each <= 15 for each in lines.values())
 
 
@@ -111,19 +112,21 @@ def test_the_page_shows_the_optimizer_that_was_recorded():
     assert ast.dump(ast.parse(shown).body[0]) == ast.dump(recorded)
 
 
-def test_the_table_has_every_rung():
-    tuned = {name for name, rung in since.RUNGS.items() if rung.is_tuned()}
-    assert {*runs.TUNED} == tuned
-    assert {*runs.TUNED, *runs.UNTUNED} == {*since.RUNGS}
-
-
-def test_a_rung_that_is_not_tuned_takes_the_papers_rate():
-    for rung in since.RUNGS:
-        first, second = (runs.RUNS[f"since/{rung}-{n}"] for n in (0, 1))
-        source = rung if rung in runs.TUNED else "paper"
-        assert second.after == f"since/{source}-0"
+def test_the_table_says_whose_rate_a_rung_takes():
+    assert {*runs.RATE_OF} == {*since.RUNGS}
+    for name, rung in since.RUNGS.items():
+        trains_alike = (rung.optimizers, rung.schedule) == (
+            since.adam,
+            since.equation_3,
+        )
+        wanted = "paper" if trains_alike else name
+        if name == "together":
+            wanted = "muon"  # whose optimizer it has
+        assert runs.RATE_OF[name] == wanted
+        first, second = (runs.RUNS[f"since/{name}-{n}"] for n in (0, 1))
+        assert second.after == f"since/{wanted}-0"
         assert f"--rate-of {second.after} " in second.command
-        assert ("--rate-of" in first.command) == (rung not in runs.TUNED)
+        assert ("--rate-of" in first.command) == (name != wanted)
 
 
 def test_the_best_rate_lies_between_two_that_were_tried():

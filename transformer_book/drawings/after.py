@@ -165,6 +165,7 @@ RUNGS = {
     "no-biases": "no biases",
     "no-smoothing": "no smoothing",
     "short-first": "short sentences first",
+    "together": "Muon and rotary",
 }
 
 
