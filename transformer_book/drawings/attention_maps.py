@@ -171,18 +171,24 @@ def sheet(maps: Mapping[str, Sequence[Tensor]]) -> Picture:
 def jobs(rows: Mapping[str, Mapping[str, float]], evenly: Mapping) -> Picture:
     """For each job the weight that each of 16 heads gives to it: dots.
 
-    The head that gives most is named; a tick is an even spread.
+    The head that gives most is named, with those that are level with it; a
+    tick is an even spread.
     """
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.1)
         for y, (job, weights) in enumerate(rows.items()):
             best = max(weights, key=weights.get)
+            leaders = [
+                head
+                for head, weight in weights.items()
+                if weights[best] - weight < 0.01
+            ]
             for head, weight in weights.items():
-                ink = COLOURS["attention" if head == best else "muted"]
+                ink = COLOURS["attention" if head in leaders else "muted"]
                 ax.plot(weight, -y, "o", color=ink, alpha=0.8)
             ax.annotate(
-                best,
+                ", ".join(leaders),
                 (weights[best], -y),
                 (0, 7),
                 textcoords="offset points",
@@ -229,7 +235,9 @@ def syntax(counted: Mapping[str, Mapping[str, Mapping]]) -> Markdown:
                     "best distance": (
                         f"{told['offset']:+}: {told['offset_agrees']:.0%}"
                     ),
-                    "difference": f"{low:+.0%} to {high:+.0%}",
+                    "difference": (
+                        f"{low:+.0%} to {high:+.0%}".replace("-", "\u2212")
+                    ),
                 }
             )
     return Markdown(markdown_table(rows))
@@ -274,7 +282,7 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
                 )
         ax.set_yticks([-y for y in range(len(KINDS))], KINDS.values())
         ax.set_ylim(0.5 - len(KINDS), 0.7)
-        ax.set_xlabel("what the loss rises by without the head, in nats")
+        ax.set_xlabel("nats lost without the head")
         return figure
 
     dear = max(
