@@ -1,12 +1,15 @@
-"""The layers against PyTorch's, and each statement of 3.1 and 3.3."""
+"""Networks, residuals, dropout, the cache: each statement of 3.1 and 3.3.
+
+That whole layers are PyTorch's is in `test_model.py`.
+"""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from translators import as_torch, decode_in_parts, slopes_of
+from translators import decode_in_parts
 
-from transformer_lib.attention import MultiHeadAttention, record_attention
+from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import (
     Decoder,
@@ -17,7 +20,6 @@ from transformer_lib.layers import (
     LayerCache,
     Residual,
 )
-from transformer_lib.masks import causal_mask, padding_mask
 from transformer_lib.model import Transformer, TransformerConfig
 
 D_MODEL, D_FF, H = 16, 32, 4
@@ -34,146 +36,10 @@ def layer_of(kind, norm="post", dropout=0.0):
     return kind(*attentions, network, D_MODEL, dropout, **told)
 
 
-def stack_of(kind, N, norm="post"):
-    layer = EncoderLayer if kind is Encoder else DecoderLayer
-    return kind([layer_of(layer, norm) for _ in range(N)], D_MODEL, norm)
-
-
 def in_both_modes(module):
     """The module in training, then not."""
     yield module.train()
     yield module.eval()
-
-
-def mask_of(*lengths):
-    """The padding mask of sentences of these lengths."""
-    there = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return padding_mask(there.long())
-
-
-def in_steps(decoder, x, memory, source_mask, ends):
-    """What a layer or a stack gives for `x` with a cache.
-
-    The positions come in groups, each up to one of `ends`.
-    """
-    stacked = isinstance(decoder, Decoder)
-    layers = decoder.layers if stacked else [decoder]
-    cache = [layer.new_cache(memory) for layer in layers]
-    kept, groups = cache if stacked else cache[0], x.tensor_split([*ends], 1)
-    found = []
-    for new in groups:
-        if stacked:
-            found.append(decoder(new, None, source_mask, kept))
-        else:
-            end = kept.length + new.size(1)
-            mask = causal_mask(end)[..., kept.length :, :]
-            found.append(decoder(new, None, source_mask, mask, kept))
-    return torch.cat(found, 1)
-
-
-def same_as_pytorchs(ours, theirs, run_theirs, *ways):
-    """Same output and same gradients in all ways to run ours."""
-    for weight in ours.parameters():  # other than a norm's ones and zeros
-        weight.data += 0.1 * torch.randn_like(weight)
-    theirs.load_state_dict(as_torch(ours.state_dict()))
-    wanted = run_theirs(theirs)
-    wanted.square().mean().backward()
-    close = dict(atol=1e-4, rtol=1e-4)
-    for _ in in_both_modes(ours):
-        for way in ways:
-            ours.zero_grad()
-            found = way(ours)
-            torch.testing.assert_close(found, wanted, **close)
-            found.square().mean().backward()
-            slopes = as_torch(slopes_of(ours))
-            torch.testing.assert_close(slopes, slopes_of(theirs), **close)
-
-
-def pytorchs(kind, norm):
-    sizes = D_MODEL, H, D_FF, 0.0
-    return kind(*sizes, batch_first=True, norm_first=norm == "pre")
-
-
-@both_norms
-@pytest.mark.parametrize("lengths", [(130, 20, 3), (1, 1, 1), None])
-def test_encoder_layer_equals_pytorchs(norm, lengths):
-    assert len(layer_of(EncoderLayer, norm).residuals) == 2
-    x = torch.randn(3, max(lengths or [12]), D_MODEL)
-    mask = mask_of(*lengths) if lengths else None
-    padded = ~mask[:, 0, 0] if lengths else None
-    same_as_pytorchs(
-        layer_of(EncoderLayer, norm),
-        pytorchs(nn.TransformerEncoderLayer, norm),
-        lambda layer: layer(x, src_key_padding_mask=padded),
-        lambda layer: layer(x, mask),
-    )
-
-
-@both_norms
-@pytest.mark.parametrize(
-    ("target_len", "lengths"),
-    [(5, (130, 20, 3)), (30, (6, 1, 4)), (6, (6, 6, 2)), (5, None)],
-)
-def test_decoder_layer_equals_pytorchs(norm, target_len, lengths):
-    """The whole target at once, and one position after another."""
-    source_mask = mask_of(*lengths) if lengths else None
-    x = torch.randn(3, target_len, D_MODEL)
-    memory = torch.randn(3, max(lengths or [12]), D_MODEL)
-    ends = range(1, target_len)
-    same_as_pytorchs(
-        layer_of(DecoderLayer, norm),
-        pytorchs(nn.TransformerDecoderLayer, norm),
-        lambda layer: layer(
-            x,
-            memory,
-            tgt_mask=~causal_mask(target_len)[0, 0],
-            memory_key_padding_mask=~source_mask[:, 0, 0] if lengths else None,
-        ),
-        lambda layer: layer(x, memory, source_mask, causal_mask(target_len)),
-        lambda layer: in_steps(layer, x, memory, source_mask, ends),
-    )
-
-
-@both_norms
-def test_a_residual_and_a_norm_around_each_sublayer(norm):
-    """Two in an encoder's layer, three in a decoder's."""
-    x, memory = torch.randn(3, 40, D_MODEL), torch.randn(3, 50, D_MODEL)
-    causal, close = causal_mask(40), dict(atol=1e-4, rtol=1e-4)
-
-    def expect(layer, *sublayers):
-        out = x
-        for sublayer, residual in zip(sublayers, layer.residuals, strict=True):
-            scale, shift = residual.norm.weight, residual.norm.bias
-            nn.init.normal_(scale)  # no two norms alike
-            nn.init.normal_(shift)
-            if norm == "pre":
-                normed = F.layer_norm(out, (D_MODEL,), scale, shift)
-                out = out + sublayer(normed)
-            else:
-                both = out + sublayer(out)
-                out = F.layer_norm(both, (D_MODEL,), scale, shift)
-        return out
-
-    layer = layer_of(EncoderLayer, norm)
-    assert len(layer.residuals) == 2
-    heads = layer.self_attention
-    wanted = expect(layer, lambda x: heads(x, x), layer.feed_forward)
-    for _ in in_both_modes(layer):
-        torch.testing.assert_close(layer(x, None), wanted, **close)
-    layer = layer_of(DecoderLayer, norm)
-    assert len(layer.residuals) == 3
-    own, across = layer.self_attention, layer.cross_attention
-    wanted = expect(
-        layer,
-        lambda x: own(x, x, causal),
-        lambda x: across(x, memory),
-        layer.feed_forward,
-    )
-    for _ in in_both_modes(layer):
-        found = layer(x, memory, None, causal)
-        torch.testing.assert_close(found, wanted, **close)
-        steps = in_steps(layer, x, memory, None, range(1, 40))
-        torch.testing.assert_close(steps, wanted, **close)
 
 
 def in_every_way(network, x):
@@ -274,51 +140,6 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
                 nn.init.normal_(residual.norm.weight)
                 nothing_but_norms = residual.norm(nothing_but_norms)
         torch.testing.assert_close(layer(x, *given), nothing_but_norms)
-
-
-@both_norms
-def test_stacks_run_their_layers_in_order_and_with_pre_a_last_norm(norm):
-    x, y = torch.randn(2, 3, D_MODEL), torch.randn(2, 4, D_MODEL)
-    mask = mask_of(3, 1)
-    for kind, out, rest in (Encoder, x, [mask]), (Decoder, y, [x, mask]):
-        stack = stack_of(kind, 3, norm)
-        found = stack(out, *rest)
-        if kind is Decoder:
-            rest.append(causal_mask(4))
-        for layer in stack.layers:
-            out = layer(out, *rest)
-        last = nn.LayerNorm if norm == "pre" else nn.Identity
-        assert type(stack.norm) is last
-        torch.testing.assert_close(found, stack.norm(out))
-
-
-@both_norms
-def test_later_targets_never_reach_earlier_ones(norm):
-    """Each row of a batch differs from the plain one in one place."""
-    n, places = 130, [0, 3, 11, 60, 129]
-    decoder = stack_of(Decoder, 6, norm).double()
-    plain, changed = torch.randn(2, 5, n, D_MODEL).double()
-    other = torch.arange(n) == torch.tensor(places)[:, None]
-    changed = torch.where(other[..., None], changed, plain)
-    memory, mask = torch.randn(5, 6, D_MODEL).double(), mask_of(6, 1, 4, 2, 3)
-    with torch.no_grad(), record_attention(decoder) as maps:
-        decoder(plain, memory, mask)
-    maps = [maps[path] for path in maps if path.endswith("self_attention")]
-    assert len(maps) == 6
-    for weights in maps:
-        wanted = causal_mask(n).expand_as(weights)
-        assert torch.equal(weights > 0, wanted)
-    with torch.no_grad():
-        for _ in in_both_modes(decoder):
-            after = decoder(changed, memory, mask)
-            moved = (after - decoder(plain, memory, mask)).abs().amax(-1)
-            assert torch.equal(moved > 1e-9, other.cumsum(-1) > 0)
-            for end in (1, 2, 9):  # what is not there yet changes nothing
-                short = decoder(changed[:, :end], memory, mask)
-                torch.testing.assert_close(short, after[:, :end])
-            ends = [1, 2, 3, 9, 10, 70]
-            steps = in_steps(decoder, changed, memory, mask, ends)
-            torch.testing.assert_close(steps, after)
 
 
 def test_a_cache_keeps_positions_and_reorders_rows():

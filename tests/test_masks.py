@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import pytest
 import torch
 
 from transformer_lib.attention import record_attention
@@ -59,10 +60,11 @@ def test_an_encoder_sees_every_word_and_no_padding():
         assert torch.allclose(plain, recorded, atol=1e-4), "unrecorded too"
 
 
-def test_a_decoder_sees_nothing_to_the_right():
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_decoder_sees_nothing_to_the_right(norm):
     torch.manual_seed(0)
     so_far = torch.ones(300, 300, dtype=torch.bool).tril()
-    model = Transformer(TransformerConfig(10, **SIZES)).eval()
+    model = Transformer(TransformerConfig(10, norm=norm, **SIZES)).eval()
     plain = model(IDS, IDS)
     for at in range(4):
         other = IDS.clone()

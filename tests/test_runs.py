@@ -29,7 +29,6 @@ from transformer_book.records import (
 )
 from transformer_lib.batching import TokenBatches
 from transformer_lib.corpora import load_corpus
-from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.loss import validation_loss
 
@@ -160,7 +159,7 @@ def test_a_finished_run_is_packed_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("row", variations.ROWS)
-def test_a_row_is_built_and_its_cache_tells_the_same(row):
+def test_a_row_is_another_model_or_another_training(row):
     torch.manual_seed(0)
     model, training = variations.build(row, 40)
     base, usual = variations.build("base", 40)
@@ -168,17 +167,6 @@ def test_a_row_is_built_and_its_cache_tells_the_same(row):
     parts = [name for name, _ in model.named_parameters()]
     usual_parts = [name for name, _ in base.named_parameters()]
     assert row == "base" or changed or parts != usual_parts
-
-    model.eval()
-    source = torch.randint(4, 40, (2, 9))
-    source[:, -1] = EOS
-    found = greedy_decode(model, source, max_extra=5)
-    for i in range(2):
-        [(ids, told, _)] = found[i]
-        given = torch.tensor([[BOS, *ids[:-1]]])
-        logits = model(source[i : i + 1], given)[0]
-        log_p = logits.log_softmax(-1)[range(len(ids)), ids].sum()
-        torch.testing.assert_close(log_p.item(), told, atol=1e-3, rtol=0)
 
 
 def test_additive_scores_are_a_hidden_layers():
