@@ -22,8 +22,10 @@ from transformer_book.conformance.core import (
     deviation,
     fault,
 )
+from transformer_book.conformance.places import CONSEQUENCES, explained
 from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
+from transformer_book.conformance.positions import judge, other_tables
 from transformer_book.conformance.report import LOCAL, page, summary
 from transformer_book.specimen import Specimen
 from transformer_lib import (
@@ -79,6 +81,9 @@ def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
         source = (root / file).with_suffix(".md").read_text("utf-8")
         assert f"({anchor})=" in source.replace("_", "-"), one.name
         assert one.says.endswith("."), one.name
+        chapter = explained(one.label).partition(": ")[0]
+        assert f"\n# {chapter}" in source, one.name
+    assert {*CONSEQUENCES} == {one.label for one in conformance.PROBES}
 
 
 def test_an_empty_template_is_not_tried(tmp_path, capsys):
@@ -102,6 +107,7 @@ def test_a_fault_is_an_exit_code_and_a_page(tmp_path, capsys):
     assert main([str(file), "--html", str(out)]) == 1
     said = capsys.readouterr().out
     assert "there is no ramp" in said and "schedule.html#schedule-rate" in said
+    assert "Read on in The learning rate: A rate that peaks" in said
     assert "there is no ramp" in out.read_text("utf-8")
 
 
@@ -199,6 +205,12 @@ def test_misplaced_positions_are_listed():
         given = {"positions": lambda length, d_model, table=table: table}
         [result] = verdicts(given, "formula")
         assert words in result.verdict.words
+
+
+@pytest.mark.parametrize("words", other_tables(50, 16))
+def test_each_slip_in_the_positions_has_its_own_words(words):
+    verdict = judge(other_tables(50, 16)[words])
+    assert verdict.kind == "fault" and verdict.words == words
 
 
 def test_an_end_that_costs_nothing_is_named():
@@ -476,6 +488,14 @@ def test_dropout_on_attention_weights_alone_is_said():
     assert "6 on attention weights" in words
 
 
+def test_dropout_inside_pytorchs_own_attention_is_seen(root):
+    file = root / "experiments" / "conformance" / "nn_transformer.py"
+    given = Adapter.load(file).functions
+    name = "dropout on attention weights and inner layer"
+    found = verdicts(given, "dropout_places")
+    assert name in [result.verdict.name for result in found]
+
+
 def test_where_nothing_is_hidden_no_row_is_empty():
     """A model, or an attention, that has no mask of padding."""
 
@@ -509,6 +529,10 @@ def test_many_that_follow_are_one_line():
     assert told in " ".join(text.split())
     assert "so too" not in text
     assert conformance.as_text(results[:6]).count("so too") == 5
+    page = conformance.as_html(results, "mine")
+    assert page.count("<tr>") == 2  # the heading, and one fault
+    assert "7 more verdicts follow from this</summary>" in page
+    assert page.count("<li>") == page.count("so too") == 7
 
 
 # Planted faults

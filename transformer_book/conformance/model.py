@@ -26,6 +26,8 @@ from .layers import PRE_NORM
 from .positions import judge
 from .trace import (
     BATCH,
+    KERNEL,
+    PARAMETERS,
     SIZES,
     SOURCE,
     TARGET,
@@ -1367,8 +1369,8 @@ def dropped(tried: Adapter) -> dict[str, int]:
             seen["whole sums"] += torch.equal(call.args[0], output)
         if call.name in ("embedding", "linear"):
             below = call.name == "embedding"
-        if call.name == "scaled_dot_product_attention":
-            seen["attention weights"] += call.named.get("dropout_p", 0.0) > 0
+        if call.name == KERNEL:
+            seen["attention weights"] += _drops(call) > 0
         if call.name != "dropout" or not _drops(call):
             continue
         x = call.args[0]
@@ -1385,9 +1387,11 @@ def dropped(tried: Adapter) -> dict[str, int]:
 
 
 def _drops(call: Call) -> float:
-    """The rate of a call of dropout; 0 when it is off."""
-    given = dict(zip(("input", "p", "training"), call.args, strict=False))
-    given = {"p": 0.5, "training": True} | given | call.named
+    """The rate at which a call drops numbers; 0 when it does not."""
+    given = call.given()
+    if call.name == KERNEL:
+        return float(given.get("dropout_p", 0.0))
+    given = {"p": 0.5, "training": True} | given
     return float(given["p"]) if given["training"] else 0.0
 
 
@@ -1395,7 +1399,7 @@ def _rates(tried: Adapter) -> set[float]:
     """The rates of dropout in one pass of training, where 0.5 is asked."""
     model = build(tried, dropout=0.5)
     trace = Trace(tried, model, *pairs(tried), training=True)
-    rates = {_drops(call) for call in trace.calls if call.name == "dropout"}
+    rates = {_drops(call) for call in trace.calls if call.name in PARAMETERS}
     return rates - {0.0}
 
 

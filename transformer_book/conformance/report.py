@@ -9,26 +9,10 @@ from functools import cache
 from importlib import resources
 
 from .core import Result
+from .places import CHAPTERS, explained
 
 MARKS = {"paper": "✓", "deviation": "≠", "fault": "✗", "not tried": "·"}
 ORDER = ("fault", "deviation", "paper", "not tried")
-_PAGES = {
-    "embeddings": "architecture",
-    "positions": "architecture",
-    "attention": "architecture",
-    "masks": "architecture",
-    "layers": "architecture",
-    "model": "architecture",
-    "background": "architecture",
-    "sentence": "start",
-    "batching": "training",
-    "loss": "training",
-    "schedule": "training",
-    "training": "training",
-    "checkpoints": "training",
-    "decoding": "translating",
-    "beams": "translating",
-}
 
 
 # Where `make serve` shows the book.
@@ -43,7 +27,7 @@ def page(label: str) -> str:
     """
     chapter = label.partition("-")[0]
     book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/") or LOCAL
-    place = f"book/{_PAGES[chapter]}/{chapter}.html"
+    place = f"book/{CHAPTERS[chapter][0]}/{chapter}.html"
     return f"{book}/{place}#{label.replace('_', '-')}"
 
 
@@ -77,8 +61,11 @@ def line(result: Result) -> str:
             body += f". So in: {verdict.who}"
     if verdict.kind in ("fault", "deviation"):
         says = f"The paper: {probe.says}"
-        lines = [*_wrapped(body), *_wrapped(says), f"  {page(probe.label)}"]
-        return "\n".join([first, *lines])
+        where = f"Read on in {explained(probe.label)}"
+        texts = [
+            line for part in (body, says, where) for line in _wrapped(part)
+        ]
+        return "\n".join([first, *texts, f"  {page(probe.label)}"])
     return f"{first}\n" + "\n".join(_wrapped(body))
 
 
@@ -126,19 +113,14 @@ def _wrapped(text: str) -> list[str]:
 def as_text(results: Sequence[Result]) -> str:
     """All verdicts, faults first; what wasn't tried by its reason."""
     tried = [r for r in _sorted(results) if r.verdict.kind != "not tried"]
-    reasons: Counter[str] = Counter()
-    wanting: dict[str, None] = {}  # the functions, in their order
-    for result in results:
-        if result.verdict.kind == "not tried":
-            missing = result.verdict.words.partition("the adapter has no ")[2]
-            reasons["" if missing else result.verdict.words] += 1
-            wanting |= dict.fromkeys(missing.split(" and no "))
-    names = ", ".join(name for name in wanting if name)
-    untried = []
-    for reason, count in reasons.items():
-        reason = reason or f"the adapter has no {names}"
-        said = f"{MARKS['not tried']} not tried, {count}: {reason}"
-        untried.append(textwrap.fill(said, 78, subsequent_indent="  "))
+    untried = [
+        textwrap.fill(
+            f"{MARKS['not tried']} not tried, {len(names)}: {reason}",
+            78,
+            subsequent_indent="  ",
+        )
+        for reason, names in _untried(results).items()
+    ]
     lines = [*_lines(tried), *untried, "", summary(results)]
     if any(LOCAL in text for text in lines):
         lines.append(
@@ -146,6 +128,23 @@ def as_text(results: Sequence[Result]) -> str:
             "TRANSFORMER_LIB_BOOK to another address."
         )
     return "\n".join(lines)
+
+
+def _untried(results: Sequence[Result]) -> dict[str, list[str]]:
+    """The probes that were not tried, by their reason; all that the
+    adapter lacks is one reason."""
+    reasons: dict[str, list[str]] = {}
+    wanting: dict[str, None] = {}  # the functions, in their order
+    for result in results:
+        if result.verdict.kind == "not tried":
+            words = result.verdict.words
+            missing = words.partition("the adapter has no ")[2]
+            names = reasons.setdefault("" if missing else words, [])
+            names.append(result.probe.name)
+            if missing:
+                wanting |= dict.fromkeys(missing.split(" and no "))
+    lacks = f"the adapter has no {', '.join(wanting)}"
+    return {reason or lacks: names for reason, names in reasons.items()}
 
 
 _STYLE = """
@@ -156,6 +155,7 @@ td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
   border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
 .fault { color: #b00020; } .deviation { color: #8a5a00; }
 .paper { color: #1b6e3c; } .not { color: #666; }
+summary { cursor: pointer; } details { margin-top: .4rem; }
 @media (prefers-color-scheme: dark) {
   body { background: #16181d; color: #e6e6e6; } a { color: #8ab4f8; }
   td, th { border-color: #3a3d44; } .fault { color: #ff8a80; }
@@ -165,8 +165,22 @@ td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
 
 
 def as_html(results: Sequence[Result], title: str) -> str:
-    """The same as a page of its own."""
-    rows = "\n".join(map(_row, _sorted(results)))
+    """The same as a page of its own: a row for each verdict, what
+    follows from it folded inside."""
+    following: dict[str, list[Result]] = {}
+    for result in results:
+        if result.cause:
+            following.setdefault(result.cause.name, []).append(result)
+    rows = "\n".join(
+        _row(result, following.get(result.probe.name, []))
+        for result in _sorted(results)
+        if result.cause is None and result.verdict.kind != "not tried"
+    )
+    untried = "\n".join(
+        f"<details><summary>{MARKS['not tried']} not tried, {len(names)}: "
+        f"{html.escape(reason)}</summary>{', '.join(names)}</details>"
+        for reason, names in _untried(results).items()
+    )
     name = html.escape(title)
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8">
@@ -180,6 +194,7 @@ def as_html(results: Sequence[Result], title: str) -> str:
 <tbody>
 {rows}
 </tbody></table>
+{untried}
 </html>
 """
 
@@ -196,20 +211,47 @@ def _sorted(results: Sequence[Result]) -> list[Result]:
     return sorted(results, key=key)
 
 
-def _row(result: Result) -> str:
+def _row(result: Result, followers: Sequence[Result]) -> str:
     verdict, probe = result.verdict, result.probe
-    kind = verdict.kind.split()[0]
+    says, place = html.escape(probe.says), html.escape(page(probe.label))
+    chapter, _, why = explained(probe.label).partition(": ")
+    link = f'<a href="{place}">{html.escape(chapter)}</a>'
+    if verdict.kind != "paper":
+        link += f": {html.escape(why)}"
+    return (
+        f'<tr><td class="{verdict.kind}">{MARKS[verdict.kind]} '
+        f"{verdict.kind}</td><td>{says} {link}</td>"
+        f"<td>{_measured(result)}{_folded(followers)}</td></tr>"
+    )
+
+
+def _measured(result: Result) -> str:
+    """What was found, after the name of a deviation."""
+    verdict = result.verdict
     words = html.escape(verdict.words)
-    if result.cause:
-        words = f"({html.escape(_follows(result))}) {words}"
     if verdict.name:
         words = f"<b>{html.escape(verdict.name)}</b>: {words}"
     if verdict.who:
         words += f" <i>So in: {html.escape(verdict.who)}</i>"
-    link = f'<a href="{html.escape(page(probe.label))}">{probe.row}</a>'
+    return words
+
+
+def _folded(followers: Sequence[Result]) -> str:
+    """What follows from a verdict: their number, and each if unfolded."""
+    if not followers:
+        return ""
+    count = len(followers)
+    words = (
+        f"{count} more verdict{'s' * (count > 1)} follow{'s' * (count < 2)}"
+    )
+    items = "".join(
+        f"<li>{MARKS[one.verdict.kind]} {one.probe.name}: "
+        f"{_measured(one)}</li>"
+        for one in followers
+    )
     return (
-        f'<tr><td class="{kind}">{MARKS[verdict.kind]} {verdict.kind}</td>'
-        f"<td>{html.escape(probe.says)} {link}</td><td>{words}</td></tr>"
+        f"<details><summary>{words} from this</summary>"
+        f"<ul>{items}</ul></details>"
     )
 
 

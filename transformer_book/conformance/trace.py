@@ -19,6 +19,13 @@ BATCH, SOURCE, TARGET = 3, 7, 5
 SIZES = dict(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, dropout=0.0)
 
 
+KERNEL = "scaled_dot_product_attention"  # PyTorch's own attention
+PARAMETERS = {
+    KERNEL: ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+    "dropout": ("input", "p", "training"),
+}
+
+
 @dataclass
 class Call:
     """One call: the function's name, what it was given, what came out."""
@@ -27,6 +34,11 @@ class Call:
     args: tuple
     named: dict[str, Any]
     out: Any
+
+    def given(self) -> dict[str, Any]:
+        """The arguments of attention or dropout by their names."""
+        names = PARAMETERS[self.name]
+        return dict(zip(names, self.args, strict=False)) | self.named
 
 
 class Recorder(TorchFunctionMode):
@@ -104,7 +116,7 @@ class Trace:
         for place, call in enumerate(self.calls):
             if call.name == "softmax":
                 found += _from_softmax(call, place)
-            elif call.name == "scaled_dot_product_attention":
+            elif call.name == KERNEL:
                 found.append(_from_kernel(call, place))
         expected = {SOURCE, TARGET}
         found = [a for a in found if {*a.weights.shape[-2:]} <= expected]
@@ -255,8 +267,7 @@ def _two(x: Tensor, queries: int, keys: int) -> tuple[int, int]:
 
 def _from_kernel(call: Call, place: int) -> Attention:
     """What PyTorch's own attention was asked for."""
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(names, call.args, strict=False)) | call.named
+    given = call.given()
     query, key = given["query"], given["key"]
     factor = given.get("scale") or 1 / math.sqrt(query.size(-1))
     scores = query @ key.mT * factor
