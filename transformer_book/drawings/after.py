@@ -258,32 +258,34 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     What is not measured yet has no column.
     """
     rows = sorted(rows, key=lambda row: (row["rung"] != "paper", row["gap"]))
-    told = [_ladder_row(row) for row in rows]
+    told = [_ladder_row(row, rows[0]) for row in rows]
     known = [name for name in told[0] if {row[name] for row in told} != {""}]
     return Markdown(
         markdown_table([{name: row[name] for name in known} for row in told])
     )
 
 
-def _ladder_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _ladder_row(
+    row: Mapping[str, Any], paper: Mapping[str, Any]
+) -> dict[str, Any]:
     """A row of the table, as it is printed; "" is not measured."""
-    first = row["rung"] == "paper"
+    first = row is paper
     gap = f"{row['gap']:+.3f} \u00b1 {row['within']:.3f}"
-    counted = not math.isnan(row["step_time"])
+    share = row["steps"] / paper["steps"]
+    time = share * row["step_time"]
+    work = row["operations"] / paper["operations"]
+    reached = not math.isnan(share)
     return {
         "change": RUNGS[row["rung"]],
         "nats": f"{row['nats']:.3f}",
         "above the paper": "" if first else gap.replace("-", "\u2212"),
         "p": "" if first else f"{row['p']:.3f}",
         "verdict": row["verdict"],
-        "steps": (
-            "not reached"
-            if math.isnan(row["steps"])
-            else f"{row['steps']:,.0f}"
-        ),
-        "a step's time": f"{row['step_time']:.1f}" if counted else "",
+        "steps": f"{row['steps']:,.0f}" if reached else "never",
+        "time": "" if math.isnan(time) else f"{time:.0%}",
+        "operations": "" if math.isnan(work) else f"{work:.0%}",
         "BLEU": f"{row['bleu']:.1f}",
-        "lines": row["lines"] if counted else "",
+        "lines": "" if math.isnan(row["lines"]) else row["lines"],
         "seeds": row["seeds"],
         "rates tried": row["rates_tried"],
     }
