@@ -15,8 +15,15 @@ import torch
 
 import runs
 from transformer_book import ladder
-from transformer_book.records import Run, read_folder, read_record
+from transformer_book.records import (
+    Run,
+    load_run,
+    read_folder,
+    read_record,
+    recorded_runs,
+)
 from transformer_lib.corpora import load_corpus
+from transformer_lib.evaluation import bleu
 from transformer_lib.translator import Translator
 
 
@@ -179,6 +186,30 @@ def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
     assert isinstance(said, str)
     factor = hour.cool_down(hour.STEPS)
     assert factor(since.WARMUP) == 1 and factor(hour.STEPS) == 0
+
+
+@pytest.mark.parametrize("name", recorded_runs("since"))
+def test_a_record_is_what_its_files_say(name):
+    """The same steps for all, the best rate, and the BLEU of its text."""
+    run = load_run(name)
+    report, last = run.report, run.log[-1]
+    assert last["step"] == since.STEPS
+    assert report["training"]["tokens_per_batch"] == since.TOKENS
+    assert report["result"]["validation_loss"] == last["validation_loss"]
+    best = min(report["rates"], key=report["rates"].get)
+    assert best == f"{report['rate']:g}"
+    assert report["rates"][best] == last["validation_loss"]
+    rung, _, seed = name.removeprefix("since/").rpartition("-")
+    assert (report["rung"], report["training"]["seed"]) == (rung, int(seed))
+    source = runs.RATE_OF[rung]
+    if source != rung or seed != "0":
+        assert report["rate"] == load_run(f"since/{source}-0").report["rate"]
+    try:
+        wanted = load_corpus("tatoeba", *since.LANGUAGES, "test").targets
+    except OSError as error:
+        pytest.skip(f"no references: {error}")
+    score = bleu(run.translations, wanted).value
+    assert score == pytest.approx(report["test"]["bleu"], abs=1e-6)
 
 
 def test_students_t():
