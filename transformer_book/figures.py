@@ -32,7 +32,8 @@ COLOURS = {
     "loss": "#e0524e",
     "embedding": "#d0559b",
     "position": "#a67c10",
-    "feed_forward": "#a3735a",
+    "feed_forward": "#a3735a",  # convolution, too: a network over words
+    "recurrence": "#768618",
     "norm": "#7680b3",
     "bad": "#d6336c",  # what is broken, or left out
     "muted": "#8a9099",
@@ -52,10 +53,11 @@ LEAST = 11  # pixels: words on a phone are no smaller
 STILL = {  # a chart that nobody draws: the page's colours, and some room
     "background": "transparent",
     "padding": 12,
-    "title": {"color": "currentColor"},
+    "title": {"color": "currentColor", "fontWeight": "normal"},
     "axis": {
         "labelColor": "currentColor",
         "titleColor": "currentColor",
+        "titleFontWeight": "normal",
         "gridColor": COLOURS["muted"] + "59",
     },
     "axisY": {"titlePadding": 12},
@@ -494,7 +496,7 @@ def _grid(numbers, queries, keys, title, description, what) -> Any:
         told = ("yes" if x else "no") if mask else f"{x:.3f}"
         names = {"query": queries[i], "key": keys[j], what: told}
         cells.append({"i": i, "j": j, "amount": float(x)} | names)
-    side = min(30, 350 // max(len(keys), len(queries)))
+    side = min(42, 350 // max(len(keys), len(queries)))
     colour = COLOURS["attention"]
     shade = alt.Scale(domain=[0, 1], range=[0, 1])
     plain = {"domain": False, "ticks": False}

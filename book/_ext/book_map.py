@@ -1,13 +1,28 @@
-"""`{book-map}`: the figure that the chapter on the model draws, again.
+"""Figure 1, which the chapter on the model draws, in other places.
 
-The first page shows it, with links that lead from there.
+`{book-map}` is the whole figure, on the first page, with links that lead
+from there. The chapters that build a part of the model begin with a small
+copy in which that part is lit.
 """
 
+import html
 import posixpath
 import re
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+
+MODEL = "book/architecture/model"
+NAME = "model-fig-1"
+# A chapter's boxes: what leads to it, or the words in them; and a name.
+LIT = {
+    "embeddings": (r'href="embeddings\.', "embedding and linear layer"),
+    "positions": (r'href="positions\.', "positions"),
+    "attention": (r'href="attention\.', "attention, in all its places"),
+    "masks": (r">masked ", "masked self-attention"),
+    "layers": (r'href="layers\.', "feed-forward, add & norm"),
+}
+LINK = re.compile(r"<a (.*?)</a>", re.DOTALL)
 
 
 class BookMap(SphinxDirective):
@@ -17,27 +32,58 @@ class BookMap(SphinxDirective):
         return [nodes.container("", classes=["book-map", "cell_output"])]
 
 
+def figure_1(app) -> str:
+    """The figure in the page on the model, wide and narrow; "" if none."""
+    if MODEL not in app.env.found_docs:
+        return ""
+    for raw in app.env.get_doctree(MODEL).findall(nodes.raw):
+        if "<svg" in raw.astext() and ".html" in raw.astext():
+            return raw.astext()
+    raise ValueError(f"{MODEL} draws no figure with links")
+
+
 def draw_map(app, doctree, docname):
     for place in doctree.findall(nodes.container):
         if "book-map" not in place.get("classes", []):
             continue
-        source = "book/architecture/model"
-        if source not in app.env.found_docs:
-            continue
-        drawn = [
-            raw.astext()
-            for raw in app.env.get_doctree(source).findall(nodes.raw)
-            if "<svg" in raw.astext() and ".html" in raw.astext()
-        ]
-        if not drawn:
-            raise ValueError(f"{source} draws no figure with links")
         here = posixpath.dirname(docname)
-        there = posixpath.relpath(posixpath.dirname(source), here or ".")
-        picture = re.sub(r'href="(?!#)', f'href="{there}/', drawn[0])
+        there = posixpath.relpath(posixpath.dirname(MODEL), here or ".")
+        picture = re.sub(r'href="(?!#)', f'href="{there}/', figure_1(app))
         place += nodes.raw("", picture, format="html")
+
+
+def small(picture: str, pattern: str, name: str) -> str:
+    """The figure without words, with some of its boxes lit."""
+    wide = picture[: picture.index("</svg>") + len("</svg>")]
+
+    def box(found: re.Match) -> str:
+        kind = "lit" if re.search(pattern, found[1]) else "unlit"
+        return f'<g class="{kind}">{found[1].partition(">")[2]}</g>'
+
+    wide = re.sub(r"<text.*?</text>", "", LINK.sub(box, wide), flags=re.S)
+    start = wide.index(">") + 1
+    size = re.search(r'viewBox="[^"]*"', wide)[0]
+    says = html.escape(f"What this chapter builds of figure 1: {name}")
+    return (
+        f'<a class="chapter-map" href="{posixpath.basename(MODEL)}.html'
+        f'#{NAME}" title="{says}"><svg role="img" aria-label="{says}" '
+        f"{size}>{wide[start:]}</a>"
+    )
+
+
+def light_part(app, doctree, docname):
+    """Begin a chapter on a part of the model with the part's place."""
+    folder, _, chapter = docname.rpartition("/")
+    picture = figure_1(app) if app.builder.format == "html" else ""
+    if folder != posixpath.dirname(MODEL) or chapter not in LIT or not picture:
+        return
+    title = next(doctree.findall(nodes.title))
+    copy = nodes.raw("", small(picture, *LIT[chapter]), format="html")
+    title.parent.insert(title.parent.index(title), copy)  # beside it
 
 
 def setup(app):
     app.add_directive("book-map", BookMap)
     app.connect("doctree-resolved", draw_map)
+    app.connect("doctree-resolved", light_part)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

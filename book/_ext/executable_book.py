@@ -58,10 +58,15 @@ def copy_mathjax(app):
         )
 
 
-TEXT = {"labelFontSize": 12, "titleFontSize": 12}
+TEXT = {
+    "labelFontSize": 12,
+    "titleFontSize": 12,
+    "titleFontWeight": "normal",
+}
 LOOK = {
     "background": None,
     "view": {"stroke": None},
+    "title": {"fontWeight": "normal", "fontSize": 13},
     **dict.fromkeys(("axis", "header", "legend"), TEXT),
 }
 BEFORE = """(function () {

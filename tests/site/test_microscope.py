@@ -229,6 +229,35 @@ def test_it_translates_by_beam_search_as_the_library_does(visit):
         assert abs(number(cells[4]) - one.score) < 2e-3
 
 
+def test_its_search_is_replayed(visit):
+    page = visit("book/translating/beams.html")
+    part = page.locator(".live[data-live=beams]")
+    part.locator("summary", has_text="own").wait_for()
+    give(part)
+    part.get_by_label("2", exact=True).check()
+    part.get_by_label("1", exact=True).check()
+    field = part.get_by_label("A sentence for it")
+    field.fill("We sell trees")
+    field.press("Enter")
+    note = part.locator(".live-note")
+    expect(note).to_contain_text("Vendemos árboles", timeout=60_000)
+    translator = shipped("little-spanish")
+    source_ids = torch.tensor(translator.encode(["We sell trees"]))
+    beam = beam_search(translator.model, source_ids, 2, 1.0)[0]
+    rows = part.locator(".live-table").last.locator("tbody tr")
+    expect(rows).to_have_count(len(beam) + 1)  # and greedy's
+    for row, one in zip(rows.all(), beam, strict=False):
+        cells = row.locator("td").all_text_contents()
+        assert cells[1] == translator.tokenizer.decode(one.ids)
+        assert cells[2] == str(len(one.ids))
+        assert abs(number(cells[4]) - one.score) < 2e-3
+    tree = part.locator(".live-tree")
+    last = tree.locator(".live-box.live-ended")
+    expect(last.first).to_be_visible()
+    part.get_by_role("button", name="Start", exact=True).click()
+    expect(part.locator(".live-result")).to_contain_text("“We sell trees”")
+
+
 def test_its_words_can_be_covered(visit):
     page = visit("index.html")
     part = page.locator(".live[data-live=cover]")

@@ -123,6 +123,18 @@ def test_every_page_describes_itself():
     assert len(lines) == len(CHAPTERS)
 
 
+def test_a_chapter_lights_its_part_of_figure_1():
+    """In the small copy beside its title: so many of the fifteen boxes."""
+    parts = dict(embeddings=3, positions=2, attention=3, masks=1, layers=7)
+    for chapter, count in parts.items():
+        copy = soup(f"book/architecture/{chapter}.html").find(
+            class_="chapter-map"
+        )
+        lit = len(copy.find_all(class_="lit"))
+        unlit = len(copy.find_all(class_="unlit"))
+        assert (lit, lit + unlit) == (count, 15), chapter
+
+
 def test_neighbours_say_what_is_there():
     for name, after in zip(CHAPTERS[1:-1], CHAPTERS[2:], strict=True):
         link = soup(f"{name}.html").select_one("a.right-next")

@@ -345,6 +345,6 @@ def test_the_readers_model_is_looked_into_again(visit):
     go(page, "decoder.2.feed_forward.3")
     before = table(page)
     look_after(2)
-    assert crumbs(page)[-2:] == ["feed-forward network", "gustan"]
+    assert crumbs(page)[-2:] == ["feed-forward", "gustan"]
     assert table(page) != before
     assert page.locator(PART).count() == 1

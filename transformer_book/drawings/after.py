@@ -21,7 +21,7 @@ from transformer_book.records import Run, markdown_table
 
 # What a layer of each machine holds, from the bottom to the top.
 ENCODER = "self-attention", "feed-forward"
-DECODER = "masked\nself-attention", "attention to\nthe source", "feed-forward"
+DECODER = "masked\nself-attention", "cross-attention", "feed-forward"
 ALONE = "masked\nself-attention", "feed-forward"
 
 

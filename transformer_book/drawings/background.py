@@ -58,7 +58,7 @@ def squeeze(source: Sequence[str], target: Sequence[str]) -> Picture:
 
 def recalled(words: Sequence[int], recall: Mapping) -> Picture:
     """Share of symbols recalled, by what the answer may look at."""
-    looks = {"last state": "bad", "all states": "attention"}
+    looks = {"last state": "recurrence", "all states": "attention"}
     told = {
         "last state": "one vector",
         "all states": "attention over all states",
@@ -95,20 +95,23 @@ def recalled(words: Sequence[int], recall: Mapping) -> Picture:
 def routes(distance: int) -> Picture:
     """The way of a signal from one word to another, by kind of layer."""
     doubling = [2**i - 1 for i in range(20) if 2**i <= distance]
-    ways = {  # where it stops
-        "recurrence, within one layer": [*range(distance + 1)],
-        "convolution of three words, a layer each": [*range(distance + 1)],
-        "dilated convolution, a layer each": [*doubling, distance],
-        "self-attention, one layer": [0, distance],
+    every = [*range(distance + 1)]
+    ways = {  # its ink, and where it stops
+        "recurrence, within one layer": ("recurrence", every),
+        "convolution of three words, a layer each": ("feed_forward", every),
+        "dilated convolution, a layer each": (
+            "feed_forward",
+            [*doubling, distance],
+        ),
+        "self-attention, one layer": ("attention", [0, distance]),
     }
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
         sketch = Sketch(wide, 78 * len(ways) + 4)
         step = (wide - 40) / (distance + 0.6)
-        for row, (name, stops) in enumerate(ways.items()):
+        for row, (name, (ink, stops)) in enumerate(ways.items()):
             y = 78 * row + 62
-            ink = "attention" if "attention" in name else "muted"
             count = len(stops) - 1
             steps = "1 step" if count == 1 else f"{count} steps"
             sketch.words(
@@ -133,7 +136,7 @@ def routes(distance: int) -> Picture:
         f"Four rows of {distance + 1} words. From the first to the last a "
         + "; ".join(
             f"signal takes {len(stops) - 1} with {name}"
-            for name, stops in ways.items()
+            for name, (_, stops) in ways.items()
         )
         + ".",
     )

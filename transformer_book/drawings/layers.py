@@ -26,7 +26,10 @@ def stream() -> Picture:
 
         def box(x, y, words, part, width):
             width = across(width) if narrow else 1.6 * width
-            sketch.box(across(x), y, words, part, width=width)
+            if narrow:
+                words = words.replace("-", "-\n")
+            high = 36 if "\n" in words else 30
+            sketch.box(across(x), y, words, part, width=width, height=high)
 
         def thick(y):
             sketch.words(across(8), y, "x")
@@ -43,24 +46,24 @@ def stream() -> Picture:
         thick(105)
         branch(105, 22, 106)
         branch(105, 172, 256)
-        box(64, 49, "attention", "attention", 64)
+        box(64, 49, "self-attention", "attention", 64)
         box(140, 105, "norm", "norm", 44)
-        box(214, 49, "network", "feed_forward", 58)
+        box(214, 49, "feed-forward", "feed_forward", 58)
         box(290, 105, "norm", "norm", 44)
         sketch.words(wide / 2, 166, "pre-norm, an option")
         thick(255)
         branch(255, 20, 162)
         branch(255, 180, 316)
         box(50, 199, "norm", "norm", 44)
-        box(114, 199, "attention", "attention", 64)
+        box(114, 199, "self-attention", "attention", 64)
         box(210, 199, "norm", "norm", 44)
-        box(270, 199, "network", "feed_forward", 58)
+        box(270, 199, "feed-forward", "feed_forward", 58)
         return sketch
 
     return show(
         draw,
         "A layer, twice, as a thick line from left to right. Post-norm: "
-        "attention is added, a norm lies on the line, the network is "
+        "self-attention is added, a norm lies on the line, feed-forward is "
         "added, a norm lies on the line. Pre-norm: the line meets two "
         "sums and nothing else; each branch begins with a norm.",
     )

@@ -37,7 +37,8 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
             for i, row in enumerate(matrix.tolist()):
                 for j, number in enumerate(row):
                     shut = bool(closed[i, j]) and ax is not axes[0]
-                    told = "−∞" if shut else f"{number:.1f}"
+                    told = f"{number:.1f}".replace("-", "−")
+                    told = "−∞" if shut else told
                     if is_weight:
                         told = "" if shut else f"{number:.2f}"
                     ax.text(j, i, told, ha="center", va="center")
@@ -96,7 +97,7 @@ def honest_and_leaking(
 
 def doors() -> Picture:
     """A word and a padded position: what may go from one to the other."""
-    floors = "attention", "feed-forward\nnetwork", "loss"
+    floors = "attention", "feed-forward", "loss"
 
     def draw(narrow: bool) -> Sketch:
         width = (PHONE if narrow else PAGE) * 96
@@ -125,7 +126,7 @@ def doors() -> Picture:
                 words = "closed" if narrow else "the mask closes the column"
                 sketch.words(middle, y + 30, words, colour="bad")
             elif number == 1:
-                words = "each alone" if narrow else "no way across"
+                words = "alone" if narrow else "no way across"
                 sketch.words(middle, y, words)
             else:
                 at = y + 42
@@ -137,9 +138,9 @@ def doors() -> Picture:
     return show(
         draw,
         "Two columns from the bottom to the top, a word and a padded "
-        "position: attention, feed-forward network, loss. In attention an "
+        "position: attention, feed-forward, loss. In attention an "
         "arrow leads from the word to the padding, and the one from the "
-        "padding to the word is crossed out. Between the networks nothing "
+        "padding to the word is crossed out. Between the boxes above nothing "
         "leads across. The padded position's way into the loss is crossed "
         "out.",
     )

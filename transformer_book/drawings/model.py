@@ -9,7 +9,7 @@ from transformer_lib.model import Transformer
 
 KINDS = {  # a class of modules: its words, colour and chapter
     "Embeddings": ("embedding", "embedding", "embeddings"),
-    "SinusoidalPositions": ("+ sinusoids", "position", "positions"),
+    "SinusoidalPositions": ("+ positions", "position", "positions"),
     "MultiHeadAttention": ("-attention", "attention", "attention"),
     "FeedForward": ("feed-forward", "feed_forward", "layers"),
     "LayerNorm": ("norm", "norm", "layers"),

@@ -183,7 +183,7 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
         floor = 436
         sketch.words(left, floor, " ".join(source))
         sketch.words(right, floor, " ".join(target[:-1]))
-        start = ("embedding + position", 394, "embedding")
+        start = ("embedding + positions", 394, "embedding")
         masked = "masked\nself-attention"
         steps = {
             left: [
@@ -201,7 +201,7 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
                 (add, 206, "norm"),
                 ("feed-forward", 164, "feed_forward"),
                 (add, 126, "norm"),
-                ("scores of all words", 64, "embedding"),
+                ("linear", 64, "embedding"),
             ],
         }
         for x, part, top in (left, "encoder", 190), (right, "decoder", 108):
@@ -210,7 +210,9 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
         for x, boxes in steps.items():
             below = floor - 10
             for text, y, colour in boxes:
-                high = 38 if text == masked else 22 if text == add else 30
+                if narrow:
+                    text = text.replace(" + ", " +\n")
+                high = 38 if "\n" in text else 22 if text == add else 30
                 sketch.line((x, below), (x, y + high / 2), arrow=True)
                 sketch.box(x, y, text, colour, width=box, height=high)
                 below = y - high / 2
@@ -230,8 +232,8 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
         "positions and two encoder layers of self-attention and feed-forward, "
         "each followed by add and norm. The result, the memory, goes into "
         "the cross-attention of the decoder on the right, which has read "
-        f"{' '.join(target[:-1])} and scores all words; the best is "
-        f"{target[-1]}.",
+        f"{' '.join(target[:-1])} and gives each word a score, by a linear "
+        f"layer; the best is {target[-1]}.",
     )
 
 

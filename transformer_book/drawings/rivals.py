@@ -12,9 +12,9 @@ from transformer_book.records import Run
 LOOKS = {
     "transformer": (COLOURS["attention"], "-", "o"),
     "self-attention": (COLOURS["attention"], "-", "o"),
-    "recurrent": (COLOURS["bad"], "--", "s"),
+    "recurrent": (COLOURS["recurrence"], "--", "s"),
     "convolutional": (COLOURS["feed_forward"], "-.", "^"),
-    "dilated": (COLOURS["norm"], ":", "D"),
+    "dilated": (COLOURS["feed_forward"], ":", "D"),
 }
 
 

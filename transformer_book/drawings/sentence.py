@@ -36,15 +36,15 @@ def journey(
     memory = f"memory: {len(source)} × {d_model}"
     left = [
         (" ".join(source), "muted", vectors),
-        ("embedding + position", "embedding", vectors),
+        ("embedding + positions", "embedding", vectors),
         (f"encoder, {layers} layers", "encoder", encoder),
         (memory, "encoder", encoder),
     ]
     right = [
         (" ".join(written), "muted", decoder),
-        ("embedding + position", "embedding", vectors),
+        ("embedding + positions", "embedding", vectors),
         (f"decoder, {layers} layers", "decoder", decoder),
-        (f"{vocab_size} scores", "embedding", decoder),
+        (f"linear: {vocab_size} scores", "embedding", decoder),
         (f"next: {following}", "decoder", decoder),
     ]
 
@@ -59,7 +59,11 @@ def journey(
                 y = heights[row]
                 if row:
                     sketch.line((x, y + 41), (x, y + 17), arrow=True)
-                sketch.box(x, y, words, part, width=width, href=link)
+                high = 30
+                if narrow and part == "embedding" and "+" in words:
+                    words, high = words.replace("+ ", "+\n"), 35
+                look = dict(width=width, height=high, href=link)
+                sketch.box(x, y, words, part, **look)
         ends = places[0] + width / 2, places[1] - width / 2
         middle = sum(ends) / 2
         sketch.line(

@@ -16,7 +16,7 @@ from transformer_book.figures import (
 from transformer_book.records import Run, markdown_table
 
 LOOKS = {
-    "recurrent": ("bad", "o--"),
+    "recurrent": ("recurrence", "o--"),
     "convolutional": ("feed_forward", "s-."),
     "dilated": ("feed_forward", "^:"),
     "self-attention": ("attention", "o-"),
@@ -42,7 +42,7 @@ def three_layers(words: Sequence[str]) -> Picture:
     before, a window its neighbours, attention all words.
     """
     titles = "recurrence", "convolution", "self-attention"
-    looks = "bad", "feed_forward", "attention"
+    looks = "recurrence", "feed_forward", "attention"
     followed = len(words) - 2
 
     def draw(narrow: bool) -> Sketch:
@@ -96,7 +96,7 @@ def three_layers(words: Sequence[str]) -> Picture:
 
 def work(lengths: Sequence[int], counted: Mapping) -> Picture:
     """Millions of operations per token by length, a line for each layer."""
-    looks = ("attention", "-"), ("bad", "-"), ("attention", "--")
+    looks = ("attention", "-"), ("recurrence", "-"), ("attention", "--")
     # where each line's name begins, as shares of the axes
     spots = (0.05, 0.88), (0.05, 0.34), (0.42, 0.04)
 
@@ -136,7 +136,7 @@ def waiting(lengths: Sequence[int], counted: Mapping) -> Picture:
             0.7 * lengths[-1],
             0.86 * last,
             f"recurrence: {last}",
-            color=COLOURS["bad"],
+            color=COLOURS["recurrence"],
             ha="right",
         )
         flat = counted["self-attention"][-1], counted["convolutional"][-1]

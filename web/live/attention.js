@@ -5,7 +5,6 @@ import {
   el,
   inAddress,
   ink,
-  newId,
   paint,
   radios,
   redraw,
@@ -14,7 +13,7 @@ import {
   strength,
   wash,
 } from "./common.js";
-import { chooser, describe } from "./own_model.js";
+import { describe, ownSentence } from "./own_model.js";
 import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
 import { open, upTo } from "./zoom_paths.js";
 
@@ -124,7 +123,7 @@ export async function start(place) {
   });
   const said = el("p", { class: "live-result", role: "status" });
   const whole = scroller("All weights of the chosen head");
-  const own = ownSentence();
+  const own = ownSentence("Look", look);
   const axis = (text) => el("p", { class: "live-axis" }, text);
   place.replaceChildren(
     texts.node,
@@ -150,61 +149,20 @@ export async function start(place) {
   await texts.open(state.sentence ?? place.dataset.sentence);
   redraw(draw);
 
-  /** A model of the reader's own, and its sentence. */
-  function ownSentence() {
-    let model = null;
-    const note = el("p", { class: "live-note", role: "status" });
-    const id = newId("own");
-    const input = el("input", { id, type: "text", maxlength: 200 });
-    const ask = el(
-      "div",
-      { hidden: true },
-      el("label", { for: id }, "A sentence for it"),
-      input,
-      el("button", { type: "submit", class: "live-main" }, "Look"),
-    );
-    const files = chooser(note, (read) => {
-      model = read;
-      ask.hidden = false;
-      input.focus();
-    });
-    async function look() {
-      note.textContent = "Translating …";
-      try {
-        const { inside } = await import("./microscope.js");
-        const breathe = () => new Promise((done) => setTimeout(done));
-        const found = await inside(model, input.value, breathe);
-        const { source, target, next, text, said } = found.about;
-        shown = {
-          about: describe(model),
-          row: { source, target, predicted: next },
-          maps: await mapsOf(found),
-        };
-        chosen.word = 0;
-        draw();
-        note.textContent = `“${text}” becomes “${said}”. The maps are its.`;
-      } catch (error) {
-        note.textContent = error.message;
-      }
-    }
-    return el(
-      "details",
-      { class: "live-numbers", ...files.drop },
-      el("summary", {}, "With a model of your own"),
-      el(
-        "form",
-        {
-          class: "live-form",
-          onsubmit: (event) => {
-            event.preventDefault();
-            look();
-          },
-        },
-        files.nodes,
-        ask,
-      ),
-      note,
-    );
+  /** The maps of a sentence, in a model of the reader's own. */
+  async function look(model, text) {
+    const { inside } = await import("./microscope.js");
+    const breathe = () => new Promise((done) => setTimeout(done));
+    const found = await inside(model, text, breathe);
+    const { source, target, next, said } = found.about;
+    shown = {
+      about: describe(model),
+      row: { source, target, predicted: next },
+      maps: await mapsOf(found),
+    };
+    chosen.word = 0;
+    draw();
+    return `“${text}” becomes “${said}”. The maps are its.`;
   }
 
   /** The chosen layer and head, where this model has them. */

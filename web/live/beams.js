@@ -2,6 +2,7 @@
 
 import {
   INK,
+  decimal,
   el,
   inAddress,
   radios,
@@ -11,6 +12,7 @@ import {
   svg,
   table,
 } from "./common.js";
+import { ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
 
@@ -18,6 +20,8 @@ const BOX = { width: 136, height: 26, gap: 26, top: 20 };
 const FATES = ["dropped", "kept", "ended"];
 const MARKS = ["\u00d7", "\u2192", "\u25a0"];
 const INKS = ["#7c848d", INK.target, INK.attention];
+const BEAMS = ["2", "4"];
+const ALPHAS = ["0", "0.6", "1"];
 const WHY = {
   enough: "as many hypotheses have ended as the beam is wide",
   limit: "the longest output allowed is reached",
@@ -37,8 +41,8 @@ export async function start(place) {
   const beam = radios(
     "beam size",
     [
-      ["2", "2"],
-      ["4", "4, the paper's"],
+      [BEAMS[0], "2"],
+      [BEAMS[1], "4, the paper's"],
     ],
     state.beam,
     "4",
@@ -47,9 +51,9 @@ export async function start(place) {
   const alpha = radios(
     "length penalty α",
     [
-      ["0", "0, none"],
-      ["0.6", "0.6, the paper's"],
-      ["1", "1"],
+      [ALPHAS[0], "0, none"],
+      [ALPHAS[1], "0.6, the paper's"],
+      [ALPHAS[2], "1"],
     ],
     state.alpha,
     "0.6",
@@ -79,8 +83,21 @@ export async function start(place) {
     tree,
     candidates,
     results,
+    ownSentence("Search", look),
   );
   await texts.open(Number(state.sentence ?? 0));
+
+  /** The searches of a sentence, by a model of the reader's own. */
+  async function look(model, text, note) {
+    if (!text.trim()) throw new Error("Write a sentence first.");
+    const tell = (beamSize, length) => {
+      note.textContent = `Searching, beam size ${beamSize}: ${length} tokens …`;
+      return new Promise((done) => setTimeout(done));
+    };
+    shown = await searchesOf(model, text, tell);
+    restart();
+    return `“${text}” becomes “${search().found[0][0]}”. All of this is your model's.`;
+  }
 
   function restart(at = Infinity) {
     step.value = 0;
@@ -141,6 +158,54 @@ export async function start(place) {
     if (count(2)) parts.push(`, ${count(2)} ended`);
     if (over) parts.push(`. The search stops: ${WHY[why]}`);
     return `${parts.join("")}.`;
+  }
+}
+
+/** What the shipped models' data has of a sentence, by another model. */
+async function searchesOf(model, text, tell) {
+  const searches = [];
+  const ask = (beamSize, watch) => {
+    const progress = (length) => tell(beamSize, length);
+    return model.beam(text, { beamSize, watch, progress });
+  };
+  const best = (await ask(1)).found[0];
+  for (const beam of BEAMS.map(Number)) {
+    const steps = [];
+    const { found } = await ask(beam, (step) => steps.push(step));
+    const why = found.every(({ ended }) => ended) ? "enough" : "limit";
+    for (const alpha of ALPHAS.map(Number))
+      searches.push({
+        beam,
+        alpha,
+        why,
+        steps: steps.map((step) => step.map(row)),
+        found: ranked(steps, why, alpha).slice(0, beam),
+      });
+  }
+  const tokens = best.tokens.map((token) => [token]);
+  const greedy = { text: best.text, tokens, total: best.total };
+  return { text, greedy, searches };
+
+  function row({ parent, ids, gain, total, fate }) {
+    const [token] = model.tokenizer.pieces(ids.slice(-1));
+    return [parent, token, gain, total, FATES.indexOf(fate)];
+  }
+
+  /** The hypotheses, best first; what was cut off comes after them. */
+  function ranked(steps, why, alpha) {
+    const ended = steps.flat().filter(({ fate }) => fate === "ended");
+    const open = steps.at(-1).filter(({ fate }) => fate === "kept");
+    const scored = (list) =>
+      list
+        .map(({ ids, total }) => {
+          const length = ids.length - 1; // without bos
+          const score = total / lengthPenalty(length, alpha);
+          return [model.tokenizer.decode(ids), length, total, score];
+        })
+        .sort((a, b) => b[3] - a[3]);
+    return why === "limit"
+      ? [...scored(ended), ...scored(open)]
+      : scored(ended);
   }
 }
 
@@ -225,7 +290,7 @@ function drawTree(place, steps, spoken, greedy) {
               "text-anchor": "end",
               class: "live-sum",
             },
-            total.toFixed(2),
+            decimal(total),
           ),
           greedy[number] === rank
             ? svg("circle", {
@@ -268,9 +333,9 @@ function stepTable({ steps, alpha }, now, spoken, greedy) {
   const rows = steps[now - 1].map(([, , gain, total, fate], rank) => [
     words(spoken[now - 1][rank].slice(0, -1)),
     readable(spoken[now - 1][rank].at(-1)),
-    gain.toFixed(3),
-    total.toFixed(3),
-    fate === 2 ? (total / penalty).toFixed(3) : "",
+    decimal(gain, 3),
+    decimal(total, 3),
+    fate === 2 ? decimal(total / penalty, 3) : "",
     `${MARKS[fate]} ${FATES[fate]}` +
       (greedy[now - 1] === rank ? ", greedy's path" : ""),
   ]);
@@ -314,8 +379,8 @@ function resultTable({ steps, found, alpha }, now, over, spoken, greedy) {
       rank,
       text,
       String(tokens),
-      total.toFixed(3),
-      score.toFixed(3),
+      decimal(total, 3),
+      decimal(score, 3),
     ]),
   );
 }

@@ -388,3 +388,9 @@ export const percent = (share) =>
   share >= 0.0995 || share < 0.0005
     ? `${Math.round(share * 100)}\u00a0%`
     : `${(share * 100).toFixed(1)}\u00a0%`;
+
+/** A number as it is printed: rounded, with a true minus, and no −0. */
+export const decimal = (value, digits = 2) => {
+  const text = value.toFixed(digits);
+  return (/[1-9]/.test(text) ? text : text.replace("-", "")).replace("-", "−");
+};

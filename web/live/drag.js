@@ -1,6 +1,7 @@
 // The page "Attention": one query, three keys, three values, to drag.
 
 import {
+  decimal,
   el,
   newId,
   percent,
@@ -281,7 +282,7 @@ export function start(place) {
         el("b", {}, found.weight[i].toFixed(3)),
         ` · v(${word})`,
       ]),
-      ` = (${found.output.map((one) => minus(one, 3)).join(", ")})`,
+      ` = (${found.output.map((one) => decimal(one, 3)).join(", ")})`,
     );
     met(state).forEach((now, i) => {
       done[i] ||= now; // what was once met stays done
@@ -294,7 +295,7 @@ export function start(place) {
     const most = weight.indexOf(Math.max(...weight));
     const shares = WORDS.map((word, i) => `${word} ${percent(weight[i])}`);
     const even = met(state)[0];
-    const where = output.map((one) => minus(one, 2)).join(", ");
+    const where = output.map((one) => decimal(one, 2)).join(", ");
     const now = met(state).flatMap((one, i) => (one ? [i + 1] : []));
     said.textContent =
       `Weights: ${shares.join(", ")}. ` +
@@ -340,8 +341,6 @@ function toAddress({ points, divide, mask }) {
 // Parts
 
 const at = ([x, y]) => [SIDE / 2 + UNIT * x, SIDE / 2 - UNIT * y];
-const minus = (number, digits) =>
-  (Math.round(number * 10 ** digits) / 10 ** digits || 0).toFixed(digits);
 
 function tick(text, checked, change) {
   const input = el("input", {
@@ -625,5 +624,5 @@ function figure(number, step) {
   if (step === "weight") return number.toFixed(3);
   if (step === "exp" && (number >= 1e4 || number < 0.01) && number)
     return number.toPrecision(2).replace("e+", "e");
-  return minus(number, 2).replace("-", "−");
+  return decimal(number, 2);
 }

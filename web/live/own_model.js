@@ -79,3 +79,43 @@ export function chooser(note, use) {
     },
   };
 }
+
+/** A folded form: a model of the reader's own, and a sentence for it.
+ *
+ * `look(model, text, note)` shows what comes of them, and returns what is
+ * then said; what it throws is said in its place. `verb` is the button's.
+ */
+export function ownSentence(verb, look) {
+  let model = null;
+  const note = el("p", { class: "live-note", role: "status" });
+  const id = newId("own");
+  const input = el("input", { id, type: "text", maxlength: 200 });
+  const ask = el(
+    "div",
+    { hidden: true },
+    el("label", { for: id }, "A sentence for it"),
+    input,
+    el("button", { type: "submit", class: "live-main" }, verb),
+  );
+  const files = chooser(note, (read) => {
+    model = read;
+    ask.hidden = false;
+    input.focus();
+  });
+  async function submit(event) {
+    event.preventDefault();
+    note.textContent = "Translating …";
+    try {
+      note.textContent = await look(model, input.value, note);
+    } catch (error) {
+      note.textContent = error.message;
+    }
+  }
+  return el(
+    "details",
+    { class: "live-numbers", ...files.drop },
+    el("summary", {}, "With a model of your own"),
+    el("form", { class: "live-form", onsubmit: submit }, files.nodes, ask),
+    note,
+  );
+}

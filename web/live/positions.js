@@ -3,6 +3,7 @@
 import {
   INK,
   cellAt,
+  decimal,
   el,
   ink,
   paint,
@@ -121,7 +122,7 @@ function startPositions(place) {
       " / 10000",
       el("sup", {}, `${dimension - (dimension % 2)}/${dModel}`),
       `) = ${name}(${angle.toFixed(4)}) = `,
-      el("strong", {}, number.toFixed(4)),
+      el("strong", {}, decimal(number, 4)),
     );
     drawWave(wave, { length, dModel, offset, position, dimension });
     drawAlike(alike, { length, dModel, offset, position });
@@ -132,7 +133,7 @@ function startPositions(place) {
           {},
           el("th", { scope: "row" }, String(i)),
           el("td", {}, angleOf(position, i, dModel).toFixed(4)),
-          el("td", {}, entry.toFixed(4)),
+          el("td", {}, decimal(entry, 4)),
         ),
       ),
     );

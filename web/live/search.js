@@ -26,13 +26,22 @@ export function largest(numbers, k) {
  *
  * `next(beginnings)` gives the log-probabilities of what comes after
  * each beginning: {values, vocabulary}, rows one after the other.
+ * `watch(candidates)` gets the likeliest continuations of each step, as
+ * {parent, ids, gain, total, fate}: the parent is a place among those of
+ * the step before.
  */
 export async function beamSearch(
   next,
   limit,
-  { beamSize = 4, alpha = 0.6, progress = () => {}, stopped } = {},
+  {
+    beamSize = 4,
+    alpha = 0.6,
+    progress = () => {},
+    watch = () => {},
+    stopped,
+  } = {},
 ) {
-  let open = [{ ids: [BOS], total: 0 }];
+  let open = [{ ids: [BOS], total: 0, rank: 0 }];
   const ended = [];
   while (true) {
     if (stopped?.()) throw new Error("Stopped.");
@@ -47,16 +56,22 @@ export async function beamSearch(
             : values[place] + open[row].total;
       }
     const following = [];
-    largest(totals, 2 * beamSize).forEach((place, rank) => {
+    const candidates = largest(totals, 2 * beamSize).map((place, rank) => {
       const id = place % vocabulary;
-      const ids = [...open[Math.floor(place / vocabulary)].ids, id];
-      const one = { ids, total: totals[place] };
-      if (id !== EOS) {
-        if (following.length < beamSize) following.push(one);
-      } else if (rank < beamSize) {
+      const before = open[Math.floor(place / vocabulary)];
+      const one = { ids: [...before.ids, id], total: totals[place], rank };
+      let fate = "dropped";
+      if (id !== EOS && following.length < beamSize) {
+        following.push(one);
+        fate = "kept";
+      } else if (id === EOS && rank < beamSize) {
         ended.push(finish(one, alpha, true));
+        fate = "ended";
       }
+      const gain = one.total - before.total;
+      return { ...one, parent: before.rank, gain, fate };
     });
+    watch(candidates);
     open = following;
     const length = open[0].ids.length - 1;
     await progress(length, open[0].ids);

@@ -4,6 +4,7 @@ import {
   INK,
   called,
   choice,
+  decimal,
   el,
   inAddress,
   load,
@@ -317,8 +318,8 @@ function beamTable(found, { languages }) {
       String(rank + 1),
       ended ? text : `${text} … (cut off)`,
       String(ids.length),
-      total.toFixed(3),
-      score.toFixed(3),
+      decimal(total, 3),
+      decimal(score, 3),
     ]),
     { lang: languages[1] },
   );

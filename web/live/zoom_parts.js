@@ -22,7 +22,7 @@ export function legend(frames = false) {
     " negative, ",
     patch(INK.positive),
     " positive, fullest at the size written.",
-    frames ? " A blue frame marks what goes into the open box." : "",
+    frames ? " Dashes mark what goes into the box that you point at." : "",
   );
 }
 

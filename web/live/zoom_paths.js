@@ -4,6 +4,8 @@
 // cross_attention, head 3, row 3, column 3, q7. An address has the same
 // steps with dots between them.
 
+export { decimal as number } from "./common.js";
+
 export const SUBS = {
   encoder: ["self_attention", "feed_forward"],
   decoder: ["self_attention", "cross_attention", "feed_forward"],
@@ -11,17 +13,13 @@ export const SUBS = {
 export const TITLES = {
   self_attention: "self-attention",
   cross_attention: "cross-attention",
-  feed_forward: "feed-forward network",
+  feed_forward: "feed-forward",
 };
 
 const WORDS = { "<bos>": "start", "<eos>": "end" };
 export const plain = (token) => WORDS[token] ?? token.replaceAll("▁", "");
 export const low = (number) =>
   String(number).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
-export const number = (value, digits = 2) => {
-  const text = value.toFixed(digits);
-  return (/[1-9]/.test(text) ? text : text.replace("-", "")).replace("-", "−");
-};
 export const upTo = (count) => [...Array(count).keys()];
 export const largest = (list) => list.indexOf(Math.max(...list));
 export const add = (list) => list.reduce((sum, one) => sum + one, 0);

@@ -67,7 +67,7 @@ export const PICTURES = {
       words:
         "This is figure 1 of the paper, with our sentence in it. Open the " +
         "encoder or the decoder, and go on until you reach a single number. " +
-        "A blue frame marks what goes into the open box.",
+        "Dashes mark what goes into the box that you point at.",
       picture: el(
         "div",
         { class: "zoom-model" },
@@ -76,7 +76,7 @@ export const PICTURES = {
           {},
           big("encoder", "source", `${N} layers, read once`),
           up(),
-          flat("embedding and positions", "source", "english"),
+          flat("embedding + positions", "source", "english"),
           up(),
           chips(source, "english"),
           el("small", {}, `${from}, what is read`),
@@ -94,11 +94,11 @@ export const PICTURES = {
           el("small", {}, "what each position says next"),
           chips(next, "next"),
           up(),
-          flat("linear layer and softmax", "scores", "decoder"),
+          flat("linear + softmax", "scores", "decoder"),
           up(),
           big("decoder", "target memory", `${N} layers, all positions at once`),
           up(),
-          flat("embedding and positions", "target", "spanish"),
+          flat("embedding + positions", "target", "spanish"),
           up(),
           chips(target, "spanish"),
           el("small", {}, `${to}, what is already written`),
@@ -301,8 +301,8 @@ export const PICTURES = {
     return {
       words:
         "Each row is one word's attention, shared out over the words at the " +
-        "top. Open a row to see where its weights come from. A blue frame " +
-        "marks those words.",
+        "top. Open a row to see where its weights come from. Dashes mark " +
+        "those words.",
       picture: region,
       said:
         `Every row sums to 1. The largest weight is ${number(every[most])}, ` +
@@ -336,8 +336,8 @@ export const PICTURES = {
     const says = next ? `, where ${plain(next)} comes next,` : "";
     return {
       words:
-        `The softmax turns the scores of ${word} (orange) into weights ` +
-        "(blue), which are positive and sum to 1. Open a key to see where " +
+        `The softmax turns the scores of ${word}, at the left, into ` +
+        "weights, which are positive and sum to 1. Open a key to see where " +
         "its score comes from, or the values to see what the weights are for.",
       picture: el(
         "div",
@@ -360,7 +360,7 @@ export const PICTURES = {
               "data-feeds": "every",
             },
             el("span", {}, key),
-            bar(may[i] ? scores[i] : 0, most, "key", may[i] ? number(scores[i]) : "masked", "every"),
+            bar(may[i] ? scores[i] : 0, most, "sign", may[i] ? number(scores[i]) : "masked", "every"),
             bar(weights[i], 1, "attention", number(weights[i])),
           ),
         ),
