@@ -197,7 +197,11 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Equation 1 for every head: (batch, h, query_len, d_v)."""
         dropout = self.dropout if self.training else 0.0
-        recordings = [r for r in _RECORDINGS.now if self.identity in r.paths]
+        recordings = [
+            recording
+            for recording in _this_thread.recordings
+            if self.identity in recording.paths
+        ]
         if not recordings and fused_is_faster(query, self.training):
             return fused_attention(query, key, value, mask, dropout, is_causal)
         heads, weights = attention(query, key, value, mask, dropout)
@@ -229,16 +233,16 @@ class _Recording:
         self.maps[self.paths[identity]] = weights
 
 
-class _Recordings(local):
-    """Those that are going on, each thread's own.
+class _Thread(local):
+    """What each thread has for itself: the recordings going on in it.
 
     Chapter: attention-class
     """
 
-    now: tuple[_Recording, ...] = ()
+    recordings: tuple[_Recording, ...] = ()
 
 
-_RECORDINGS = _Recordings()
+_this_thread = _Thread()
 
 
 @contextmanager
@@ -255,9 +259,10 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
     Chapter: attention-record
     """
-    recording, others = _Recording(model), _RECORDINGS.now
-    _RECORDINGS.now = (*others, recording)
+    recording = _Recording(model)
+    others = _this_thread.recordings
+    _this_thread.recordings = (*others, recording)
     try:
         yield recording.maps
     finally:
-        _RECORDINGS.now = others
+        _this_thread.recordings = others

@@ -84,16 +84,17 @@ def beam_search(
     _check_options(beam_size, length_penalty)
     _check_source(model, source_ids)
     limits = _length_limits(model, source_ids, max_extra)
-    complete = []  # what was put away, step by step
+    complete = []  # what `_pick` returns, step by step
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
+        # Where no row is padded, no mask is needed.
         source = source_ids if (source_ids == PAD).any() else None
         sentences = torch.arange(len(limits), device=source_ids.device)
         ids = source_ids.new_full((len(limits), 1, 1), BOS)
         totals = torch.zeros_like(ids[:, :, 0], dtype=torch.float32)
         limit = ids.new_tensor(limits)
         ended = torch.zeros_like(limit)  # how many hypotheses
-        going = limit > 0
+        going = torch.ones_like(limit, dtype=torch.bool)
         for step in range(1, max(limits, default=0) + 1):
             log_p = next_log_probabilities(
                 model, ids[:, :, -1].flatten(), source, cache
@@ -106,7 +107,7 @@ def beam_search(
             parents, tokens = places // vocab_size, places % vocab_size
             longer = ids.take_along_dim(parents[..., None], dim=1)
             longer = torch.cat([longer, tokens[..., None]], dim=2)
-            # An eos among the first beam_size ends a hypothesis.
+            # An eos among the beam_size best ends a hypothesis.
             ends = (tokens == EOS) & (best != -torch.inf)
             ending = ends[:, :beam_size] & going[:, None]
             complete.append(_pick(ending, sentences, best, longer))
@@ -115,7 +116,7 @@ def beam_search(
             others = best.masked_fill(ends, -torch.inf)
             totals, ranks = others.topk(min(beam_size, others.size(1)))
             ids = longer.take_along_dim(ranks[..., None], dim=1)
-            if step in limits:
+            if step in limits:  # of a sentence, perhaps not of all
                 cut = (totals != -torch.inf) & (limit == step)[:, None]
                 cut = cut & going[:, None]
                 complete.append(_pick(cut, sentences, totals, ids))

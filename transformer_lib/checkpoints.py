@@ -106,7 +106,9 @@ def save_checkpoint(
     write_atomically(path, lambda part: torch.save(content, part))
     files = checkpoint_files(folder)
     due = [file for file in files if every and _step_of(file) % every == 0]
-    kept = {path, *due[max(len(due) - keep, 0) :]}
+    kept = [path]
+    if keep > 0:
+        kept += due[-keep:]
     for file in files:
         if file not in kept:
             file.unlink()
@@ -250,13 +252,13 @@ def save_model(
     Chapter: checkpoints-models
     """
     model = _uncompiled(model)
-    described = _description(model, tokenizer, info)
+    config = _config_text(model, tokenizer, info)
     if half:
         model = copy.deepcopy(model).half()
     path = Path(folder) / "model.safetensors"
     write_atomically(path, lambda part: write_safetensors(model, str(part)))
     path.chmod(0o644)  # others may read it, as they may the rest
-    _write_config(folder, described, tokenizer)
+    _write_config(folder, config, tokenizer)
 
 
 def save_config(
@@ -278,11 +280,11 @@ def save_config(
 
     Chapter: checkpoints-models
     """
-    described = _description(model, tokenizer, info)
-    _write_config(folder, described, tokenizer)
+    config = _config_text(model, tokenizer, info)
+    _write_config(folder, config, tokenizer)
 
 
-def _description(
+def _config_text(
     model: nn.Module,
     tokenizer: BPETokenizer | None,
     info: Mapping[str, Any] | None,
@@ -299,14 +301,15 @@ def _description(
     size = model.config.vocab_size
     if tokenizer is not None and len(tokenizer) != size:
         raise ValueError(f"{len(tokenizer)=}, vocab_size={size}: not a pair")
-    described = {"model": asdict(model.config), "info": dict(info or {})}
-    if parts := foreign_parts(model):
-        described["parts"] = parts
-    return json.dumps(described, indent=2) + "\n"
+    content = {"model": asdict(model.config), "info": dict(info or {})}
+    parts = foreign_parts(model)
+    if parts:
+        content["parts"] = parts
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _write_config(
-    folder: str | Path, described: str, tokenizer: BPETokenizer | None
+    folder: str | Path, config: str, tokenizer: BPETokenizer | None
 ) -> None:
     folder = Path(folder)
     if tokenizer is not None:
@@ -314,10 +317,10 @@ def _write_config(
     else:
         (folder / "tokenizer.json").unlink(missing_ok=True)
     # A model is found by this file, so it comes last.
-    write_atomically(folder / "config.json", described)
+    write_atomically(folder / "config.json", config)
 
 
-def _described(folder: str | Path) -> dict[str, Any]:
+def _read_config(folder: str | Path) -> dict[str, Any]:
     """The content of a folder's config.json.
 
     Chapter: checkpoints-models
@@ -328,16 +331,14 @@ def _described(folder: str | Path) -> dict[str, Any]:
             f"there is no {path}: name a folder that `save_model` wrote"
         )
     try:
-        described = json.loads(path.read_text("utf-8"))
-        if not {"model", "info"} <= described.keys():
-            raise KeyError
-        TransformerConfig(**described["model"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = f" ({error})" if str(error) else ""
+        content = json.loads(path.read_text("utf-8"))
+        content["model"] = TransformerConfig(**content["model"])
+        content["info"] = dict(content["info"])
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} describes no model of this library{reason}"
+            f"{path} describes no model of this library ({error})"
         ) from None
-    return described
+    return content
 
 
 def load_config(
@@ -352,11 +353,10 @@ def load_config(
 
     Chapter: checkpoints-models
     """
-    described = _described(folder)
+    content = _read_config(folder)
     path = Path(folder) / "tokenizer.json"
     tokenizer = BPETokenizer.load(path) if path.exists() else None
-    config = TransformerConfig(**described["model"])
-    return config, tokenizer, described["info"]
+    return content["model"], tokenizer, content["info"]
 
 
 class SavedModel(NamedTuple):
@@ -414,7 +414,7 @@ def _check_parts(folder: str | Path, built: nn.Module) -> None:
 
     Chapter: checkpoints-models
     """
-    saved, given = _described(folder).get("parts", []), foreign_parts(built)
+    saved, given = _read_config(folder).get("parts", []), foreign_parts(built)
     if saved == given:
         return
     kinds = []

@@ -253,8 +253,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _run(words)
         return 0
-    except KeyboardInterrupt:
-        print("transformer_lib: stopped", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        line = str(error) or "stopped"
+        print(f"transformer_lib: {line}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # What is still to be written goes nowhere, without a word.

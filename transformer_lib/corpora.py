@@ -351,7 +351,7 @@ def load_corpus(
     else:
         one, other = _file(name, split, source), _file(name, split, target)
         rows = list(_numbered(one, other, skip_bad_lines))
-        pairs = [(source, target) for _, source, target in rows]
+        pairs = [(text, translation) for _, text, translation in rows]
         lines = [number for number, _, _ in rows]
     if name not in _CORPORA:
         name = str(Path(name).absolute())  # it is found from anywhere

@@ -202,7 +202,7 @@ def greedy_decode(
         last = source_ids.new_full((len(limits),), BOS)
         sentences = torch.arange(len(limits), device=last.device)
         limit = last.new_tensor(limits)
-        going = limit > 0
+        going = torch.ones_like(limit, dtype=torch.bool)
         for step in range(1, max(limits, default=0) + 1):
             log_p = next_log_probabilities(model, last, source, cache)
             gains, last = _likeliest(log_p)

@@ -160,24 +160,13 @@ def chrf(hypotheses: _Texts, references: _Texts) -> Score:
     return _score(CHRF(), hypotheses, references)
 
 
-# Multi30k's languages by their codes of three letters.
-_MULTI30K = {
-    "eng": "en",
-    "deu": "de",
-    "ger": "de",
-    "fra": "fr",
-    "fre": "fr",
-    "ces": "cs",
-    "cze": "cs",
-}
-
-
 def published_bleu(
     hypotheses: _Texts, references: _Texts, language: str
 ) -> Score:
     """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
-    The form of Multi30k's own files, in `language`, such as "de".
+    The form of Multi30k's own files, in `language`, such as "de": Moses
+    knows languages by two letters.
     Higher than `bleu` on the same sentences, and not to be compared
     with it.
 
@@ -190,11 +179,10 @@ def published_bleu(
     from sacremoses.corpus import NonbreakingPrefixes
 
     code = _first_part(language)
-    code = _MULTI30K.get(code, code)
     if code not in NonbreakingPrefixes().available_langs:
         warnings.warn(
             f"{language=}: Moses has no rules for it, and cuts as if it "
-            "were English",
+            "were English; it knows codes of two letters, such as de",
             stacklevel=2,
         )
     normalize = MosesPunctNormalizer(code).normalize

@@ -137,16 +137,6 @@ def _say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
-class _SayingHandler(logging.Handler):
-    """Says what is logged.
-
-    Chapter: experiment-precision
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        _say(record.getMessage())
-
-
 def pick_device(name: str | None = None) -> torch.device:
     """The device of that name, or the best one here.
 
@@ -231,14 +221,14 @@ def run_experiment(
     begun = len(checkpoint_files(folder)) > 0
     if (folder / "model.safetensors").exists() and not begun:
         raise ValueError(f"{folder} holds a model: name another folder")
-    run = _prepare(experiment, model, start)
-    run.info["command"] = command
+    setup = _prepare(experiment, model, start)
+    setup.info["command"] = command
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        history = _fit(run, folder)
+        history = _fit(setup, folder)
         if worker()[0] > 0:
             return None
-        return _finish(run, folder, history)
+        return _finish(setup, folder, history)
 
 
 @contextmanager
@@ -250,22 +240,19 @@ def _locked(folder: Path) -> Iterator[None]:
     if worker()[0] > 0:
         yield
         return
-    lock = FileLock(folder / ".lock", timeout=0)
     try:
-        lock.acquire()
+        held = FileLock(folder / ".lock").acquire(timeout=0)
     except Timeout:
         raise TimeoutError(
             f"another run writes to {folder} (it holds .lock): name another "
             "folder"
         ) from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 @dataclass
-class _Run:
+class _Setup:
     """All that a training run needs, made before its first step.
 
     Chapter: experiment-run
@@ -286,7 +273,7 @@ def _prepare(
     experiment: Experiment,
     build: Callable[[TransformerConfig], nn.Module],
     start: str | Path | None,
-) -> _Run:
+) -> _Setup:
     """Read the text and make tokenizer, model and batches.
 
     Chapter: experiment-run
@@ -300,10 +287,12 @@ def _prepare(
         if not Path(start, "config.json").is_file():
             start = bundled_models().get(str(start), start)
         model, tokenizer, info = load_model(start, model=build)
-        its = "-".join(info.get("languages", ("", "")))
-        ours = "-".join(experiment.languages)
-        if its not in (ours, "-"):
-            _say(f"warning: {start} translates {its}, these pairs are {ours}")
+        languages = info.get("languages", ["", ""])
+        if languages not in ([*experiment.languages], ["", ""]):
+            _say(
+                f"warning: {start} translates {'-'.join(languages)}, these "
+                f"pairs are {'-'.join(experiment.languages)}"
+            )
     _say(f"tokenizing {len(texts):,} pairs")
     longest = model.config.max_length
     pairs = encode_pairs(texts, tokenizer, longest)
@@ -318,7 +307,7 @@ def _prepare(
     if tests is not None:
         _without_long(tests, tokenizer, longest_source(model) + 1)  # eos
     held_out = _without_long(held_out, tokenizer, longest)
-    return _Run(
+    return _Setup(
         experiment,
         build,
         training,
@@ -371,23 +360,23 @@ def _without_long(
     return kept
 
 
-def _fit(run: _Run, folder: Path) -> History:
+def _fit(setup: _Setup, folder: Path) -> History:
     """Train, or go on from the folder's last checkpoint.
 
     Chapter: experiment-run
     """
     begun = len(checkpoint_files(folder)) > 0
     if not begun and worker()[0] == 0:
-        save_config(folder, run.model, run.tokenizer, info=run.info)
+        save_config(folder, setup.model, setup.tokenizer, info=setup.info)
     try:
-        with _log_said():
+        with _log_shown():
             return train(
-                run.model,
-                run.batches,
-                run.training,
-                run.judge,
+                setup.model,
+                setup.batches,
+                setup.training,
+                setup.judge,
                 folder,
-                gradients=None if why_not_replayed(run.model) else Replays,
+                gradients=None if why_not_replayed(setup.model) else Replays,
             )
     except ValueError as error:
         command = load_config(folder)[2].get("command")
@@ -397,16 +386,16 @@ def _fit(run: _Run, folder: Path) -> History:
 
 
 @contextmanager
-def _log_said() -> Iterator[None]:
-    """Where there is no bar, say each line of the log.
+def _log_shown() -> Iterator[None]:
+    """Where there is no bar, show each line of the log.
 
     Chapter: experiment-run
     """
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() or worker()[0] > 0:
         yield
         return
     logger = logging.getLogger("transformer_lib.training")
-    handler, before = _SayingHandler(), logger.level
+    handler, before = logging.StreamHandler(), logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
@@ -416,32 +405,33 @@ def _log_said() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _finish(run: _Run, folder: Path, history: History) -> dict[str, Any]:
+def _finish(setup: _Setup, folder: Path, history: History) -> dict[str, Any]:
     """Choose the weights, save the model, test it, and report.
 
     Chapter: experiment-choice
     """
-    result = _choose_weights(run, folder, history)
-    half = run.experiment.half
-    save_model(folder, run.model, run.tokenizer, half=half, info=run.info)
+    model, tokenizer = setup.model, setup.tokenizer
+    result = _choose_weights(setup, folder, history)
+    half = setup.experiment.half
+    save_model(folder, model, tokenizer, half=half, info=setup.info)
     scores = None
-    if run.tests is not None:
-        _say(f"translating {len(run.tests):,} sentences")
+    if setup.tests is not None:
+        _say(f"translating {len(setup.tests):,} sentences")
         # As others will load it, perhaps in half precision.
-        saved = load_model(folder, model=run.build).model
-        device = next(run.model.parameters()).device
-        scores = evaluate(saved.to(device), run.tokenizer, run.tests)
-    report = describe_run(run.model, run.batches, run.training, history)
+        saved = load_model(folder, model=setup.build).model
+        device = next(model.parameters()).device
+        scores = evaluate(saved.to(device), tokenizer, setup.tests)
+    report = describe_run(model, setup.batches, setup.training, history)
     report["result"] |= result
-    return write_report(folder, run.info["command"], report, scores)
+    return write_report(folder, setup.info["command"], report, scores)
 
 
 def _choose_weights(
-    run: _Run, folder: Path, history: History
+    setup: _Setup, folder: Path, history: History
 ) -> dict[str, Any]:
     """Give the model the mean of its last checkpoints, or the last one.
 
-    Returns what the choice validates like, and what the other does.
+    Returns the validation scores of both, the chosen one's first.
 
     Chapter: experiment-choice
     """
@@ -449,20 +439,21 @@ def _choose_weights(
     for name, value in history.lines[-1].items():
         if name.startswith("validation_") or name == "samples":
             last[name] = value
-    paths = checkpoint_files(folder)[-max(run.experiment.average, 1) :]
+    paths = checkpoint_files(folder)[-max(setup.experiment.average, 1) :]
     if len(paths) == 1:
         return last
-    run.model.load_state_dict(average_checkpoints(paths))
+    model = setup.model
+    model.load_state_dict(average_checkpoints(paths))
     mean = {"averaged_checkpoints": len(paths)}
-    mean |= run.judge.measure(run.model, f"mean of {len(paths)} checkpoints")
+    mean |= setup.judge.measure(model, f"mean of {len(paths)} checkpoints")
     if mean["validation_loss"] <= last["validation_loss"]:
         chosen, other = mean, last
     else:
         chosen, other = last, mean
         _say("the last checkpoint alone is better, and is saved")
-        run.model.load_state_dict(average_checkpoints(paths[-1:]))
-    others = {key: value for key, value in other.items() if key != "samples"}
-    return chosen | {"other_choice": others}
+        model.load_state_dict(average_checkpoints(paths[-1:]))
+    other.pop("samples", None)
+    return chosen | {"other_choice": other}
 
 
 class _Judge:
@@ -484,9 +475,10 @@ class _Judge:
     def measure(self, model: nn.Module, name: str) -> dict[str, Any]:
         """Loss and perhaps BLEU of a model, said under a name."""
         loss = validation_loss(model, self.batches)
-        scores: dict[str, Any] = {"validation_loss": loss}
-        if loss < 700:  # JSON has no infinity
-            scores["validation_perplexity"] = perplexity(loss)
+        scores = {
+            "validation_loss": loss,
+            "validation_perplexity": perplexity(loss),
+        }
         samples = {}
         if self.with_bleu:
             translator = Translator(model, self.tokenizer)
@@ -555,23 +547,25 @@ def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
 
     Chapter: experiment-report
     """
-    name, info = platform.machine(), Path("/proc/cpuinfo")  # of Linux
+    name = platform.machine()
+    info = Path("/proc/cpuinfo")  # of Linux
     if torch.device(device).type == "cuda":
         name = torch.cuda.get_device_name(device)
     elif info.exists():
         found = re.search(r"model name\s*: (.+)", info.read_text())
         name = found[1] if found else name
-    root, commit = Path(str(files("transformer_lib"))).parent, ""
+    commit = "not recorded"
+    root = Path(str(files("transformer_lib"))).parent
     # A folder of the book, not one of a reader's project.
     if (root / ".git").exists() and shutil.which("git"):
         git = "git describe --always --dirty --exclude=*".split()
         done = subprocess.run(git, cwd=root, capture_output=True, text=True)
-        commit = done.stdout.strip()
+        commit = done.stdout.strip() or commit
     return {
         "processor": name,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": commit or "not recorded",
+        "commit": commit,
     }

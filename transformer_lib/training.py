@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from itertools import count, islice
@@ -117,22 +117,22 @@ def train(
     _check_kinds(model, batches, evaluate)
     updates = _Updates(model, config, optimizer, schedule)
     run = _Run(model, batches, config, evaluate, folder, updates, gradients)
-    progress, stop = run.progress, False
-    with _prepared(model, config), updates, _asked_to_stop() as signals:
-        with run.bar:
-            run.log_if_due()  # if a validation failed when it was due
-            stream = _endless(batches, progress.step * run.batches_per_step)
-            while progress.step < config.max_steps and not stop:
-                run.step(list(islice(stream, run.batches_per_step)))
-                stop = _total(torch.tensor(len(signals))).item() > 0
-                run.log_if_due()
-                if stop or run.due(config.checkpoint_every):
-                    run.save()
-    run.losses.zero_grad()
+    progress = run.progress
+    stop = False
+    with _training_mode(model), closing(run), _asked_to_stop() as signals:
+        run.log_if_due()  # if a validation failed when it was due
+        stream = _endless(batches, progress.step * run.batches_per_step)
+        while progress.step < config.max_steps and not stop:
+            run.step(list(islice(stream, run.batches_per_step)))
+            # If one worker was asked to stop, all of them stop here.
+            stop = _total(torch.tensor(len(signals))).item() > 0
+            run.log_if_due()
+            if stop or run.due(config.checkpoint_every):
+                run.save()
     if run.workers > 1:
         distributed.barrier()  # until the first one has saved
-    if stop or signals:  # these came after the last step
-        raise KeyboardInterrupt
+    if stop or signals:  # a signal may come after the last step, too
+        raise KeyboardInterrupt(f"stopped at step {progress.step}")
     return History(progress.log)
 
 
@@ -156,9 +156,9 @@ class _Run:
         self.batches_per_step = config.accumulate * self.workers
         self.model, self.batches, self.config = model, batches, config
         self.evaluate, self.updates = evaluate, updates
-        self.folder, self.progress = None, _Progress({})
-        if folder is not None:
-            self.folder = Path(folder)
+        self.folder = None if folder is None else Path(folder)
+        self.progress = _Progress({})
+        if self.folder is not None:
             self.progress = _resume(
                 self.folder, model, updates, batches, config
             )
@@ -174,7 +174,14 @@ class _Run:
             disable=True if self.rank > 0 else None,  # None: in a terminal
         )
         self.restart_clock()
+        # When the run would have begun, had it never been stopped.
         self.began = self.mark - self.progress.seconds
+
+    def close(self) -> None:
+        """What was the caller's is the caller's again."""
+        self.bar.close()
+        self.updates.set_rates(1.0)
+        self.losses.zero_grad()
 
     def step(self, group: list[Batch]) -> None:
         """Change the weights once, by the batches of all workers."""
@@ -423,7 +430,7 @@ _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def _prepared(model: nn.Module, config: TrainingConfig) -> Iterator[None]:
+def _training_mode(model: nn.Module) -> Iterator[None]:
     """Training mode and settings of PyTorch, for one run only.
 
     Chapter: training-step
@@ -445,7 +452,7 @@ def _prepared(model: nn.Module, config: TrainingConfig) -> Iterator[None]:
             dice,
             without_cudnn(),
             _with_tf32(device),
-            _with_small_caches(device),
+            _with_small_caches(),
         ):
             model.train()
             yield
@@ -461,21 +468,22 @@ def _with_tf32(device: torch.device) -> Iterator[None]:
 
     Chapter: training-step
     """
-    try:
-        before = torch.get_float32_matmul_precision()
-    except RuntimeError:  # chosen by PyTorch's newer interface
-        device = torch.device("cpu")
+    before = None
     if device.type == "cuda":
+        # An error says that PyTorch's newer interface was used.
+        with suppress(RuntimeError):
+            before = torch.get_float32_matmul_precision()
+    if before is not None:
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        if device.type == "cuda":
+        if before is not None:
             torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
-def _with_small_caches(device: torch.device) -> Iterator[None]:
+def _with_small_caches() -> Iterator[None]:
     """Keep few of the programs that bf16 on a CPU needs.
 
     oneDNN keeps one for each shape that it meets, and PyTorch keeps it
@@ -514,12 +522,13 @@ class _Updates:
         def constant(step: int) -> float:
             return 1.0
 
-        self.papers = optimizer is None
+        self.is_papers = optimizer is None
         if optimizer is None:
             optimizer = adam(model, config.betas, config.epsilon)
             optimizer.param_groups[0]["lr"] = 1.0
         self.optimizers = _as_list(optimizer)
-        self.schedule = schedule or (equation_3 if self.papers else constant)
+        usual = equation_3 if self.is_papers else constant
+        self.schedule = schedule or usual
         self.own_rates = [group["lr"] for group in self.groups()]
         weights = set(model.parameters())
         for group in self.groups():
@@ -551,12 +560,6 @@ class _Updates:
     def rate(self, step: int) -> float:
         """The rate of the first weights, for the log."""
         return float(self.schedule(step) * self.own_rates[0])
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        self.set_rates(1.0)  # the optimizers are the caller's again
 
 
 @dataclass
@@ -603,7 +606,7 @@ def _resume(
     settings |= {
         "model": ", ".join(foreign_parts(model)) or "Transformer",
         "frozen": frozen,
-        "optimizer": None if updates.papers else kinds,
+        "optimizer": None if updates.is_papers else kinds,
         "workers": worker()[1],
         "data": batches.fingerprint(),
     }
@@ -611,11 +614,11 @@ def _resume(
     files = checkpoint_files(folder)
     if not files:
         return _Progress(settings)
-    begun = load_checkpoint(files[-1])["settings"]
-    for name in sorted({*begun, *settings}):
-        if begun.get(name) != settings.get(name):
+    before = load_checkpoint(files[-1])["settings"]
+    for name in sorted({*before, *settings}):
+        if before.get(name) != settings.get(name):
             raise ValueError(
-                f"{files[-1]} was trained with {name}={begun.get(name)}, "
+                f"{files[-1]} was trained with {name}={before.get(name)}, "
                 f"not {settings.get(name)}"
             )
     state = load_checkpoint(files[-1], model, updates.optimizers)
