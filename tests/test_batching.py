@@ -109,6 +109,13 @@ def test_a_batch_of_nothing_or_of_texts():
         TokenBatches([("I like", "Me gustan")])
 
 
+@pytest.mark.parametrize("pair", [([5], [7, EOS]), ([EOS], [7]), ([], [EOS])])
+def test_ids_without_eos_are_refused(pair):
+    """As `tokenizer.encode` gives them: the last token would be lost."""
+    with pytest.raises(ValueError, match="encode_pairs adds it"):
+        TokenBatches([pair])
+
+
 def test_padding_inside_a_pair_is_refused():
     """It would be counted as tokens: a tokenizer may pad by itself."""
     with pytest.raises(ValueError, match="0, that of padding"):
@@ -186,13 +193,13 @@ def plain_epoch(lengths, budget, seed, number, shuffle):
 @pytest.mark.parametrize("case", range(40))
 def test_the_batches_are_those_of_the_plain_loop(case):
     chance = random.Random(case)
-    longest = chance.choice([1, 2, 9, 60])
+    longest = chance.choice([2, 3, 10, 61])
     lengths = [
-        (chance.randint(1, longest), chance.randint(1, longest))
+        (chance.randint(2, longest), chance.randint(2, longest))
         for _ in range(chance.randint(1, 500))
     ]
     pairs = [
-        ([10 + i] * source, [10 + i] * target)
+        ([10 + i] * (source - 1) + [EOS], [10 + i] * (target - 1) + [EOS])
         for i, (source, target) in enumerate(lengths)
     ]
     budget = longest * chance.choice([1, 2, 7, 10**5])
@@ -274,6 +281,7 @@ def test_a_fingerprint_says_what_the_batches_hold():
         fingerprint(pairs, shuffle=False),
         fingerprint(pairs[::-1]),
         fingerprint([([11, *source[1:]], target), *rest]),
-        fingerprint([(source + target[:1], target[1:]), *rest]),
+        fingerprint([([5, EOS], [EOS, EOS]), *rest]),
+        fingerprint([([5, EOS, EOS], [EOS]), *rest]),
     ]
     assert len({first, *others}) == 1 + len(others)

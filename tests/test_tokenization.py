@@ -313,3 +313,12 @@ def test_a_tokenizer_of_ones_own_trains_and_translates():
     # With a method `pieces` it labels the maps of attention.
     words.pieces = lambda ids: [words.tokens[int(i)] for i in ids]
     assert translator.attention("a cat").source == ["a", "cat", "<eos>"]
+
+
+@pytest.mark.parametrize("number", [-1, 300])
+def test_an_id_of_another_tokenizer_is_named(number):
+    """The package would leave it out of the text, without a word."""
+    tokenizer = BPETokenizer.train(["one two"], 260)
+    for use in tokenizer.decode, tokenizer.pieces:
+        with pytest.raises(ValueError, match=f"no id {number}, .* 0 to "):
+            use([4, number])

@@ -167,7 +167,8 @@ class TokenBatches:
 
     Raises:
         TypeError: for pairs of texts.
-        ValueError: without pairs, or if a side is longer than the budget.
+        ValueError: without pairs, if the first one lacks eos, or if a
+            side is longer than the budget.
 
     Chapter: batching-tokens
     """
@@ -187,6 +188,10 @@ class TokenBatches:
             raise ValueError("there are no pairs, or all are too long")
         if isinstance(pairs[0][0], str):
             raise TypeError("these are texts: encode_pairs makes them ids")
+        if any(list(ids[-1:]) != [EOS] for ids in pairs[0]):
+            raise ValueError(
+                "a pair lacks eos at an end: encode_pairs adds it"
+            )
         sides = ((len(source), len(target)) for source, target in pairs)
         # (pairs, 2), without a list of a million tuples on the way
         self.lengths = np.fromiter(sides, np.dtype((np.int32, 2)))

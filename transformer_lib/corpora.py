@@ -342,6 +342,8 @@ def load_corpus(
     both = "-".join(sorted([source, target]))
     if split not in SPLITS:
         raise ValueError(f"{split=}: train, validation or test")
+    if source == target:
+        raise ValueError(f"{source=} is the target, too: name two languages")
     if languages and both not in languages:
         raise ValueError(f"{name} has {languages}, not {both}")
     if name == "little_spanish":

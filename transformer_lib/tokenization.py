@@ -137,8 +137,12 @@ class BPETokenizer:
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, without the special tokens."""
-        kept = [int(i) for i in ids if int(i) not in _SPECIAL]
+        """The text of ids, without the special tokens.
+
+        Raises:
+            ValueError: for an id that is none of this tokenizer's.
+        """
+        kept = [i for i in self._checked_ids(ids) if i not in _SPECIAL]
         return self.tokenizer.decode(kept)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -146,8 +150,21 @@ class BPETokenizer:
 
         Spaces are shown as ▁, and bytes that are only part of a
         character by their number, such as <C3>.
+
+        Raises:
+            ValueError: as `decode`.
         """
-        return [self._readable(int(i)) for i in ids]
+        return [self._readable(i) for i in self._checked_ids(ids)]
+
+    def _checked_ids(self, ids: Iterable[int]) -> list[int]:
+        numbers, size = [int(i) for i in ids], len(self)
+        for number in numbers:
+            if not 0 <= number < size:
+                raise ValueError(
+                    f"there is no id {number}, as this tokenizer has 0 to "
+                    f"{size - 1}: is it another model's?"
+                )
+        return numbers
 
     def _readable(self, i: int) -> str:
         content = bytes(_BYTES[x] for x in self.tokenizer.id_to_token(i))
