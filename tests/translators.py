@@ -46,7 +46,8 @@ def sources(*lengths, seed=1):
 
 @torch.no_grad()
 def naive(model, source, limit):
-    """Greedy for one padded row, the whole prefix at every step."""
+    """Greedy for one row, the whole prefix at every step."""
+    source = source[source != PAD]
     ids = [BOS]
     while len(ids) <= limit and ids[-1] != EOS:
         logits = model(source[None], torch.tensor([ids]))[0, -1]
