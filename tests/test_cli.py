@@ -170,8 +170,11 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, capsys):
 
 
 def test_evaluate_and_average(trained, tmp_path, capsys):
-    assert main(["evaluate", "--model", str(trained)]) == 0
+    words = "--beam-size 1 --length-penalty 0.5 --languages es en".split()
+    assert main(["evaluate", "--model", str(trained), *words]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["beam_size"] == 1 and found["length_penalty"] == 0.5
+    assert found["languages"] == ["es", "en"]
     assert found["sentences"] == 500 and "tok:13a" in found["signature"]
     assert found["split"] == "test" and "translations" not in found
     out = tmp_path / "mean"
@@ -389,6 +392,8 @@ def test_fine_tuning_leaves_a_whole_folder(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     capsys.readouterr()
     assert main(["evaluate", "--model", "../fine"]) == 0
-    assert json.loads(capsys.readouterr().out)["exact"] == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["exact"] == 1 and found["languages"] == ["en", "es"]
+    assert found["beam_size"] == 4 and found["length_penalty"] == 0.6
     found = Translator.from_pretrained("../fine").translate("I like trees")
     assert found == "Arre"
