@@ -1,14 +1,14 @@
 """Numbers in tables: at the right, on one line, with a true minus sign.
 
 pandas and Markdown write a number into a cell as any other text. A cell
-that holds a number, or an interval such as "-0.18 to -0.11", gets the
+that holds a number, nan, or an interval such as "-0.18 to -0.11", gets the
 class `number`, which `page.css` aligns.
 """
 
 import re
 
 AMOUNT = r"[-+]?\d[\d,]*(?:\.\d+)?(?: ?%)?"
-NUMBER = re.compile(rf"{AMOUNT}(?:(?: to | ± | / ){AMOUNT})?")
+NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / ){AMOUNT})?")
 CELL = re.compile(r"<td([^>]*)>((?:<p>)?)([^<>]*)((?:</p>\s*)?)</td>")
 
 

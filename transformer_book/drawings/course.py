@@ -89,6 +89,13 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
     )
 
 
+def _loss(value: float | None) -> str:
+    """As few figures as one needs: 7.54, 524, nan."""
+    if value is None:
+        return "nan"
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
 def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     """A teacher's table: how each mistake shows."""
     table = []
@@ -96,20 +103,18 @@ def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
         said = row.get("trees", "")
         if len(said) > 34:
             said = said[:30] + "…"
-        first, last = [
-            f"{row[when]:.2f}" if row.get(when) else "nan"
-            for when in ("first", "last")
-        ]
+        first, last = [_loss(row.get(when)) for when in ("first", "last")]
         if "error" in row:
             error = row["error"].partition(":")[0]
             said, first, last = f"stops with a `{error}`", "", ""
         elif said.strip():
             said = f"*{said.strip()}*"
+        mistake = row["mistake"].replace("√d_model", "$\\sqrt{d}$")
         right = f"{row['right'] / row['of']:.0%}" if "right" in row else ""
         table.append(
             {
                 "sitting": row["sitting"] or "",
-                "mistake": row["mistake"].replace("√d_model", "$\\sqrt{d}$"),
+                "mistake": mistake.replace("w_o", "$W^O$"),
                 "first loss": first,
                 "last loss": last,
                 "right": right,
