@@ -179,14 +179,12 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
             means = _means(ax, places, greedy[kind], kind)
             lift = {"transformer": 0.9, "convolutional": -0.5}.get(kind, 0)
             name = "Transformer" if kind == "transformer" else kind
-            ax.text(
-                -0.15,
-                means[0] + lift,
-                name,
-                ha="right",
-                va="center",
-                color=ink,
+            # a phone has no room beside the lines, but below them
+            at = (
+                (-0.1, 27 - 2 * number) if narrow else (-0.15, means[0] + lift)
             )
+            side = "left" if narrow else "right"
+            ax.text(*at, name, ha=side, va="center", color=ink)
             aside = last + 0.12 * (number - 1)
             ax.plot([aside] * 2, beam[kind], mark, color=ink, ms=5)
         ax.axvline(last - 0.65, color=COLOURS["muted"], lw=0.8, ls=":")
@@ -197,7 +195,7 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
             ax.set_xlabel("words")
         ax.set_xticks([*places, last], labels)
         ax.set(ylabel="BLEU", ylim=(21, 39))
-        ax.set_xlim(-2.1 if narrow else -1.1, last + 0.4)
+        ax.set_xlim(-0.4 if narrow else -1.1, last + 0.4)
         return figure
 
     said = "; ".join(
