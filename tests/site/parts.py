@@ -2,9 +2,12 @@
 
 import functools
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import axe_playwright_python
+import pytest
 import tangle
 import torch
 from bs4 import BeautifulSoup
@@ -72,3 +75,39 @@ def slide(slider, value) -> None:
 
 def press(place, name: str) -> None:
     place.get_by_role("button", name=name, exact=True).click()
+
+
+def asked_of_node(script: str, folder: Path, *words) -> str:
+    """What a module prints that Node runs; without Node the test skips."""
+    node = shutil.which("node") or shutil.which(
+        "node", path=str(tangle.ROOT / ".venv" / "bin")
+    )
+    if not node:
+        pytest.skip("no node")
+    path = folder / "ask.mjs"
+    path.write_text(script, "utf-8")
+    done = subprocess.run([node, path, *words], capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+def beams_of(page, name: str, cases: list) -> list:
+    """What the page's own translator finds: ids read, ids said, score.
+
+    A case is a text and options of the search.
+    """
+    return page.evaluate(
+        """async ([name, cases]) => {
+          const { Translator } = await import("/_static/live/translator.js");
+          const index = await (
+            await fetch("/_static/live/data/index.json")).json();
+          const translator = await Translator.load(index, name);
+          const best = [];
+          for (const [text, options] of cases) {
+            const { source, found } = await translator.beam(text, options);
+            best.push([source, found[0].ids, found[0].score]);
+          }
+          return best;
+        }""",
+        [name, cases],
+    )

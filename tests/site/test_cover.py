@@ -7,7 +7,7 @@ import pytest
 import tangle
 import torch
 import yaml
-from parts import given, shipped
+from parts import beams_of, given, shipped
 from playwright.sync_api import expect
 
 from transformer_lib.decoding import (
@@ -19,9 +19,9 @@ from transformer_lib.embeddings import BOS, EOS, PAD
 
 PAGE = "index.html"
 PART = ".live[data-live=cover]"
-LISTED = yaml.safe_load(
+SENTENCES = yaml.safe_load(
     (tangle.ROOT / "web" / "sentences.yml").read_text("utf-8")
-)["cover"]
+)
 TOLD = [  # what the book tells of: sentence, covered word, what is written
     ("A girl in", "ball", "wirft einen Hund."),
     ("A girl in", "girl", "Ein Mann in einem roten Kleid"),
@@ -55,7 +55,7 @@ def blind(name: str, text: str, places: list[int]) -> list[int]:
 def test_recorded_coverings_are_the_librarys():
     """Every word of every sentence, covered as the library's decoder is."""
     recorded = given(PAGE, "cover")
-    for one, listed in zip(recorded, LISTED, strict=True):
+    for one, listed in zip(recorded, SENTENCES["cover"], strict=True):
         name, text = listed["model"], listed["text"]
         assert (one["model"], one["text"]) == (name, text)
         tokenizer = shipped(name).tokenizer
@@ -321,38 +321,19 @@ def test_a_sentence_of_ones_own(visit, runtime):
 def test_coverings_are_the_librarys(visit, runtime):
     """Twenty random ones, of up to three places, in the browser."""
     page = opened(visit)
-    draw = random.Random(0)
-    listed = yaml.safe_load(
-        (tangle.ROOT / "web" / "sentences.yml").read_text("utf-8")
-    )
-    for name, key in [
-        ("tatoeba-en-de", "tatoeba-en"),
-        ("little-spanish", None),
-    ]:
-        texts = listed[key] if key else listed["little_spanish-en"]["beams"]
+    chance = random.Random(0)
+    sentences = {
+        "tatoeba-en-de": SENTENCES["tatoeba-en"],
+        "little-spanish": SENTENCES["little_spanish-en"]["beams"],
+    }
+    for name, texts in sentences.items():
         cases = []
         for _ in range(10):
-            text = draw.choice(texts)
+            text = chance.choice(texts)
             length = len(shipped(name).encode([text])[0]) - 1
-            count = min(length, draw.choice([1, 2, 3]))
-            places = draw.sample(range(length), count)
-            cases.append([text, sorted(places)])
-        found = page.evaluate(
-            """async ([name, cases]) => {
-              const { Translator } = await import(
-                "/_static/live/translator.js");
-              const index = await (await fetch(
-                "/_static/live/data/index.json")).json();
-              const translator = await Translator.load(index, name);
-              const found = [];
-              for (const [text, covered] of cases) {
-                const { found: beam } = await translator.beam(
-                  text, { beamSize: 1, covered });
-                found.push(beam[0].ids);
-              }
-              return found;
-            }""",
-            [name, cases],
-        )
-        for (text, places), ids in zip(cases, found, strict=True):
-            assert ids == blind(name, text, places), (text, places)
+            count = min(length, chance.choice([1, 2, 3]))
+            places = sorted(chance.sample(range(length), count))
+            cases.append([text, {"beamSize": 1, "covered": places}])
+        found = beams_of(page, name, cases)
+        for (text, options), (_, ids, _) in zip(cases, found, strict=True):
+            assert ids == blind(name, text, options["covered"]), text

@@ -10,7 +10,16 @@ import pytest
 import tangle
 import torch
 import yaml
-from parts import DATA, SITE, number, plain, press, shipped, slide
+from parts import (
+    DATA,
+    SITE,
+    beams_of,
+    number,
+    plain,
+    press,
+    shipped,
+    slide,
+)
 from playwright.sync_api import expect
 
 from transformer_book.figures import COLOURS, SIGNED
@@ -429,23 +438,7 @@ def test_tokens_are_the_librarys(visit, runtime, index, root):
     page = opened(visit, "translate")
     for model in index["models"]:
         name, texts = model["name"], some(model, root)
-        found = page.evaluate(
-            """async ([name, texts]) => {
-              const { Translator } = await import(
-                "/_static/live/translator.js");
-              const index = await (await fetch(
-                "/_static/live/data/index.json")).json();
-              const translator = await Translator.load(index, name);
-              const found = [];
-              for (const text of texts) {
-                const { source, found: beam } =
-                  await translator.beam(text);
-                found.push([source, beam[0].ids, beam[0].score]);
-              }
-              return found;
-            }""",
-            [name, texts],
-        )
+        found = beams_of(page, name, [[text, {}] for text in texts])
         for text, (source, ids, score) in zip(texts, found, strict=True):
             _, right, _, total = library_beam(name, text)[0]
             assert source == shipped(name).encode([text])[0], text

@@ -2,18 +2,17 @@
 
 import json
 import re
-import shutil
-import subprocess
 
 import jupytext
 import pytest
 import tangle
 import torch
+from parts import asked_of_node
 
 LIVE = tangle.ROOT / "web" / "live"
 DATA = tangle.ROOT / "transformer_lib" / "data"
 PAGE = tangle.ROOT / "book" / "start" / "one_sitting.md"
-STEPS, BATCH = 8, 32
+STEPS, BATCH = 4, 32
 CHAPTER = "book/start/learning.html"
 PART = ".live[data-live=train]"
 TRANSLATION = "Me gustan los árboles"  # of "I like trees"
@@ -96,11 +95,6 @@ def page(without) -> dict:
 @pytest.fixture(scope="module")
 def both(page, without, tmp_path_factory) -> tuple[dict, dict]:
     """Some steps on the same batches: PyTorch's numbers, and the script's."""
-    node = shutil.which("node") or shutil.which(
-        "node", path=str(tangle.ROOT / ".venv" / "bin")
-    )
-    if not node:
-        pytest.skip("no node")
     model, pairs = page["model"], page["train_pairs"]
     chance = torch.Generator().manual_seed(5)
     chosen = torch.randint(len(pairs), (STEPS, BATCH), generator=chance)
@@ -116,14 +110,7 @@ def both(page, without, tmp_path_factory) -> tuple[dict, dict]:
         "without": [without] if without else [],
     }
     (folder / "given.json").write_text(json.dumps(given), "utf-8")
-    (folder / "ask.mjs").write_text(ASK, "utf-8")
-    done = subprocess.run(
-        [node, folder / "ask.mjs", LIVE, DATA, folder / "given.json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not done.returncode, done.stderr
+    said = asked_of_node(ASK, folder, LIVE, DATA, folder / "given.json")
     adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     torchs: dict = {"losses": []}
     for step, row in enumerate(chosen.tolist(), 1):
@@ -136,7 +123,7 @@ def both(page, without, tmp_path_factory) -> tuple[dict, dict]:
         adam.step()
         torchs["losses"].append(loss.item())
     torchs["after"] = all_of(torch.detach)
-    return torchs, json.loads(done.stdout)
+    return torchs, json.loads(said)
 
 
 def farthest(ours: dict, theirs: dict) -> float:
