@@ -7,6 +7,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from own_models import SwiGLU
 
 from transformer_lib.beams import decode_all
 from transformer_lib.corpora import load_corpus
@@ -219,19 +220,6 @@ def test_what_ctranslate2_does_not_hold(options, tokenizer, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-class Gated(torch.nn.Module):
-    """A feed-forward network that is not ours."""
-
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.gate = torch.nn.Linear(d_model, d_ff)
-        self.up = torch.nn.Linear(d_model, d_ff)
-        self.down = torch.nn.Linear(d_ff, d_model)
-
-    def forward(self, x):
-        return self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x))
-
-
 def with_layers(tokenizer, kind):
     translator, sources = drawn(tokenizer, N=1)
     for layer in translator.model.encoder.layers:
@@ -240,8 +228,8 @@ def with_layers(tokenizer, kind):
 
 
 def test_a_model_of_ones_own_is_written_as_a_graph(tokenizer, tmp_path):
-    translator, sources = with_layers(tokenizer, Gated)
-    with pytest.raises(ValueError, match="feed_forward: Gated: take onnx"):
+    translator, sources = with_layers(tokenizer, SwiGLU)
+    with pytest.raises(ValueError, match="feed_forward: SwiGLU: take onnx"):
         export_model(translator, tmp_path / "x")
     export_model(translator, tmp_path / "x", to="onnx")
     graphs = Graphs(tmp_path / "x")

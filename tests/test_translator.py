@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from torch import nn
+from own_models import swapped
 
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_model
@@ -137,24 +137,13 @@ def test_a_model_stays_on_the_cpu_unless_told(translator, tmp_path):
     assert loaded.model.output_weight.device.type == "meta"
 
 
-def gated(config):
-    """A `Transformer` with a feed-forward network of one's own."""
-    model = Transformer(config)
-    model.encoder.layers[0].feed_forward = nn.Sequential(
-        nn.Linear(config.d_model, config.d_ff),
-        nn.GELU(),
-        nn.Linear(config.d_ff, config.d_model),
-    )
-    return model
-
-
 def test_a_model_of_ones_own_is_loaded_by_its_class(translator, tmp_path):
-    model = gated(translator.model.config).eval()
+    model = swapped(translator.model.config).eval()
     own = Translator(model, translator.tokenizer, ("en", "es"))
     own.save(tmp_path)
     with pytest.raises(ValueError, match="give model="):
         Translator.from_pretrained(tmp_path)
-    loaded = Translator.from_pretrained(tmp_path, model=gated)
+    loaded = Translator.from_pretrained(tmp_path, model=swapped)
     assert loaded.translate(TEXTS) == own.translate(TEXTS)
 
 
