@@ -125,6 +125,20 @@ def prepare(app):
         write_charts(app)
 
 
+def spare_mathjax(app, pagename, templatename, context, doctree):
+    """A page without formulas loads no MathJax, which is 1.2 MB.
+
+    Sphinx gives it to the first page because of the pages below it.
+    """
+    math = app.env.get_domain("math")
+    if not math.data["has_equations"].get(pagename):
+        context["script_files"] = [
+            script
+            for script in context["script_files"]
+            if app.config.mathjax_path not in str(script.filename)
+        ]
+
+
 BEGINS = re.compile(r'<script type="text/javascript">(\s*var VEGA_DEBUG)')
 CHART = re.compile(r'\}\)\((\{.*\}), \{"mode": "vega-lite"\}\);\s*</script>')
 
@@ -286,6 +300,7 @@ def setup(app):
     app.config.mathjax_path = "mathjax/tex-mml-chtml.js"
     app.connect("config-inited", set_repository, priority=400)
     app.connect("builder-inited", prepare)
+    app.connect("html-page-context", spare_mathjax, priority=900)
     app.connect("html-page-context", choose_scripts, priority=900)
     app.connect("html-page-context", lead_to_notebook, priority=900)
     app.connect("autodoc-process-docstring", link_chapter)

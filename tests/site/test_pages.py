@@ -76,6 +76,12 @@ def test_pictures_have_words(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_formulas_alone_need_mathjax(page):
+    scripts = soup(page).select("script[src*=tex-mml-chtml]")
+    assert bool(scripts) == bool(soup(page).select(".math"))
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_charts_stand_still_until_they_are_drawn(page):
     charts = soup(page).select("[id^=altair-viz]")
     still = soup(page).select(".chart-still[role=img] > svg")
