@@ -234,7 +234,7 @@ def syntax(counted: Mapping[str, Mapping[str, Mapping]]) -> Markdown:
                     "best head": f"{told['head']}: {told['agrees']:.0%}",
                     "best distance": (
                         f"{told['offset']:+}: {told['offset_agrees']:.0%}"
-                    ),
+                    ).replace("-", "\u2212"),
                     "difference": (
                         f"{low:+.0%} to {high:+.0%}".replace("-", "\u2212")
                     ),

@@ -263,9 +263,10 @@ def ways_to_decode(apart: Mapping[str, Mapping[str, Any]]) -> Markdown:
             return ""
         if row["p_value"] is None:
             return f"{row['bleu']:.2f}"
-        difference = row["bleu"] - paper["bleu"]
+        difference = f"{row['bleu'] - paper['bleu']:+.2f}"
+        difference = difference.replace("-", "\u2212")
         chance = f"p {row['p_value']:.3f}"
-        return f"{row['bleu']:.2f} ({difference:+.2f}, {chance})"
+        return f"{row['bleu']:.2f} ({difference}, {chance})"
 
     names = max(apart.values(), key=len)
     rows = [
