@@ -101,8 +101,8 @@ def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     table = []
     for row in rows:
         said = row.get("trees", "")
-        if len(said) > 34:
-            said = said[:30] + "…"
+        if len(said) > 30:
+            said = said[:20] + "…"
         first, last = [_loss(row.get(when)) for when in ("first", "last")]
         if "error" in row:
             error = row["error"].partition(":")[0]
