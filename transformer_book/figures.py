@@ -38,6 +38,24 @@ COLOURS = {
     "bad": "#d6336c",  # what is broken, or left out
     "muted": "#8a9099",
 }
+# The same on a dark page, where those would be dim. The site puts them in
+# the others' place.
+DARK = {
+    "query": "#6aa5f2",
+    "key": "#eb8f4a",
+    "value": "#45bd83",
+    "attention": "#45b5cd",
+    "source": "#94a3b8",
+    "target": "#b88ae8",
+    "loss": "#f08a87",
+    "embedding": "#e583bb",
+    "position": "#d0a63a",
+    "feed_forward": "#c79a82",
+    "recurrence": "#a5b84a",
+    "norm": "#a0a8d6",
+    "bad": "#f0709b",
+    "muted": "#a3a9b1",
+}
 COLOURS |= {
     "encoder": COLOURS["source"],
     "decoder": COLOURS["target"],

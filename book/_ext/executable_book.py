@@ -77,7 +77,7 @@ AFTER = """
   /* On a phone a chart is drawn narrower, not smaller with its letters. */
   function fitted(spec, room) {
     var fit = { type: "fit-x", contains: "padding" };
-    return spec.width && innerWidth < 600
+    return spec.width > room && innerWidth < 600
       ? Object.assign({}, spec, { width: room, autosize: fit })
       : spec;
   }
@@ -119,10 +119,33 @@ def write_charts(app):
     target.write_text(f"{before}  {bundle}{after}", "utf-8")
 
 
+DARK_INK = """  html[data-theme="dark"]
+  :is(svg.picture, .vega-embed svg, .chapter-map .lit)
+  :is([{part}="{light}"], [style*="{part}: {light}"]) {{
+    {part}: {dark} !important;
+  }}
+"""
+
+
+def write_inks(app):
+    """The inks of pictures on a dark page, as a style sheet of the site."""
+    from transformer_book.figures import COLOURS, DARK
+
+    rules = [
+        DARK_INK.format(part=part, light=COLOURS[name], dark=dark)
+        for name, dark in DARK.items()
+        for part in ("fill", "stroke")
+    ]
+    target = Path(app.outdir, "_static", "inks.css")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(f"@media screen {{\n{''.join(rules)}}}\n", "utf-8")
+
+
 def prepare(app):
     if app.builder.format == "html":
         copy_mathjax(app)
         write_charts(app)
+        write_inks(app)
 
 
 def spare_mathjax(app, pagename, templatename, context, doctree):
@@ -298,6 +321,7 @@ def setup(app):
     for name in BESIDE:
         app.setup_extension(name)
     app.config.mathjax_path = "mathjax/tex-mml-chtml.js"
+    app.add_css_file("inks.css")
     app.connect("config-inited", set_repository, priority=400)
     app.connect("builder-inited", prepare)
     app.connect("html-page-context", spare_mathjax, priority=900)

@@ -5,12 +5,14 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import tangle
 import torch
 
 import transformer_lib as lib
 from transformer_book.exercises import check
 from transformer_book.figures import (
     COLOURS,
+    DARK,
     SIGNED,
     Sketch,
     attention_chart,
@@ -43,6 +45,19 @@ def test_colours_stand_out_on_both_pages(name, page):
     colour = {**COLOURS, **SIGNED}[name]
     pair = sorted([luminance(colour), luminance(page)])
     assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3
+
+
+@pytest.mark.parametrize("name", DARK)
+def test_dark_inks_can_be_read_as_words(name):
+    assert (luminance(DARK[name]) + 0.05) / (luminance("#121212") + 0.05) > 6
+
+
+def test_the_table_of_inks_is_the_pictures():
+    text = (tangle.ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    rows = re.findall(r"\| (\w+).* \| `(#\w+)` \| `(#\w+)` \|", text)
+    assert len(rows) == 7
+    for name, light, dark in rows:
+        assert (light, dark) == (COLOURS[name], DARK[name])
 
 
 def line(title="a title"):
