@@ -1,4 +1,4 @@
-"""The cache, one step, greedy decoding and the limits."""
+"""Greedy decoding and its limits; for the cache see `test_every_model`."""
 
 from dataclasses import replace
 
@@ -13,27 +13,10 @@ from translators import (
 )
 
 from transformer_lib.beams import beam_search, decode_all
-from transformer_lib.decoding import DecoderCache, greedy_decode
+from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
-from transformer_lib.model import evaluating
 
 SEARCHES = [greedy_decode, beam_search]
-
-
-def test_cache_reordered_repeated_and_shrunk():
-    model = a_model(5)
-    source, ids = sources(2, 33, 8), torch.randint(4, 7, (3, 1))
-    with evaluating(model):
-        cache = DecoderCache(model, model.encode(source))
-        for rows in [[2, 0, 1], [1, 1, 0, 2, 2], [4, 1], [1]]:
-            model.decode(ids[:, -1:], None, source, cache)
-            rows = torch.tensor(rows)
-            cache.select(rows)
-            source, new = source[rows], torch.randint(4, 7, rows.shape)
-            ids = torch.cat([ids[rows], new[:, None]], 1)
-        got = model.decode(new[:, None], None, source, cache)
-        expected = model.decode(ids, model.encode(source), source)
-    torch.testing.assert_close(got, expected[:, -1:], atol=1e-4, rtol=1e-4)
 
 
 def test_greedy_goes_on_from_what_it_said():

@@ -8,7 +8,6 @@ from own_models import (
     GELU,
     KINDS,
     WithGELU,
-    WithGroups,
     WithRMSNorm,
     WithRotary,
     swapped,
@@ -24,7 +23,6 @@ from transformer_lib.checkpoints import (
     save_model,
 )
 from transformer_lib.cli import main
-from transformer_lib.decoding import DecoderCache
 from transformer_lib.experiment import Experiment, run_experiment
 from transformer_lib.model import (
     Transformer,
@@ -96,29 +94,6 @@ def test_ours_is_not_loaded_as_another(tmp_path):
     save_model(tmp_path, built(Transformer))
     with pytest.raises(ValueError, match="the library's own parts.*WithGELU"):
         load_model(tmp_path, WithGELU)
-
-
-def test_rotation_tells_distances():
-    """And an ordinary attention, with its positions "none", tells none."""
-    source = SOURCE[:1]
-    turned = source[:, [3, 1, 2, 0, 4]]
-    for kind, seen in (Transformer, False), (WithRotary, True):
-        model = built(kind).double().eval()
-        same = torch.allclose(
-            model.encode(source)[:, 1], model.encode(turned)[:, 1]
-        )
-        assert same != seen
-
-
-def test_grouped_heads_keep_a_small_cache():
-    sizes = {
-        kind: DecoderCache(built(kind), torch.zeros(1, 5, 16)).layers[0]
-        for kind in (Transformer, WithGroups)
-    }
-    ours, grouped = (
-        sum(part.numel() for part in cache.source) for cache in sizes.values()
-    )
-    assert grouped == ours / 2
 
 
 def test_what_differs_from_ours_is_named():

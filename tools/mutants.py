@@ -35,6 +35,7 @@ MODULES = (
 )
 MORE = {  # test files beside a module's own
     "checkpoints": ["own_model"],
+    "decoding": ["every_model"],
     "experiment": ["own_model"],
     "layers": ["model"],
     "model": ["own_model"],
