@@ -1,5 +1,6 @@
 """Other engines say what the library says."""
 
+import logging
 import os
 
 import ctranslate2
@@ -113,6 +114,8 @@ def test_ctranslate2_says_the_same(model, tmp_path):
     tokenizer = translator.tokenizer
     ours = greedy(translator.model, sources)
     export_model(translator, tmp_path / "whole")
+    written = BPETokenizer.load(tmp_path / "whole" / "tokenizer.json")
+    assert [*written.encode(texts[0][0]), EOS] == sources[0]
     found = ctranslate2_greedy(tmp_path / "whole", tokenizer, sources)
     gaps = differences(translator.model, sources, ours, found)
     assert len(gaps) <= 2 and all(gap < 1e-4 for gap in gaps), gaps
@@ -231,7 +234,10 @@ def test_a_model_of_ones_own_is_written_as_a_graph(tokenizer, tmp_path):
     translator, sources = with_layers(tokenizer, SwiGLU)
     with pytest.raises(ValueError, match="feed_forward: SwiGLU: take onnx"):
         export_model(translator, tmp_path / "x")
+    level = logging.getLogger("torch.onnx").level
     export_model(translator, tmp_path / "x", to="onnx")
+    assert logging.getLogger("torch.onnx").level == level
+    assert (tmp_path / "x" / "tokenizer.json").is_file()
     graphs = Graphs(tmp_path / "x")
     found = [graphs.greedy(source) for source in sources]
     assert found == greedy(translator.model, sources)

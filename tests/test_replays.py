@@ -38,6 +38,10 @@ class Mine(torch.nn.Linear):
     pass
 
 
+class Own(Transformer):
+    pass
+
+
 def test_what_a_replay_would_leave_out_is_named(monkeypatch):
     model = small()
     assert "device cpu" in why_not_replayed(model)
@@ -60,6 +64,7 @@ def test_what_a_replay_would_leave_out_is_named(monkeypatch):
     assert "compiled" in why_not_replayed(torch.compile(model))
     model.decoder.layers[0].feed_forward.w_2 = Mine(64, 32)
     assert "w_2, a Mine, is neither" in why_not_replayed(model)
+    assert "the model, a Own, is neither" in why_not_replayed(Own(CONFIG))
 
 
 def test_replays_are_refused_where_they_cannot_be():
