@@ -139,20 +139,21 @@ def gradients_by_job(
 ) -> Picture:
     """By job of the table, how long the gradient of each row is."""
     looks = {"source": "source", "target": "muted", "softmax": "muted"}
+    forces = {job: rows.norm(dim=1) for job, rows in gradients.items()}
+    most = max(force.max().item() for force in forces.values())
 
     def draw(narrow: bool):
         # below one another on both: the tokens are the same
         figure, axes = panels(3, True, height=1.35, sharex=True)
         if not narrow:
             figure.set_figwidth(PAGE)
-        for ax, (job, gradient) in zip(axes, gradients.items(), strict=True):
+        for ax, (job, force) in zip(axes, forces.items(), strict=True):
             shades = [COLOURS[looks[job]]] * len(words)
             for i in labels if job == "softmax" else ():
                 shades[i] = COLOURS["target"]
-            force = gradient.norm(dim=1)
             ax.bar(range(len(words)), force, color=shades)
             ax.set_title(f"as the {job} table", loc="left")
-            ax.set(ylim=(0, 1.15 * float(force.max())))
+            ax.set(ylim=(0, 1.15 * most))
         axes[2].set_xticks(range(len(words)), words, rotation=50)
         figure.supylabel("length of the gradient", fontsize="medium")
         return figure
