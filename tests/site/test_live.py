@@ -15,6 +15,7 @@ from parts import (
     SITE,
     beams_of,
     number,
+    numbers,
     plain,
     press,
     shipped,
@@ -86,7 +87,7 @@ def test_positions(visit):
     put(part, "dimension", 1)
     cells = part.locator("tbody td:last-child").all_text_contents()
     wanted = sinusoids(position + 1, d_model)[position]
-    shown = torch.tensor([float(cell) for cell in cells])
+    shown = numbers(cells)
     assert shown.shape == wanted.shape
     assert (shown - wanted).abs().max() < 6e-5  # four decimals
     said = part.locator(".live-result").text_content()
