@@ -200,6 +200,8 @@ def test_misplaced_positions_are_listed():
     tables = {
         "the positions 1, 2, 3": ours_module.positions(50, 16)[places],
         "the numbers differ": torch.randn(50, 16),
+        "by up to 0.02 from": ours_module.positions(50, 16).half().float()
+        + 0.02 * (torch.arange(50) == 9)[:, None],
     }
     for words, table in tables.items():
         given = {"positions": lambda length, d_model, table=table: table}
@@ -213,13 +215,14 @@ def test_each_slip_in_the_positions_has_its_own_words(words):
     assert verdict.kind == "fault" and verdict.words == words
 
 
-def test_an_end_that_costs_nothing_is_named():
+@pytest.mark.parametrize("token, name", [(EOS, "eos"), (1, "1"), (9, "9")])
+def test_a_token_that_costs_nothing_is_named(token, name):
     def loss(logits, labels, smoothing):
-        labels = labels.masked_fill(labels == EOS, 0)
+        labels = labels.masked_fill(labels == token, 0)
         return ours_module.loss(logits, labels, smoothing)
 
     [result] = verdicts({"loss": loss}, "smoothing")
-    assert "labels that are eos are left out" in result.verdict.words
+    assert f"labels that are {name} are left out" in result.verdict.words
 
 
 def test_a_line_that_raises_is_one_fault():

@@ -82,9 +82,16 @@ def shift(tried: Adapter) -> Verdict:
 
 
 def _loss_example(tried: Adapter) -> tuple[Tensor, Tensor]:
-    """Logits of 11 tokens, labels with some padding at the ends."""
-    logits = 3 * torch.randn(3, 4, 11)
-    labels = tried.ended(tried.words(3, 4, size=11), 3, 2, 4)
+    """Logits of 11 tokens, labels with some padding at the ends; every
+    ordinary token is a label."""
+    logits = 3 * torch.randn(3, 5, 11)
+    labels = tried.ended(tried.words(3, 5, size=11), 4, 3, 5)
+    ordinary = {*range(11)} - {0, tried.PAD, tried.BOS, tried.EOS}
+    chosen = torch.tensor(sorted(ordinary))
+    is_word = (labels != tried.PAD) & (labels != tried.EOS)
+    count = int(is_word.sum())  # nine, as many as there can be
+    order = torch.cat([torch.randperm(len(chosen)), torch.arange(count)])
+    labels[is_word] = chosen[order[:count]]
     return logits, labels
 
 
@@ -189,16 +196,16 @@ def smoothing(tried: Adapter) -> Verdict:
         for i in range(3)
     ]
     everywhere = _cross(tried, logits, labels, share, ignore_index=-100)
-    no_end = (labels != tried.EOS)[real]
-    kept_right, kept_spread = right[no_end].mean(), spread[no_end].mean()
-    without_end = -(1 - share) * kept_right - share * kept_spread
-    mistakes = {
-        "labels that are eos are left out, so no output would end": (
-            without_end.item()
-        ),
-        "labels that are eos are left out, though counted": (
-            without_end.item() * no_end.sum().item() / count
-        ),
+    mistakes = {}
+    for token in labels[real].unique().tolist():
+        kept = labels[real] != token
+        rest = -((1 - share) * right + share * spread)[kept].mean().item()
+        words = f"labels that are {token} are left out"
+        if token == tried.EOS:
+            words = "labels that are eos are left out, so no output would end"
+        mistakes[words] = rest
+        mistakes[f"{words}, though counted"] = rest * kept.sum().item() / count
+    mistakes |= {
         "the sign is wrong: a log-probability is negative, a loss is "
         "positive": -wanted,
         "padding is counted: leave out where labels are padding": everywhere,
@@ -275,7 +282,7 @@ def padding_is_free(tried: Adapter) -> Verdict:
     )
     if math.isclose(before, after, rel_tol=1e-4):
         return paper("three more columns of padding change nothing")
-    if math.isclose(before * 4, after * 7, rel_tol=1e-4):
+    if math.isclose(before * 5, after * 8, rel_tol=1e-4):
         return deviation(
             "a mean over padding too",
             "divided by all positions, so more padding lowers the loss",
@@ -566,6 +573,14 @@ def accumulation(tried: Adapter) -> Verdict:
         if close(longer, 2 * each[0], 1e-6):
             return fault("the loss is a sum: divide it by the tokens")
         return paper("three batches give the gradient of all their tokens")
+    sizes = [step.norm().item() for step in each]
+    if math.isclose(min(sizes), max(sizes), rel_tol=1e-3):
+        return deviation(
+            "clipped gradients",
+            f"whatever the batch, its gradient has a norm of "
+            f"{100 * sizes[0]:.3g}",
+            "much code, with a largest norm of 1",
+        )
     for words, wrong in mistakes.items():
         if close(got, wrong, 1e-6):
             if words.startswith("the gradients of the batches"):
