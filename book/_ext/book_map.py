@@ -74,8 +74,10 @@ def small(picture: str, pattern: str, name: str) -> str:
 def light_part(app, doctree, docname):
     """Begin a chapter on a part of the model with the part's place."""
     folder, _, chapter = docname.rpartition("/")
+    if folder != posixpath.dirname(MODEL) or chapter not in LIT:
+        return
     picture = figure_1(app) if app.builder.format == "html" else ""
-    if folder != posixpath.dirname(MODEL) or chapter not in LIT or not picture:
+    if not picture:
         return
     title = next(doctree.findall(nodes.title))
     copy = nodes.raw("", small(picture, *LIT[chapter]), format="html")
