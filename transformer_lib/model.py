@@ -138,12 +138,12 @@ def initialize_weights(model: nn.Module, init: str = "small") -> None:
     before weights are tied: a tied embedding would be overwritten.
 
     Args:
-        init: "xavier": every matrix
-            separately. "packed": queries, keys and values of a
-            self-attention as if they were one matrix, and so keys and
-            values of the attention to the source. "small": packed, and
-            the last matrix of a sub-layer, `w_o` or `w_2`, times 1/4.
-            The factors are meant for d_k = d_v = d_model / h.
+        init: "xavier": every matrix separately. "packed": queries,
+            keys and values of a self-attention as if they were one
+            matrix, and so keys and values of the attention to the
+            source. "small": packed, and the last matrix of a sub-layer,
+            `w_o` or `w_2`, times 1/4. The factors are meant for
+            d_k = d_v = d_model / h.
 
     Raises:
         ValueError: for another `init`.

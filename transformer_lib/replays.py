@@ -127,13 +127,13 @@ class Replays(Gradients):
         if recording is None:
             try:
                 recording = self.record(batch, tokens)
-            except torch.OutOfMemoryError:  # no more than there are
+            except torch.OutOfMemoryError:
+                self.most = 0  # from here on no further shape is recorded
                 self.recordings = {
                     shape: done
                     for shape, done in self.recordings.items()
                     if done is not None
                 }
-                self.most = 0
                 return super().add(batch, tokens)
             self.recordings[shape] = recording
         return recording.replay(batch, tokens)
