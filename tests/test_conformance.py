@@ -491,6 +491,23 @@ def test_dropout_on_attention_weights_alone_is_said():
     assert "6 on attention weights" in words
 
 
+def test_weights_that_begin_small_reach_as_far():
+    given = built()
+    whole = given["build"]
+
+    def build(*sizes):
+        model = whole(*sizes)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if "w_" in name:
+                    weight.mul_(0.02)
+        return model
+
+    found = verdicts(given | {"build": build}, "distance")
+    kinds = {r.probe.name: r.verdict.kind for r in found}
+    assert kinds["distance"] == "paper"
+
+
 def test_dropout_inside_pytorchs_own_attention_is_seen(root):
     file = root / "experiments" / "conformance" / "nn_transformer.py"
     given = Adapter.load(file).functions

@@ -81,6 +81,8 @@ def main(folder: str, *names: str) -> None:
         if said.returncode:
             raise SystemExit(f"{name}: {said.stderr}")
         everything[name] = json.loads(said.stdout.splitlines()[-1])
+        order = [*SOURCES, *OTHERS]  # as the page has them
+        everything = {n: everything[n] for n in order if n in everything}
         print(name, everything[name]["count"], flush=True)
         text = json.dumps(everything, indent=1, ensure_ascii=False)
         RESULTS.write_text(text + "\n", "utf-8")

@@ -63,6 +63,10 @@ SOURCES = {  # adapter: repository, commit
         "dreamgonfly/transformer-pytorch",
         "c31e163ed57321e405771ef7fb556d4d92fd5efb",
     ),
+    "tanjeffreyz": (
+        "tanjeffreyz/attention-is-all-you-need",
+        "2a2c0bd386c81e6118f1d23e9a2a3f54ace93e50",
+    ),
     "tunz": (
         "tunz/transformer-pytorch",
         "e7266679f0b32fd99135ea617213f986ceede056",

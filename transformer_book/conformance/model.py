@@ -257,28 +257,39 @@ def distance(tried: Adapter) -> Verdict:
 
 def _distance(tried: Adapter, length: int) -> Verdict:
     """Whether the first words reach the last position in one layer."""
-    model = build(tried, N=1)
-    source, target = pairs(tried, length, length - 4)
-    before = logits(tried, model, source, target)
-    changed = source.clone(), target.clone()
-    changed[0][:, 0] = other(changed[0][:, 0], tried)
-    changed[1][:, 1] = other(changed[1][:, 1], tried)
-    for side, words in (
-        (0, "the first word of the source does not reach the last position"),
-        (1, "the first word of the target does not reach the last"),
-    ):
-        ids = [source, target]
-        ids[side] = changed[side]
-        if moved(before, logits(tried, model, *ids))[-1] < ENOUGH:
-            return fault(f"of {length} words {words}, in one layer")
-    if tried.has("encode"):
-        vectors = (encoded(tried, model, x) for x in (source, changed[0]))
-        if moved(*vectors)[-1] < ENOUGH:
-            return fault(
-                f"of {length} words of the source the last one's vector does "
-                "not know the first, after one layer of the encoder"
-            )
+    # What weights as they begin, small, or large ones show is there.
+    reached: dict[str, float] = {}
+    for model in (build(tried, N=1), wild(tried, N=1)):
+        for what, distance in _reached(tried, model, length).items():
+            reached[what] = max(distance, reached.get(what, 0.0))
+    for what, distance in reached.items():
+        if distance < ENOUGH / 10:
+            return fault(f"of {length} words, in one layer, {what}")
     return paper(f"the first of {length} words reaches the last position")
+
+
+def _reached(tried: Adapter, model: Any, length: int) -> dict[str, float]:
+    """How far the first words move what is at the last position."""
+    source, target = pairs(tried, length, length - 4)
+    new_source, new_target = source.clone(), target.clone()
+    new_source[:, 0] = other(source[:, 0], tried)
+    new_target[:, 1] = other(target[:, 1], tried)
+    before = logits(tried, model, source, target)
+    by_source = logits(tried, model, new_source, target)
+    by_target = logits(tried, model, source, new_target)
+    reached = {
+        "the first word of the source does not reach the last position": (
+            moved(before, by_source)[-1].item()
+        ),
+        "the first word of the target does not reach the last": (
+            moved(before, by_target)[-1].item()
+        ),
+    }
+    if tried.has("encode"):
+        vectors = (encoded(tried, model, x) for x in (source, new_source))
+        words = "the last word's vector in the encoder does not know the first"
+        reached[words] = moved(*vectors)[-1].item()
+    return reached
 
 
 @probe("masks-encoder", "masks-padding", "build", "logits")

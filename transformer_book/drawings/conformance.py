@@ -19,6 +19,8 @@ _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
     ("the factor is missing", "no factor, so positions drown the words"),
     ("position 0 of the target", "no causal mask in evaluation mode"),
     ("the exponent is twice", "the exponent of the positions is doubled"),
+    ("three paddings move", "no padding mask"),
+    ("nothing is smoothed, and padding", "padding counts in the loss"),
     ("no dropout on the sums", "no dropout on the embeddings"),
     ("some outputs are added", "some outputs are added without dropout"),
 )
