@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_lib.attention import (
     MultiHeadAttention,
     attention,
+    fused_attention,
     record_attention,
 )
 from transformer_lib.masks import causal_mask
@@ -88,6 +89,8 @@ def test_equation_1_on_numbers_worked_by_hand(dtype, gap):
         output, weights = attention(query, key, value, mask)
         torch.testing.assert_close(weights, shares, **close)
         torch.testing.assert_close(output, wanted, **close)
+        fused = fused_attention(query, key, value, mask)
+        torch.testing.assert_close(fused, wanted, **close)
         # With dropout some weights are zero, and the sum is of the rest.
         output, weights = attention(query, key, value, mask, dropout=0.5)
         kept = 2 * shares * (weights != 0)

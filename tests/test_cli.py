@@ -304,6 +304,7 @@ def test_what_is_there_already_is_one_batch(monkeypatch, translate):
     assert translate(content)[0] == 0
     lengths = [len(texts) for texts, *_ in batches if texts]
     assert lengths == [301] and batches[-1][0][-1] == "no newline at the end"
+    assert batches[-1][1:] == (4, 0.6)  # the paper's beam and alpha
 
 
 def test_lines_as_they_come(translate):
