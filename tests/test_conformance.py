@@ -215,6 +215,18 @@ def test_each_slip_in_the_positions_has_its_own_words(words):
     assert verdict.kind == "fault" and verdict.words == words
 
 
+def test_positions_of_tensor2tensor_are_named():
+    def positions(length, d_model):
+        steps = torch.arange(d_model // 2) / (d_model // 2 - 1)
+        angle = torch.arange(length)[:, None] / 10_000**steps
+        return torch.cat([angle.sin(), angle.cos()], dim=1)
+
+    found = verdicts({"positions": positions}, "formula", "wavelengths")
+    names = {r.probe.name: r.verdict.name for r in found}
+    assert names["formula"] == "sines and cosines concatenated"
+    assert names["wavelengths"].startswith("longest wavelength exactly")
+
+
 @pytest.mark.parametrize("token, name", [(EOS, "eos"), (1, "1"), (9, "9")])
 def test_a_token_that_costs_nothing_is_named(token, name):
     def loss(logits, labels, smoothing):

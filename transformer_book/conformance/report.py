@@ -155,6 +155,7 @@ td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
   border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
 .fault { color: #b00020; } .deviation { color: #8a5a00; }
 .paper { color: #1b6e3c; } .not { color: #666; }
+td:first-child, th:first-child { white-space: nowrap; }
 summary { cursor: pointer; } details { margin-top: .4rem; }
 @media (prefers-color-scheme: dark) {
   body { background: #16181d; color: #e6e6e6; } a { color: #8ab4f8; }
