@@ -746,6 +746,15 @@ def test_the_clinic_marks_the_bug(marked, change, given):
     assert first == marked
 
 
+def test_the_clinic_says_that_nothing_moves(capsys):
+    model = library().build(100, 2, 64, 128, 4, 0.1)
+    probe(model, vocab_size=100, train_step=lambda *batch: None)
+    said = capsys.readouterr().out.splitlines()
+    [step] = [x for x in said if x.startswith("LOOK your training step")]
+    assert "two steps go 1.00 times" in step
+    assert "Exactly 1: nothing moves" in said[said.index(step) + 1]
+
+
 def test_the_clinic_stops_at_nan(capsys):
     class Nowhere(Transformer):
         def project(self, hidden):

@@ -194,7 +194,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         gap = scores(source, target) - scores(source, target.flip(0))
         return gap[:, 1:].abs().max() < 1e-5 * spread
 
-    said = "whichever matrix gives zeros, the target is not forgotten"
+    said = "with any one matrix set to zero, the target is not forgotten"
     remembers = not forgets_the_target()
     if not remembers:
         said = "the scores are the same for every target"
@@ -205,7 +205,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         weight.data.zero_()
         if forgets_the_target():
             remembers = False
-            said = f"if {name} gives zeros, the target is forgotten"
+            said = f"with {name} set to zero, the target is forgotten"
         weight.data.copy_(kept)
     note(
         "residual connections",
@@ -253,7 +253,8 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
             1.5 < ratio < 2.5,
             f"at a constant rate two steps go {ratio:.2f} times as far as one",
             "Nearly 3: old gradients are added, zero_grad is missing. "
-            "0: nothing moves; is the optimizer made of these weights?",
+            "Exactly 1: nothing moves; are the gradients still there when the "
+            "optimizer steps, and is it made of these weights?",
         )
         wider = lengths[2] / lengths[0]
         note(
