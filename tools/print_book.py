@@ -164,7 +164,9 @@ def freeze(page, name: str, names: dict, xml: bool):
     """A page's article with nothing left to run, and its images."""
     page.goto((SITE / f"{name}.html").as_uri(), wait_until="load")
     page.wait_for_function(
-        "!window.MathJax || MathJax.startup.promise.then(() => true)"
+        # A page without formulas has its settings alone.
+        "!window.MathJax?.startup?.promise ||"
+        " MathJax.startup.promise.then(() => true)"
     )
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.wait_for_function(

@@ -25,9 +25,11 @@ def fold_section(section: nodes.section) -> None:
     section.insert(0, raw('<details class="in-depth"><summary>'))
     section.insert(2, raw("</summary>"))
     last = section[-1]
+    while isinstance(last, nodes.section):
+        last = last[-1]
     section += raw("</details>")
     if last.astext().startswith(REMEMBER):  # the page's end, not its own
-        section.remove(last)
+        last.parent.remove(last)
         section.parent.insert(section.parent.index(section) + 1, last)
 
 
