@@ -261,6 +261,12 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
 def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
     """What the loss rises by without each head: dots, the named ones named."""
 
+    # the head without which translations lose most
+    worst = max(
+        ((kind, head) for kind in KINDS for head in told[kind]),
+        key=lambda at: told[at[0]][at[1]]["bleu"],
+    )
+
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=2.3)
         for y, kind in enumerate(KINDS):
@@ -270,7 +276,10 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
                 ax.plot(row["nats"], -y, "o", color=ink, alpha=0.8)
             heads = told[kind]
             dear = max(heads, key=lambda head, rows=heads: rows[head]["nats"])
-            for head in {dear, *(h for k, h in NAMED if k == kind)}:
+            named = {head for at, head in NAMED if at == kind}
+            if kind == worst[0]:
+                named.add(worst[1])
+            for head in named | {dear}:
                 if heads[head]["nats"] < 0.02 and head != dear:
                     continue
                 ax.annotate(
