@@ -15,6 +15,7 @@ the one that was best for Muon in since.py. The folder has a model that
 import argparse
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 import since
@@ -34,14 +35,9 @@ RATE = 0.7  # times equation 3, at the end of the warm-up
 
 
 def cool_down(steps):
-    """The factor of the rate: up in a straight line, then down to zero."""
-
+    """The schedule of since.py, in so many steps."""
     warmup = min(since.WARMUP, steps // 2)  # in a trial of a few steps
-
-    def factor(step):
-        return min(step / warmup, (steps - step) / (steps - warmup))
-
-    return factor
+    return partial(since.cool_down, steps=steps, warmup=warmup)
 
 
 def main(words):

@@ -182,9 +182,9 @@ def equation_3(step):
     return min(step / WARMUP, (WARMUP / step) ** 0.5)
 
 
-def cool_down(step):
+def cool_down(step, steps=STEPS, warmup=WARMUP):
     """Up in a straight line, then down to zero in another."""
-    return min(step / WARMUP, (STEPS - step) / (STEPS - WARMUP))
+    return min(step / warmup, (steps - step) / (steps - warmup))
 
 
 def adam(model, rate):
