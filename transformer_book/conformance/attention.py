@@ -208,7 +208,7 @@ def empty_row(tried: Adapter) -> Verdict:
             "nan in an empty row",
             "a query without a key gets nan, which the next layer spreads: "
             "have no such rows, or use a large negative number",
-            "PyTorch's own attention",
+            "nn.MultiheadAttention, where it returns its weights",
         )
     return paper("finite, and the other rows are as they were")
 

@@ -376,7 +376,7 @@ def all_padding(tried: Adapter) -> Verdict:
         return deviation(
             "nan in an empty row",
             "a source of padding gets nan, which spoils the batch's loss",
-            "PyTorch's own attention",
+            "nn.MultiheadAttention, where it returns its weights",
         )
     if _moved_by_padding(tried, model) > ENOUGH:
         raise NotShown("padding is not hidden, so no row is empty")
