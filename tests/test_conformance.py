@@ -3,6 +3,7 @@
 import importlib
 import re
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from transformer_book.conformance.core import (
     deviation,
     fault,
 )
+from transformer_book.conformance.decoding import reference
 from transformer_book.conformance.places import CONSEQUENCES, explained
 from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
@@ -228,13 +230,29 @@ def test_positions_of_tensor2tensor_are_named():
 
 
 @pytest.mark.parametrize("token, name", [(EOS, "eos"), (1, "1"), (9, "9")])
-def test_a_token_that_costs_nothing_is_named(token, name):
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_token_that_costs_nothing_is_named(token, name, counted):
     def loss(logits, labels, smoothing):
-        labels = labels.masked_fill(labels == token, 0)
-        return ours_module.loss(logits, labels, smoothing)
+        kept = labels.masked_fill(labels == token, 0)
+        per_token = ours_module.loss(logits, kept, smoothing)
+        share = (kept != 0).sum() / (labels != 0).sum()
+        return per_token * share if counted else per_token
 
     [result] = verdicts({"loss": loss}, "smoothing")
     assert f"labels that are {name} are left out" in result.verdict.words
+    assert ("though counted" in result.verdict.words) is counted
+
+
+def test_a_mean_over_padding_is_one_deviation():
+    def loss(logits, labels, smoothing):
+        share = (labels != 0).sum() / labels.numel()
+        return share * ours_module.loss(logits, labels, smoothing)
+
+    names = ["smoothing", "no_smoothing", "padding_is_free"]
+    found = {r.probe.name: r for r in verdicts({"loss": loss}, *names)}
+    said = {found[name].verdict.name for name in names}
+    assert said == {"a mean over padding too"}
+    assert [bool(found[name].cause) for name in names] == [False, True, True]
 
 
 def test_a_line_that_raises_is_one_fault():
@@ -397,6 +415,24 @@ def test_a_loop_of_single_batches_may_say_so():
     given = verdicts({"updates": updates}, *asked)
     kinds = [r.verdict.kind for r in given]
     assert kinds == ["paper", "paper", "not tried"]
+
+
+@pytest.mark.parametrize("slips, named", [(3, True), (8, False)])
+def test_what_a_beam_search_does_nearly_always_is_named(slips, named):
+    """No penalty in 57 of 60 searches, or in 52 only."""
+    searches = count()
+
+    def beam(next_logs, beam_size, alpha, limit):
+        settings = next_logs, beam_size, alpha, limit, EOS
+        found = reference(*settings, mistake="no penalty")
+        return found[:-1] if next(searches) < slips else found
+
+    asked = [one for one in conformance.PROBES if one.name == "beams"]
+    [result] = run(Adapter({"beam": beam}), asked)
+    verdict = result.verdict
+    assert verdict.kind == "fault"
+    assert ("57 are what this mistake gives: divide" in verdict.words) is named
+    assert ("are what this mistake gives" in verdict.words) is named
 
 
 def of_layers(*kinds, width=None):
@@ -583,6 +619,25 @@ def test_a_planted_fault_is_named(module, old, new, row):
     with planted((module, old, new)):
         kinds = {r.verdict.kind for r in run(library(), probes)}
     assert kinds & {"fault", "deviation"}, f"{new!r} is not noticed"
+
+
+@pytest.mark.parametrize(
+    "new, words",
+    [
+        ("x + self.norm(sublayer(x))", "the norm is taken of the sub-layer's"),
+        ("x + sublayer(self.norm(x))", "0 of 10 norms let all"),
+    ],
+)
+def test_a_norm_before_is_told_from_a_norm_of_the_output(new, words):
+    """In neither does a norm follow the addition."""
+    old = "self.norm(x + self.dropout(sublayer(x)))"
+    asked = [one for one in conformance.PROBES if one.name == "norm_place"]
+    with planted(("layers", old, new)):
+        [result] = run(library(), asked)
+    assert words in result.verdict.words
+    names = {"", "pre-norm without a last norm"}
+    assert result.verdict.name in names
+    assert (result.verdict.kind == "fault") is (result.verdict.name == "")
 
 
 def test_forty_faults_are_planted_and_nothing_stays():

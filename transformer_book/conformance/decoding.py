@@ -411,7 +411,10 @@ def beams(tried: Adapter) -> Verdict:
     best = max(near, key=lambda x: near[x])
     words = f"{same} of {len(right)} answers are the library's. "
     if near[best] > same and near[best] > 0.9 * len(got):
-        return fault(f"{words}Nearly always so if {BEAM_MISTAKES[best]}")
+        return fault(
+            f"{words}{near[best]} are what this mistake gives: "
+            f"{BEAM_MISTAKES[best]}"
+        )
     return fault(
         words + "Look at what may end, when decoding stops, and the limit"
     )
