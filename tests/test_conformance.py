@@ -1,7 +1,9 @@
 """The conformance suite: verdicts on what is right, and on what is not."""
 
 import importlib
+import math
 import re
+import time
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,6 +22,7 @@ from transformer_book.conformance.core import (
     FUNCTIONS,
     Result,
     _cause,
+    close,
     deviation,
     fault,
 )
@@ -45,14 +48,21 @@ SOURCES: list[list[int]] = []  # all rows that the probes have given
 
 
 @pytest.fixture(scope="module")
-def ours():
-    """The suite's verdicts on the library."""
+def timed():
+    """The suite's verdicts on the library, and the processor's seconds."""
 
     def logits(model, source_ids, target_ids):
         SOURCES.extend(source_ids.tolist())
         return ours_module.logits(model, source_ids, target_ids)
 
-    return list(run(Adapter(vars(ours_module) | {"logits": logits})))
+    start = time.process_time()
+    results = list(run(Adapter(vars(ours_module) | {"logits": logits})))
+    return results, time.process_time() - start
+
+
+@pytest.fixture(scope="module")
+def ours(timed):
+    return timed[0]
 
 
 def test_the_library_is_the_paper(ours):
@@ -65,8 +75,8 @@ def test_the_library_is_the_paper(ours):
     assert untried <= {"embeddings", "encoder_layer", "decoder_layer"}
 
 
-def test_the_suite_takes_less_than_a_minute(ours):
-    assert sum(result.seconds for result in ours) < 60
+def test_the_suite_takes_less_than_a_minute(timed):
+    assert timed[1] < 60
 
 
 def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
@@ -111,6 +121,7 @@ def test_a_fault_is_an_exit_code_and_a_page(tmp_path, capsys):
     assert "there is no ramp" in said and "schedule.html#schedule-rate" in said
     assert "Read on in The learning rate: A rate that peaks" in said
     assert "there is no ramp" in out.read_text("utf-8")
+    assert max(map(len, said.splitlines())) <= 78  # as wide as the page
 
 
 def test_what_an_adapter_raises_is_shown_with_its_line(tmp_path, capsys):
@@ -151,6 +162,92 @@ def test_a_misspelt_function_is_named(tmp_path, capsys):
     file.write_text("def possitions(length, d_model):\n    pass\n", "utf-8")
     assert main([str(file)]) == 2
     assert "'positions'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line, slip",
+    [
+        ("def mask(ids): pass", True),
+        ("def _mask(ids): pass", False),
+        ("mask = 5", False),
+        ("def mask(ids): pass\ndef masks(x, y): pass", False),
+        ("from transformer_lib import learning_rate as learn_rate", False),
+    ],
+)
+def test_only_the_adapters_own_functions_are_misspelt(tmp_path, line, slip):
+    file = tmp_path / "mine.py"
+    file.write_text(line + "\n", "utf-8")
+    if slip:
+        with pytest.raises(ValueError, match="is it meant to be 'masks'"):
+            Adapter.load(file)
+    else:
+        Adapter.load(file)
+
+
+def test_an_adapter_imports_its_own_neighbour(tmp_path, monkeypatch):
+    """And no other module of that name."""
+    for folder, number in (("mine", 1), ("other", 2)):
+        (tmp_path / folder).mkdir()
+        text = f"PAD = {number}\n"
+        (tmp_path / folder / "of_mine.py").write_text(text, "utf-8")
+    file = tmp_path / "mine" / "adapter.py"
+    file.write_text("from of_mine import PAD\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "other")
+    assert Adapter.load(file).PAD == 1
+
+
+def test_an_adapter_in_the_checkout_has_lines_of_its_own(root):
+    for name in ("mine.py", "transformer_lib_of_mine/mine.py"):
+        text = "def positions(length, d_model):\n    return undefined\n"
+        functions = {}
+        exec(compile(text, str(root / name), "exec"), functions)
+        [result] = verdicts(functions, "formula")
+        assert "mine.py, line 2 of positions" in result.verdict.words
+
+
+def test_special_ids_are_no_words():
+    """Nor is 0, which many libraries take for padding."""
+    plain = Adapter({})
+    assert (plain.PAD, plain.BOS, plain.EOS) == (0, 2, 3)
+    assert {*plain.words(99, size=6).tolist()} == {1, 4, 5}
+    other = Adapter({"PAD": 1, "BOS": 4})
+    assert {*other.words(99, size=6).tolist()} == {2, 5}
+
+
+def test_a_probe_leaves_the_callers_numbers_and_threads_alone():
+    def attention(query, key, value, mask=None):
+        torch.rand(1), np.random.rand()
+        threads.append(torch.get_num_threads())
+        raise NotImplementedError
+
+    threads = []
+    at_first = torch.get_num_threads()
+    torch.set_num_threads(2)
+    before = torch.get_rng_state(), np.random.get_state()[1]
+    [result, *_] = verdicts({"attention": attention}, "attention")
+    assert result.verdict.words == "not implemented"
+    assert {*threads} == {1} and torch.get_num_threads() == 2
+    torch.set_num_threads(at_first)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert (before[1] == np.random.get_state()[1]).all()
+
+
+@pytest.mark.parametrize(
+    "a, b, same",
+    [
+        ([1.0, 2.0], [1.0, 2.00019], True),
+        ([1.0, 2.0], [1.0, 2.00021], False),
+        ([1.09e-6], [1e-6], True),  # as if the number were 0.001
+        ([1.11e-6], [1e-6], False),
+        ([2e-3], [1e-3], False),
+        ([1000.0], [1000.09], True),
+        ([1.0, 1.0], [1.0], False),
+        ([math.inf], [math.inf], False),
+        ([], [], True),
+    ],
+)
+def test_close_means_by_the_largest_number(a, b, same):
+    assert close(torch.tensor(a), torch.tensor(b)) is same
 
 
 def verdicts(functions, *names):
@@ -339,6 +436,19 @@ def test_numpy_is_as_good(tmp_path):
     assert {r.verdict.kind for r in results} == {"paper"}
 
 
+def test_numpys_arrays_in_a_pair_or_by_name_are_tensors():
+    def shift(targets):
+        return tuple(x.numpy() for x in ours_module.shift(targets))
+
+    def average(states):
+        first = states[0]
+        return {name: np.mean([s[name] for s in states], 0) for name in first}
+
+    given = {"ARRAYS": "numpy", "shift": shift, "average": average}
+    found = verdicts(given, "shift", "average")
+    assert [r.verdict.kind for r in found] == ["paper", "paper"]
+
+
 # What others' code has shown
 
 
@@ -506,6 +616,36 @@ def test_a_relu_on_the_projections_is_named(last):
     said = verdicts(given, "multi_head")[0].verdict.words
     assert "a ReLU follows the projections" in said
     assert ("w_o, is missing" in said) is not last
+
+
+def test_a_network_of_convolutions_is_a_network():
+    """Convolutions of one position, over (batch, d_model, len)."""
+    conv = torch.nn.functional.conv1d
+
+    class Network(torch.nn.Module):
+        def __init__(self, old):
+            super().__init__()
+            self.w_1, self.w_2 = old.w_1, old.w_2
+
+        def forward(self, x):
+            first, second = self.w_1, self.w_2
+            inner = conv(x.mT, first.weight[:, :, None], first.bias).relu()
+            return conv(inner, second.weight[:, :, None], second.bias).mT
+
+    given = built()
+
+    def build(*sizes):
+        model = given["build"](*sizes)
+        for layer in (*model.encoder.layers, *model.decoder.layers):
+            layer.feed_forward = Network(layer.feed_forward)
+        return model
+
+    [result] = [
+        r
+        for r in verdicts(given | {"build": build}, "activation")
+        if r.probe.name == "activation"
+    ]
+    assert result.verdict.kind == "paper"
 
 
 def built(**options):
@@ -793,12 +933,14 @@ PATIENTS = [  # what is marked first, the fault in the library, `probe`'s
 
 
 @pytest.mark.parametrize("marked, change, given", PATIENTS)
-def test_the_clinic_marks_the_bug(marked, change, given):
+def test_the_clinic_marks_the_bug(marked, change, given, capsys):
     with planted(*[change] if change else []):
         model = library().build(100, 2, 64, 128, 4, 0.1)
         found = probe(model, vocab_size=100, **given)
     first = next((name for name, fine in found.items() if not fine), "")
     assert first == marked
+    said = capsys.readouterr().out
+    assert marked or max(map(len, said.splitlines())) <= 78
 
 
 def test_the_clinic_says_that_nothing_moves(capsys):

@@ -57,7 +57,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
             for said, fine in {
                 "the labels are not the target one word later": shifted,
                 "a target does not begin with bos": begun,
-                "the labels of a sentence have not one eos": (ends == 1).all(),
+                "a sentence's labels do not have one eos": (ends == 1).all(),
                 "an id is not below vocab_size": max(x.max() for x in batch)
                 < vocab_size,
             }.items()
@@ -186,7 +186,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         "every matrix",
         not idle,
         f"no gradient reaches {len(idle)} of {len(matrices)}"
-        + (f": {commonprefix(idle) or idle[0]}…" if idle else ""),
+        + (f": {commonprefix(idle).rstrip('.') or idle[0]}…" if idle else ""),
         "Its layer is skipped, or its result is not used.",
     )
 
@@ -194,7 +194,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         gap = scores(source, target) - scores(source, target.flip(0))
         return gap[:, 1:].abs().max() < 1e-5 * spread
 
-    said = "with any one matrix set to zero, the target is not forgotten"
+    said = "with any one matrix set to zero, the target counts"
     remembers = not forgets_the_target()
     if not remembers:
         said = "the scores are the same for every target"
@@ -251,7 +251,7 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         note(
             "your training step",
             1.5 < ratio < 2.5,
-            f"at a constant rate two steps go {ratio:.2f} times as far as one",
+            f"at one rate two steps go {ratio:.2f} times as far as one",
             "Nearly 3: old gradients are added, zero_grad is missing. "
             "Exactly 1: nothing moves; are the gradients still there when the "
             "optimizer steps, and is it made of these weights?",

@@ -5,6 +5,7 @@ import difflib
 import importlib.util
 import inspect
 import linecache
+import os
 import sys
 import sysconfig
 import time
@@ -349,26 +350,26 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
     except Wrong as diagnosis:
         return fault(str(diagnosis))
     except Exception as error:
-        return fault(explain(error, one.function))
+        return fault(explain(error))
     finally:
         np.random.set_state(before)
 
 
 AT = "\n  at "  # what stands between an error and its line
 
-# Where a line of the reader's own never stands.
-_OURS = (
-    str(Path(__file__).parents[1]),
-    str(Path(transformer_lib.__file__).parent),
+# Where a line of the reader's own never is.
+_FOLDERS = (
+    Path(__file__).parents[1],
+    Path(transformer_lib.__file__).parent,
     *(sysconfig.get_path(p) for p in ("stdlib", "purelib", "platlib")),
-    "<frozen",
 )
+_OURS = (*(f"{folder}{os.sep}" for folder in _FOLDERS), "<frozen")
 
 
-def explain(error: Exception, function: Callable) -> str:
+def explain(error: Exception) -> str:
     """What went wrong, in a sentence or two, with the reader's line."""
     said = f"{type(error).__name__}: {error}".removesuffix(": ")
-    place = _own_line(error, function)
+    place = _own_line(error)
     if place:
         return f"your code raised {said}{AT}{place}"
     if "NoneType" in said:
@@ -379,16 +380,15 @@ def explain(error: Exception, function: Callable) -> str:
     )
 
 
-def _own_line(error: Exception, function: Callable) -> str:
+def _own_line(error: Exception) -> str:
     """The last line of the reader's that led to an error, or ''."""
-    place, inside = "", False
+    place = ""
     for frame, number in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
-        if inside and not code.co_filename.startswith(_OURS):
+        if not code.co_filename.startswith(_OURS):
             text = linecache.getline(code.co_filename, number).strip()
             file = Path(code.co_filename).name
             place = f"{file}, line {number} of {code.co_name}: {text}"
-        inside = inside or code is function.__code__
     return place.removesuffix(": ")
 
 

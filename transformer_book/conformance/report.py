@@ -121,12 +121,14 @@ def as_text(results: Sequence[Result]) -> str:
         )
         for reason, names in _untried(results).items()
     ]
-    lines = [*_lines(tried), *untried, "", summary(results)]
+    lines = [*_lines(tried), *untried]
+    last = ["", summary(results)]
     if any(LOCAL in text for text in lines):
-        lines.append(
+        last.append(
             f"{LOCAL} is where `make serve` shows the book; set "
             "TRANSFORMER_LIB_BOOK to another address."
         )
+    lines += [textwrap.fill(text, 78) for text in last]
     return "\n".join(lines)
 
 

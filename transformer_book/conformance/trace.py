@@ -127,15 +127,16 @@ class Trace:
     def unseen(self, what: str) -> NotShown:
         """Why something is not among the calls of PyTorch."""
         for call in self.calls:
-            lengths = call.out.shape[1:3] if call.name == "embedding" else ()
-            for length in lengths[:1]:
-                if length not in (SOURCE, TARGET, BATCH):
-                    return NotShown(
-                        f"the model works on {length} positions where the "
-                        f"sentences have {SOURCE} and {TARGET} tokens, so one "
-                        "can't see which number belongs to which word. Does "
-                        "your adapter pad to a fixed length?"
-                    )
+            if call.name != "embedding" or call.out.dim() < 2:
+                continue
+            length = call.out.size(1)
+            if length not in (SOURCE, TARGET, BATCH):
+                return NotShown(
+                    f"the model works on {length} positions where the "
+                    f"sentences have {SOURCE} and {TARGET} tokens, so one "
+                    "can't see which number belongs to which word. Does "
+                    "your adapter pad to a fixed length?"
+                )
         return NotShown(f"no {what} was seen among PyTorch's calls")
 
     def linears(self) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:

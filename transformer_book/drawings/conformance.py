@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -24,6 +25,9 @@ _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
     ("no dropout on the sums", "no dropout on the embeddings"),
     ("some outputs are added", "some outputs are added without dropout"),
 )
+
+
+_NAME = re.compile(r"[a-z]\w*(?:\.\w+)+")  # of a weight: layers.0.w_1
 
 
 def results() -> dict[str, Any]:
@@ -104,5 +108,6 @@ def symptoms(patients: Sequence[tuple[str, Any, str]]) -> Markdown:
             if line.startswith("LOOK")
         ]
         cell = "; ".join(numbers or marked) or "nothing"
+        cell = _NAME.sub(lambda name: name[0].replace(".", ".<wbr>"), cell)
         lines.append(f"| {fault} | {cell} | {remedy} |")
     return Markdown("\n".join(lines))
