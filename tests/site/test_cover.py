@@ -264,6 +264,7 @@ def test_a_first_screen(visit):
     """One claim, the frame, three doors; no form before the picture."""
     for width, height, what in [
         (1280, 800, [".cover-target", ".cover-was", ".cover-doors"]),
+        (390, 844, [".cover-target", ".cover-was", ".cover-doors"]),
         (360, 780, [".cover-target", ".cover-was"]),
     ]:
         page = opened(visit, width=width, height=height)

@@ -167,6 +167,7 @@ export function start(place) {
         word.text,
       ),
     );
+    if (!words.length) target.replaceChildren(el("i", {}, "nothing"));
     means.replaceChildren(
       ...(state.means && hidden.size
         ? ["In English: ", el("q", {}, state.means)]
@@ -265,7 +266,10 @@ export function start(place) {
     const names = sentence.words
       .filter((_, number) => hidden.has(number))
       .map(({ text }) => text);
-    const now = state.means ? `${state.said} That is: ${state.means}` : state.said;
+    const ended = (text) => text.replace(/[^.?!…]$/, "$&."); // read aloud
+    const now = state.means
+      ? `${ended(state.said)} That is: ${ended(state.means)}`
+      : state.said;
     said.textContent = names.length
       ? `Covered: ${listed(names)}. Now: ${now}`
       : `Nothing is covered. ${now}`;
@@ -316,7 +320,10 @@ export function start(place) {
       if (!form.hidden) prepare().then(() => input.focus());
     });
     opener.setAttribute("aria-expanded", "false");
-    const note = el("p", { class: "live-note cover-note" });
+    const note = el("p", {
+      class: "live-note cover-note",
+      "aria-live": "polite",
+    });
     const node = el("div", {}, note, form);
     let index, kind, go, weight, Translator;
 
@@ -434,7 +441,7 @@ export function start(place) {
         }),
       );
       const words = wordsIn(model.tokenizer, ids);
-      return { covered, said: said.trim(), means: "", words, looked };
+      return { covered, said: said.trim() || "nothing", means: "", words, looked };
     }
     const wordsIn = (tokenizer, ids) =>
       wordsOf(tokenizer.pieces(ids), (places) =>
