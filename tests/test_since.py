@@ -15,8 +15,10 @@ import torch
 
 import runs
 from transformer_book import ladder
+from transformer_book.drawings import after as drawings
 from transformer_book.records import (
     Run,
+    load_counts,
     load_run,
     read_folder,
     read_record,
@@ -176,16 +178,52 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
 
 
 def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
+    """Also if it was stopped before it was tested."""
     monkeypatch.setattr(since, "load_corpus", little_spanish)
-    hour.main(["--max-steps", "4", "--limit", "20", "--out", str(tmp_path)])
+    words = ["--max-steps", "4", "--limit", "20", "--out", str(tmp_path)]
+
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hour, "evaluate", stopped)
+        with pytest.raises(SystemExit, match="the same command goes on"):
+            hour.main(words)
+    hour.main(words)
     found = read_folder(tmp_path)
-    assert found["report.json"]["result"]["steps"] == 4
-    assert found["report.json"]["result"]["validation_loss"] > 0
+    result = found["report.json"]["result"]
+    assert result["steps"] == 4
+    assert result["validation_loss"] > 0
+    [line] = found["log.jsonl"]
+    assert result["cpu_seconds"] == pytest.approx(
+        4 * line["cpu_seconds_a_step"], abs=0.01
+    )
     assert len(found["translations.txt"]) == 20
     said = Translator.from_pretrained(tmp_path).translate("I like trees")
     assert isinstance(said, str)
     factor = hour.cool_down(hour.STEPS)
     assert factor(since.WARMUP) == 1 and factor(hour.STEPS) == 0
+
+
+def test_the_seconds_of_steps_leave_out_validations():
+    lines = [
+        {"step": 300, "cpu_seconds_a_step": 1.0, "seconds": 330.0},
+        {"step": 400, "cpu_seconds_a_step": 2.0, "seconds": 560.0},
+    ]
+    assert hour.cpu_seconds(lines) == 500
+
+
+def test_every_rung_of_the_records_is_in_the_table():
+    """Under its verdict, with what a step of it costs."""
+    rows = ladder.rungs()
+    table = drawings.ladder_table(rows).data
+    measured = load_counts("since_seconds")["rungs"]
+    assert {*measured} == {*since.RUNGS} == {*drawings.RUNGS}
+    for row in rows:
+        assert f"| {drawings.RUNGS[row['rung']]} |" in table
+        assert measured[row["rung"]]["lines"] == row["lines"]
+        if row["verdict"]:
+            assert f"| **{row['verdict']}** |" in table
 
 
 @pytest.mark.parametrize("name", recorded_runs("since"))
@@ -234,7 +272,7 @@ def test_a_gap_is_judged_by_the_spread_of_all_rungs():
 def test_the_rule_says_nothing_before_three_seeds():
     assert ladder.verdict("paper", 3, 0.0, 1.0) == ""
     assert ladder.verdict("muon", 1, -0.1, 0.001) == "one seed so far"
-    assert ladder.verdict("muon", 2, -0.1, 0.001) == "2 seeds so far"
+    assert ladder.verdict("muon", 2, -0.1, 0.001) == "two seeds so far"
     assert ladder.verdict("muon", 3, -0.1, 0.001) == "better"
     assert ladder.verdict("muon", 3, 0.1, 0.009) == "worse"
     assert ladder.verdict("muon", 3, -0.1, 0.01) == "no difference shown"
@@ -272,7 +310,7 @@ def test_the_rows_of_a_ladder(monkeypatch):
     paper, muon = ladder.rungs()
     assert (paper["rung"], muon["rung"]) == ("paper", "muon")
     assert muon["gap"] == pytest.approx(-0.2) and muon["p"] < 0.01
-    assert muon["verdict"] == "2 seeds so far" and muon["rates_tried"] == 3
+    assert muon["verdict"] == "two seeds so far" and muon["rates_tried"] == 3
     assert muon["bleu"] == 20.5 and muon["lines"] == 6
     # Until 2.02, with which the worse of the paper's seeds ended.
     assert paper["steps"] == pytest.approx((100 + 50 + 50 * 0.98) / 2)

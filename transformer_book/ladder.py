@@ -86,7 +86,7 @@ def verdict(rung: str, seeds: int, gap: float, p: float) -> str:
     if rung == "paper":
         return ""
     if seeds < SEEDS:
-        return "one seed so far" if seeds == 1 else f"{seeds} seeds so far"
+        return "one seed so far" if seeds == 1 else "two seeds so far"
     if p >= SURE:
         return "no difference shown"
     return "better" if gap < 0 else "worse"

@@ -7,8 +7,8 @@ class `number`, which `page.css` aligns.
 
 import re
 
-AMOUNT = r"[-+]?\d[\d,]*(?:\.\d+)?(?: ?%)?"
-NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / ){AMOUNT})?")
+AMOUNT = r"[-+\u2212]?\d[\d,]*(?:\.\d+)?(?: ?%)?"
+NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / ){AMOUNT})*")
 CELL = re.compile(r"<td([^>]*)>((?:<p>)?)([^<>]*)((?:</p>\s*)?)</td>")
 
 

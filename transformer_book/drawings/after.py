@@ -218,7 +218,8 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     edge = max(abs(row["gap"]) + row["within"] for row in rows) + 0.01
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=0.9 + 0.27 * len(rows))
+        row_height = 0.38 if narrow else 0.27
+        figure, ax = panels(1, narrow, height=0.9 + row_height * len(rows))
         for i, row in enumerate(rows):
             judged = row["verdict"] in ("better", "worse")
             ink = "black" if judged else COLOURS["muted"]
@@ -229,9 +230,11 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
             inside = ink if row["seeds"] >= SEEDS else "none"
             ax.plot(row["gap"], i, "o", color=ink, mfc=inside, ms=7)
             if not narrow:
-                ax.text(edge, i, row["verdict"], va="center", color=ink)
+                ax.text(edge, i, _judged(row), va="center", color=ink)
         ax.axvline(0, color=COLOURS["good"], lw=1.2)
-        ax.set_yticks(range(len(rows)), [RUNGS[row["rung"]] for row in rows])
+        between = "\n" if narrow else ", "
+        names = [RUNGS[row["rung"]] + between + _lines(row) for row in rows]
+        ax.set_yticks(range(len(rows)), names, multialignment="right")
         ax.tick_params(axis="y", length=0)
         ax.set_xlim(-edge, edge if narrow else 1.7 * edge)
         ax.set_ylim(len(rows) - 0.4, -0.6)
@@ -241,8 +244,8 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         return figure
 
     said = "; ".join(
-        f"{RUNGS[row['rung']]} {row['gap']:+.3f} \u00b1 {row['within']:.3f}, "
-        f"{row['verdict']}"
+        f"{RUNGS[row['rung']]}, {_lines(row)}, {row['gap']:+.3f} "
+        f"\u00b1 {row['within']:.3f}, {_judged(row)}"
         for row in rows
     )
     return show(
@@ -252,40 +255,67 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     )
 
 
+def _judged(row: Mapping[str, Any]) -> str:
+    """What the rule says of a rung, and p once it says something."""
+    if row["seeds"] < SEEDS:
+        return row["verdict"]
+    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
+    return f"{row['verdict']}, {p}"
+
+
+def _lines(row: Mapping[str, Any]) -> str:
+    """How much a reader writes for a rung."""
+    return "1 line" if row["lines"] == 1 else f"{row['lines']} lines"
+
+
+# In the order of the table, which has a heading for each.
+VERDICTS = (
+    "better",
+    "no difference shown",
+    "worse",
+    "two seeds so far",
+    "one seed so far",
+)
+
+
 def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """All that the records say of each rung, the best of them first.
+    """What the records say of each rung, by verdict, the best first."""
+    [paper] = [row for row in rows if row["rung"] == "paper"]
+    above = f"nats above the paper's {paper['nats']:.3f}"
+    until = "steps / time / operations, %"
+    told = [
+        {
+            "change": RUNGS["paper"],
+            above: "",
+            until: "100 / 100 / 100",
+            "BLEU": f"{paper['bleu']:.1f}",
+        }
+    ]
+    for verdict in VERDICTS:
+        group = [row for row in rows if row["verdict"] == verdict]
+        if group:
+            told.append({"change": f"**{verdict}**"})
+        for row in sorted(group, key=lambda row: row["gap"]):
+            gap = f"{row['gap']:+.3f} \u00b1 {row['within']:.3f}"
+            told.append(
+                {
+                    "change": RUNGS[row["rung"]],
+                    above: gap.replace("-", "\u2212"),
+                    until: _until(row, paper),
+                    "BLEU": f"{row['bleu']:.1f}",
+                }
+            )
+    return Markdown(markdown_table(told))
 
-    What is not measured yet has no column.
-    """
-    rows = sorted(rows, key=lambda row: (row["rung"] != "paper", row["gap"]))
-    told = [_ladder_row(row, rows[0]) for row in rows]
-    known = [name for name in told[0] if {row[name] for row in told} != {""}]
-    return Markdown(
-        markdown_table([{name: row[name] for name in known} for row in told])
+
+def _until(row: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
+    """Steps, time, operations until the paper's loss; in percent of its."""
+    if math.isnan(row["steps"]):
+        return "never"
+    steps = row["steps"] / paper["steps"]
+    shares = (
+        steps,
+        steps * row["step_time"],
+        row["operations"] / paper["operations"],
     )
-
-
-def _ladder_row(
-    row: Mapping[str, Any], paper: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A row of the table, as it is printed; "" is not measured."""
-    first = row is paper
-    gap = f"{row['gap']:+.3f} \u00b1 {row['within']:.3f}"
-    share = row["steps"] / paper["steps"]
-    time = share * row["step_time"]
-    work = row["operations"] / paper["operations"]
-    reached = not math.isnan(share)
-    return {
-        "change": RUNGS[row["rung"]],
-        "nats": f"{row['nats']:.3f}",
-        "above the paper": "" if first else gap.replace("-", "\u2212"),
-        "p": "" if first else f"{row['p']:.3f}",
-        "verdict": row["verdict"],
-        "steps": f"{row['steps']:,.0f}" if reached else "never",
-        "time": "" if math.isnan(time) else f"{time:.0%}",
-        "operations": "" if math.isnan(work) else f"{work:.0%}",
-        "BLEU": f"{row['bleu']:.1f}",
-        "lines": "" if math.isnan(row["lines"]) else row["lines"],
-        "seeds": row["seeds"],
-        "rates tried": row["rates_tried"],
-    }
+    return " / ".join(f"{100 * share:.0f}" for share in shares)
