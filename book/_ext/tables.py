@@ -2,13 +2,16 @@
 
 pandas and Markdown write a number into a cell as any other text. A cell
 that holds a number, nan, or an interval such as "-0.18 to -0.11", gets the
-class `number`, which `page.css` aligns.
+class `number`, which `page.css` aligns. A table of pandas' own looks like
+all others.
 """
 
 import re
 
 AMOUNT = r"[-+\u2212]?\d[\d,]*(?:\.\d+)?(?: ?%)?"
 NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / ){AMOUNT})*")
+PANDAS = '<table border="1" class="dataframe">'
+LIKE_ALL = '<table class="dataframe table">'
 CELL = re.compile(r"<td([^>]*)>((?:<p>)?)([^<>]*)((?:</p>\s*)?)</td>")
 
 
@@ -26,7 +29,8 @@ def _cell(found: re.Match) -> str:
 
 def align_numbers(app, pagename, templatename, context, doctree):
     if "body" in context:
-        context["body"] = CELL.sub(_cell, context["body"])
+        body = context["body"].replace(PANDAS, LIKE_ALL)
+        context["body"] = CELL.sub(_cell, body)
 
 
 def setup(app):

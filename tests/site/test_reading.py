@@ -158,6 +158,33 @@ def test_a_picture_drawn_twice_is_seen_once(read, width, shown):
             assert picture.is_visible() == (kind == shown)
 
 
+CUT = """selector => {
+  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  return [...document.querySelectorAll(selector)]
+    .filter(box => box.scrollWidth > box.clientWidth)
+    .map(box => box.textContent.slice(0, 60));
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("name", ["results/attention_maps", "appendix/clinic"])
+def test_what_is_printed_is_read_to_its_end(read, name, width):
+    page = read(f"book/{name}.html", width=width)
+    assert page.locator(".cell_output pre").count() > 2
+    assert not page.evaluate(CUT, ".cell_output pre")
+
+
+def test_79_columns_have_room_in_folds(read):
+    page = read("book/training/experiment.html", width=1280)
+    assert not page.evaluate(CUT, "details .cell_input pre")
+
+
+def test_tables_of_pandas_look_like_all_others(read):
+    page = read("book/translating/evaluation.html")
+    number = page.locator("table.dataframe td.number").first
+    assert number.evaluate("e => getComputedStyle(e).textAlign") == "right"
+
+
 def test_a_still_picture_gives_way(read):
     """Where a live part has come, it stands for its picture."""
     page = read("book/architecture/positions.html")
