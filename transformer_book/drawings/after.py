@@ -169,46 +169,46 @@ RUNGS = {
 }
 
 
-def ladder_curves(paper: Sequence[Run], best: Sequence[Run]) -> Picture:
-    """Loss against steps: every seed of the first rung and of the best."""
-    name = RUNGS[best[0].report["rung"]]
-    drawn = {
-        "the paper": (paper, COLOURS["good"], "left", 12),
-        name: (best, "black", "right", -12),
-    }
-    last = paper[0].log[-1]["step"]
+def ladder_curves(*rungs: Sequence[Run]) -> Picture:
+    """Loss against steps: every seed of the paper, and of better rungs."""
+    inks = COLOURS["good"], "black", COLOURS["target"]
+    at = 13, 9, 21  # of a line's points, where its name is
+    names = [RUNGS[runs[0].report["rung"]] for runs in rungs]
+    drawn = [*zip(names, rungs, inks, at, strict=False)]
+    last = rungs[0][0].log[-1]["step"]
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.2)
-        for what, (runs, ink, side, up) in drawn.items():
+        figure, ax = panels(1, narrow, height=3.4)
+        for name, runs, ink, index in drawn:
             for run in runs:
-                ax.plot(*run.series("validation_loss"), color=ink, lw=1.4)
+                ax.plot(*run.series("validation_loss"), color=ink, lw=1.2)
             steps, losses = runs[0].series("validation_loss")
+            above = runs is rungs[0]
             ax.annotate(
-                what,
-                (steps[13], losses[13]),
-                (0, up),
+                name,
+                (steps[index], losses[index]),
+                (4, 14) if above else (-7, -8),
                 textcoords="offset points",
                 color=ink,
-                ha=side,
+                ha="left" if above else "right",
                 va="center",
             )
         ax.set_xlim(0, last)
-        ax.set_ylim(1.4, 3.6)
+        ax.set_ylim(1.3, 2.9)
         ax.set_xticks([0, 500, 1000, 1500, 2000])
         ax.set_xlabel("steps")
         ax.set_ylabel("validation loss, nats per token")
         return figure
 
     ends = "; ".join(
-        f"{what}: "
+        f"{name}: "
         + ", ".join(f"{run.log[-1]['validation_loss']:.2f}" for run in runs)
-        for what, (runs, *_) in drawn.items()
+        for name, runs, *_ in drawn
     )
     return show(
         draw,
         "Validation loss against training steps, a line for each seed. "
-        f"{name} is below the paper. After {last:,} steps: {ends}.",
+        f"After {last:,} steps: {ends}.",
     )
 
 
@@ -229,12 +229,25 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
             ax.plot([low, high], [i, i], color=ink)
             inside = ink if row["seeds"] >= SEEDS else "none"
             ax.plot(row["gap"], i, "o", color=ink, mfc=inside, ms=7)
-            if not narrow:
+            if narrow:
+                ax.annotate(
+                    _lines(row),
+                    (0, i),
+                    (-5, -11),
+                    xycoords=("axes fraction", "data"),
+                    textcoords="offset points",
+                    color=COLOURS["muted"],
+                    ha="right",
+                    va="center",
+                )
+            else:
                 ax.text(edge, i, _judged(row), va="center", color=ink)
         ax.axvline(0, color=COLOURS["good"], lw=1.2)
-        between = "\n" if narrow else ", "
-        names = [RUNGS[row["rung"]] + between + _lines(row) for row in rows]
-        ax.set_yticks(range(len(rows)), names, multialignment="right")
+        names = [RUNGS[row["rung"]] for row in rows]
+        if not narrow:
+            each = zip(names, map(_lines, rows), strict=True)
+            names = [f"{name}, {lines}" for name, lines in each]
+        ax.set_yticks(range(len(rows)), names)
         ax.tick_params(axis="y", length=0)
         ax.set_xlim(-edge, edge if narrow else 1.7 * edge)
         ax.set_ylim(len(rows) - 0.4, -0.6)
