@@ -46,7 +46,7 @@ def _check_options(beam_size: int, length_penalty: float) -> None:
         ValueError: for a `beam_size` that is not a whole number from 1
             on, or a `length_penalty` below 0.
 
-    Chapter: beams-search
+    Chapter: beams-batch
     """
     if not isinstance(beam_size, int) or beam_size < 1:
         raise ValueError(f"{beam_size=}: give a whole number, 1 or more")
@@ -79,7 +79,7 @@ def beam_search(
         ValueError: as `greedy_decode`, and for a `beam_size` that is no
             whole number from 1 on, or a `length_penalty` below 0.
 
-    Chapter: beams-search
+    Chapter: beams-batch
     """
     _check_options(beam_size, length_penalty)
     _check_source(model, source_ids)
@@ -155,7 +155,7 @@ def _pick(
     `chosen` (rows, ranks) is True for them, `ids` is (rows, ranks,
     length).
 
-    Chapter: beams-search
+    Chapter: beams-batch
     """
     row, rank = chosen.nonzero(as_tuple=True)
     return sentences[row], totals[row, rank], ids[row, rank, 1:]
@@ -164,7 +164,7 @@ def _pick(
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
     """What hypotheses are sorted by: those that ended, then the score.
 
-    Chapter: beams-search
+    Chapter: beams-batch
     """
     return hypothesis.ids[-1] != EOS, -hypothesis.score
 
