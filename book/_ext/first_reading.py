@@ -8,8 +8,9 @@ formulas, figures and outputs, but nothing that is folded and no
 interactive figure. A word is what is between spaces and holds a letter
 or a digit; a formula within a line takes the time of three. A line of code
 counts unless it is blank. The paces are those of somebody who reads the
-code so as to be able to explain it: two readers with a clock needed what
-they give, within a quarter on nearly every page.
+code so as to be able to explain it. Readers with a clock needed what they
+give, within a quarter on nearly every page, or less; the first page says
+how they are counted.
 
 Extensions that state reading times count every word of the source, what
 is folded and what is code among them, and take code for prose.

@@ -52,6 +52,13 @@ def test_what_it_says_was_counted():
     assert abs(int(SAID.search(page)[1]) - counted) <= 2.5
 
 
+def test_the_first_page_says_how_they_are_counted():
+    said = (tangle.ROOT / "index.md").read_text("utf-8")
+    words, lines = counting.PACE, counting.CODE_PACE
+    assert f"{words} words or {lines} lines of code a minute" in said
+    assert counting.LOOK == 30 and "half a minute for a figure" in said
+
+
 def test_the_navigation_says_it_too_and_where_one_can_play():
     page = html("book/architecture/masks.html")
     start = page.find(counting.NAVIGATION)
