@@ -35,8 +35,8 @@ export function tour(model) {
       words: () =>
         "“trees” is plural, so the Spanish verb must be: gustan, not gusta. " +
         "But the verb is written second, two words before the Spanish " +
-        "trees. How does it know? Follow the plural, from the English " +
-        "word to a single product and back.",
+        "trees. How much of the plural reaches it? Follow it, from the " +
+        "English word to a single product and back.",
     },
     {
       path: () => ["encoder", "1", "self_attention", "2"],
@@ -104,7 +104,9 @@ export function tour(model) {
         `${Math.round(told.courier / told.gusta)} times likelier. Replace ` +
         "all four vectors of the encoder, and gusta and gustan are neck and " +
         `neck: ${percent(told.memory[0])} and ${percent(told.memory[1])}. ` +
-        "You have followed one plural; the model took " +
+        "Even so gustan stays ahead, because after like, without an " +
+        "article, the model has only ever met plurals. You have followed " +
+        "one plural; the model took " +
         `${(told.products / 1e6).toFixed(1)} million products to write ` +
         "four words.",
     },
