@@ -15,23 +15,23 @@ The folder has a model that `Translator.from_pretrained` opens.
 """
 
 import argparse
+import math
 import shlex
 import sys
 from functools import partial
 from pathlib import Path
 
 import since
-import torch
 from variations import claimed
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import checkpoint_files, save_model
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import describe_run, write_report
-from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import train
 
+RUNG = since.RUNGS["muon"]
 TOKENS = 4096  # in a step, as the shipped model had
 STEPS = 3300  # of about 1.05 seconds
 RATE = 0.7  # times equation 3, at the end of the warm-up
@@ -49,14 +49,13 @@ def cpu_seconds(lines):
     spent, before = 0.0, 0
     for line in lines:
         steps, before = line["step"] - before, line["step"]
-        spent += steps * line["cpu_seconds_a_step"]
+        spent += steps * line.get("cpu_seconds_a_step", math.nan)
     return spent
 
 
 def train_hour(options):
     learnt, held_out, test, tokenizer = since.data(options.limit)
-    torch.manual_seed(options.seed)
-    model = Transformer(TransformerConfig.tiny(len(tokenizer)))
+    model = since.build(RUNG, len(tokenizer), options.seed)
     model = model.to(options.device)
     batches = TokenBatches(learnt, TOKENS, options.seed)
     settings = TrainingConfig(
@@ -78,7 +77,7 @@ def train_hour(options):
         settings,
         since.Judge(held_out, step),
         options.out,
-        optimizer=since.muon(
+        optimizer=RUNG.optimizers(
             model, since.highest_rate(RATE, model.config.d_model)
         ),
         schedule=cool_down(options.max_steps),

@@ -341,10 +341,10 @@ class Judge:
 
     def __call__(self, model, step):
         spent = time.process_time() - self.began
-        found = {
-            "validation_loss": validation_loss(model, self.batches),
-            "cpu_seconds_a_step": round(spent / (step - self.step), 4),
-        }
+        found = {"validation_loss": validation_loss(model, self.batches)}
+        if step > self.step:  # not if a validation is only made up for
+            each = spent / (step - self.step)
+            found["cpu_seconds_a_step"] = round(each, 4)
         self.step, self.began = step, time.process_time()
         return found
 
@@ -387,7 +387,7 @@ def attempt(options, rate, text):
         ),
         schedule=rung.schedule,
     )
-    seconds = [line["cpu_seconds_a_step"] for line in history.lines]
+    _, seconds = history.series("cpu_seconds_a_step")
     loss = history.lines[-1]["validation_loss"]
     described = describe_run(model, batches, settings, history)
     described["result"] |= {

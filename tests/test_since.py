@@ -25,6 +25,7 @@ from transformer_book.records import (
     recorded_runs,
 )
 from transformer_lib.corpora import load_corpus
+from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import bleu
 from transformer_lib.translator import Translator
 
@@ -203,6 +204,14 @@ def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
     assert isinstance(said, str)
     factor = hour.cool_down(hour.STEPS)
     assert factor(since.WARMUP) == 1 and factor(hour.STEPS) == 0
+
+
+def test_a_validation_that_is_made_up_for_has_no_steps_to_time():
+    """As after one that failed: the checkpoint is of the same step."""
+    model = since.build(since.RUNGS["paper"], 40, 0)
+    judge = since.Judge([([5, EOS], [6, EOS])], 300)
+    assert [*judge(model, 300)] == ["validation_loss"]
+    assert judge(model, 301)["cpu_seconds_a_step"] >= 0
 
 
 def test_the_seconds_of_steps_leave_out_validations():
