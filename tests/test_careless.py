@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lib.checkpoints import load_model, save_model
+from transformer_lib.batching import TokenBatches
+from transformer_lib.checkpoints import load_model, save_config, save_model
 from transformer_lib.cli import main
+from transformer_lib.schedule import TrainingConfig
+from transformer_lib.training import train
 
 SMALL = "--N 1 --d-model 8 --d-ff 8 --h 2 --vocab-size 300 --limit 40 "
 SMALL += "--max-steps 1 --device cpu --precision fp32"
@@ -37,7 +40,8 @@ CARELESS = [
     (f"{TRAIN} --from nowhere --preset fine-tuning", "--from: nowhere keeps"),
     ("train --from nowhere --out new", "nowhere"),
     (f"train {SMALL} --out model", "holds a model"),
-    (f"train {SMALL} --out file", "file"),
+    (f"train {SMALL} --out file", "file is a file: name another folder"),
+    (f"train {SMALL} --out file/new", "file is a file: name another"),
     ("translate --model nowhere Hello", "nowhere"),
     ("translate --model half Hello", "has not ended"),
     ("translate --model little-spanish --beam-size 0 Hello", "beam_size=0"),
@@ -48,33 +52,43 @@ CARELESS = [
     ("average --model model --out new", "model has 0 checkpoints"),
     ("average --model nowhere --out new", "nowhere"),
     ("export --model little-spanish --out model", "model"),
+    ("export --model little-spanish --out file/new", "file is a file"),
     ("export --model little-spanish --out new --to tflite", "tflite"),
 ]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with a model, half a model, a file and bad corpora."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder with a model, half a model, a file and bad corpora.
+
+    It is made once, since every test leaves it as it was.
+    """
+    folder = tmp_path_factory.mktemp("careless")
     model, tokenizer, info = load_model(
         Path(__file__).parents[1] / "pretrained/little-spanish"
     )
     for name in "model", "half":
-        save_model(name, model, tokenizer, info=info)
-    save_model("bare", model, tokenizer, info={"languages": ["en", "es"]})
-    Path("half", "model.safetensors").unlink()
-    Path("file").write_text("what was here before\n")
+        save_model(folder / name, model, tokenizer, info=info)
+    languages = {"languages": ["en", "es"]}
+    save_model(folder / "bare", model, tokenizer, info=languages)
+    (folder / "half" / "model.safetensors").unlink()
+    (folder / "file").write_text("what was here before\n")
     for name, text in {
         "uneven": b"one\ntwo\nthree\n",
         "latin": "árbol\n".encode("latin-1") * 2,
         "wide": "árbol\ncasa\n".encode("utf-16"),
         "old": b"casa\rcasa\nuno\n",
     }.items():
-        Path(name).mkdir()
+        (folder / name).mkdir()
         for part in "train", "validation":
-            Path(name, f"{part}.en").write_text("one\ntwo\n")
-            Path(name, f"{part}.es").write_bytes(text)
-    return tmp_path
+            (folder / name / f"{part}.en").write_text("one\ntwo\n")
+            (folder / name / f"{part}.es").write_bytes(text)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def is_current(here, monkeypatch):
+    monkeypatch.chdir(here)
 
 
 def contents(folder):
@@ -95,3 +109,22 @@ def test_a_careless_use_is_explained(words, named, here, capsys):
     assert tyros or said.splitlines()[-1].startswith("transformer_lib: ")
     assert not (here / "new").exists()
     assert contents(here) == before
+
+
+class Untouched(TokenBatches):
+    def epoch(self, number, start=0):
+        raise AssertionError("a training has begun")
+
+
+@pytest.mark.parametrize("place", ["file", "file/new"])
+def test_a_file_is_no_folder(place):
+    """In Python it is said as it is above, before anything is trained."""
+    model = load_model("model").model
+    batches, steps = Untouched([([3], [3])]), TrainingConfig()
+    for write in (
+        lambda: train(model, batches, steps, folder=place),
+        lambda: save_model(place, model),
+        lambda: save_config(place, model),
+    ):
+        with pytest.raises(NotADirectoryError, match="^file is a file: name"):
+            write()

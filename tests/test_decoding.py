@@ -123,6 +123,9 @@ REFUSED = [
     (torch.tensor([[4, 7, EOS]]), "the id 7, .* 0 to 6"),
     (torch.tensor([[4, EOS], [-1, EOS]]), "the id -1"),
     (torch.tensor([[4, 5, EOS], [PAD, 4, EOS]]), "pad on the right"),
+    (torch.tensor([[4, PAD, 5, EOS], [4, 5, 6, EOS]]), "pad on the right"),
+    (torch.tensor([[4, 5], [6, EOS]]), "ends in the id 5: add eos, 3"),
+    (torch.tensor([[4, 5, EOS], [EOS, 6, PAD]]), "ends in the id 6: add"),
 ]
 
 
@@ -131,6 +134,11 @@ REFUSED = [
 def test_what_is_no_batch_is_refused(search, source_ids, named):
     with pytest.raises((ValueError, TypeError), match=named):
         search(a_model(), source_ids)
+
+
+def test_a_sentence_without_eos_is_refused_in_a_list():
+    with pytest.raises(ValueError, match="ends in the id 5: add eos"):
+        decode_all(a_model(), [[4, EOS], [4, 5]])
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -33,6 +33,19 @@ from transformer_lib.model import (
 from transformer_lib.tokenization import BPETokenizer
 
 
+def _check_folder(folder: str | Path) -> None:
+    """Refuse a folder that cannot be made, since a file is in its place.
+
+    Raises:
+        NotADirectoryError: naming the file.
+
+    Chapter: checkpoints-atomic
+    """
+    for place in (Path(folder), *Path(folder).parents):
+        if place.exists() and not place.is_dir():
+            raise NotADirectoryError(f"{place} is a file: name another folder")
+
+
 def write_atomically(
     path: str | Path, content: str | Callable[[Path], Any]
 ) -> None:
@@ -50,6 +63,7 @@ def write_atomically(
     Chapter: checkpoints-atomic
     """
     path = Path(path)
+    _check_folder(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Two writers of one path write a part each.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -311,6 +325,7 @@ def _config_text(
 def _write_config(
     folder: str | Path, config: str, tokenizer: BPETokenizer | None
 ) -> None:
+    _check_folder(folder)
     folder = Path(folder)
     if tokenizer is not None:
         write_atomically(folder / "tokenizer.json", tokenizer.save)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer, _check_ids, evaluating
@@ -66,7 +67,8 @@ def _check_source(model: Transformer, source_ids: Tensor) -> None:
 
     Raises:
         ValueError: if `source_ids` is not (batch, source_len), holds
-            anything but ids of the vocabulary, or is padded on the left.
+            anything but ids of the vocabulary, is padded on the left,
+            or if a sentence does not end in eos.
         TypeError: if they are no integers.
 
     Chapter: decoding-greedy
@@ -80,9 +82,16 @@ def _check_source(model: Transformer, source_ids: Tensor) -> None:
             f"the model's ids are 0 to {vocab_size - 1}"
         )
     real = source_ids != PAD
-    if (real[:, 1:] & ~real[:, :-1]).any():
+    goes_on = F.pad(real[:, 1:], (0, 1))  # is the next one real, too?
+    if (goes_on & ~real).any():
         raise ValueError(
             "a sentence has padding before its end: pad on the right"
+        )
+    last = source_ids[real & ~goes_on]
+    if (last != EOS).any():
+        raise ValueError(
+            f"a sentence ends in the id {last[last != EOS][0].item()}: add "
+            f"eos, {EOS}, as the model was trained with it"
         )
 
 

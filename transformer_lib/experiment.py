@@ -29,6 +29,7 @@ from tqdm import tqdm
 from transformer_lib.batching import TokenBatches, encode_pairs, leave_out_long
 from transformer_lib.beams import longest_source
 from transformer_lib.checkpoints import (
+    _check_folder,
     average_checkpoints,
     checkpoint_files,
     load_config,
@@ -205,7 +206,8 @@ def run_experiment(
         ValueError: for a bad corpus, or in a folder that holds another
             run or model.
         TimeoutError: if another run writes to the folder.
-        FloatingPointError, KeyboardInterrupt: as `train`.
+        NotADirectoryError, FloatingPointError, KeyboardInterrupt: as
+            `train`.
 
     Chapter: experiment-run
     """
@@ -216,8 +218,7 @@ def run_experiment(
             "report.json to go on with more steps"
         )
         return json.loads((folder / "report.json").read_text("utf-8"))
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: name another folder")
+    _check_folder(folder)
     begun = len(checkpoint_files(folder)) > 0
     if (folder / "model.safetensors").exists() and not begun:
         raise ValueError(f"{folder} holds a model: name another folder")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
+from transformer_lib.checkpoints import _check_folder
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer, foreign_parts
 from transformer_lib.translator import Translator
@@ -260,11 +261,13 @@ def export_model(
             does not compute, or whose graphs would not be the model.
         ImportError: if `pip install ".[export]"` is missing.
         FileExistsError: if the folder is there.
+        NotADirectoryError: if it is a file, or in one.
 
     Chapter: export-function
     """
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
+    _check_folder(folder)
     folder = Path(folder)
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: name a new folder")

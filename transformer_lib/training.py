@@ -32,6 +32,7 @@ from tqdm import tqdm
 from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
     _as_list,
+    _check_folder,
     checkpoint_files,
     load_checkpoint,
     save_checkpoint,
@@ -104,6 +105,7 @@ def train(
         ValueError: in the folder of a run with other settings, data or
             frozen weights, or with more steps; if the optimizer's
             weights are not the model's.
+        NotADirectoryError: if `folder` is a file, or in one.
         FloatingPointError: if the loss or, where a checkpoint is due, a
             weight is not finite.
         torch.OutOfMemoryError: says which batch was too large.
@@ -159,6 +161,7 @@ class _Run:
         self.folder = None if folder is None else Path(folder)
         self.progress = _Progress({})
         if self.folder is not None:
+            _check_folder(self.folder)
             self.progress = _resume(
                 self.folder, model, updates, batches, config
             )
