@@ -132,15 +132,6 @@ def test_a_budget_holds_the_longest_sentence():
     assert sum(batch.tokens for batch in batches.epoch(0)) == 4
 
 
-def test_collate():
-    batch = collate([([5, 6, EOS], [7, EOS]), ([8, EOS], [9, 4, EOS])])
-    assert batch.source_ids.tolist() == [[5, 6, EOS], [8, EOS, PAD]]
-    assert batch.target_ids.tolist() == [[BOS, 7, PAD], [BOS, 9, 4]]
-    assert batch.labels.tolist() == [[7, EOS, PAD], [9, 4, EOS]]
-    assert batch.tokens == 5
-    assert batch.labels.dtype == torch.int64
-
-
 def test_labels_are_one_place_ahead():
     chance = random.Random(0)
 
@@ -152,14 +143,17 @@ def test_labels_are_one_place_ahead():
         batch = collate(group).to("cpu")
         kept = batch.labels != PAD
         assert batch.tokens == kept.sum()
+        assert batch.labels.dtype == batch.source_ids.dtype == torch.int64
         assert (batch.target_ids[:, 0] == BOS).all()
         ahead, stays = batch.target_ids[:, 1:], kept[:, 1:]
         assert torch.equal(ahead[stays], batch.labels[:, :-1][stays])
         assert not (batch.target_ids == EOS).any()
         assert torch.equal(kept, batch.target_ids != PAD)
-        rows = zip(batch.labels, kept, group, strict=True)
-        for labels, real, (_, target) in rows:
-            assert labels[real].tolist() == target
+        rows = zip(batch.source_ids, batch.labels, group, strict=True)
+        for source_ids, labels, (source, target) in rows:
+            padding = [PAD] * (len(source_ids) - len(source))
+            assert source_ids.tolist() == source + padding
+            assert labels[labels != PAD].tolist() == target
 
 
 # Batches

@@ -197,7 +197,7 @@ def test_rows_that_ended_are_dropped():
     assert rows == [8, 32] + [24] * 8
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10_000),
     lengths=st.lists(st.integers(0, 6), min_size=1, max_size=6),
@@ -242,23 +242,23 @@ def test_hypotheses_of_no_probability_do_not_come_out():
 
 
 def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
-    sizes, module = [], sys.modules["transformer_lib.beams"]
+    shapes, module = [], sys.modules["transformer_lib.beams"]
     greedy = module.greedy_decode
 
     def spy(model, ids, *rest, **named):
-        sizes.append(len(ids))
+        shapes.append(tuple(ids.shape))
         return greedy(model, ids, *rest, **named)
 
     monkeypatch.setattr(module, "greedy_decode", spy)
     lists = [[4] * n + [EOS] for n in range(1, 8)]
     together = ids_of(decode_all(a_model(), lists, beam_size=1, batch_size=3))
-    assert sizes == [3, 3, 1]
+    assert shapes == [(3, 8), (3, 5), (1, 2)], "the longest come first"
     assert ids_of(decode_all(a_model(), lists, 1)) == together
-    assert sizes.pop() == 7, "a batch on a CPU has up to 64"
+    assert shapes.pop() == (7, 8), "a batch on a CPU has up to 64"
     # They may come one by one.
     singly = decode_all(a_model(), iter(lists), 1, batch_size=1)
     assert ids_of(singly) == together
-    assert sizes[3:] == [1] * 7
+    assert [rows for rows, _ in shapes[3:]] == [1] * 7
 
 
 def test_an_empty_sentence_is_no_work():
@@ -269,7 +269,7 @@ def test_an_empty_sentence_is_no_work():
 
 
 def test_the_stubs_reference_is_the_library():
-    for seed in range(20):
+    for seed in range(8):
         model = a_model(seed, end=-1.0).double()
         source = sources(4, seed=seed)
 

@@ -47,6 +47,8 @@ CARELESS = [
     ("translate --model little-spanish --beam-size 0 Hello", "beam_size=0"),
     ("translate --model little-spanish --length-penalty -1 A", "penalty=-1"),
     ("translate --model little-spanish caf\udce9", "is not UTF-8"),
+    ("translate --model little-spanish --device tpu A", "tpu"),
+    ("evaluate --model little-spanish --device tpu", "tpu"),
     ("evaluate --model little-spanish --split dev", "dev"),
     ("evaluate --model bare", "bare does not say its corpus"),
     ("average --model model --out new", "model has 0 checkpoints"),

@@ -86,15 +86,6 @@ def test_half_takes_half_the_room_and_reads_as_float32(tmp_path):
         assert torch.allclose(a, b, atol=1e-3)
 
 
-def test_a_shipped_model_is_read(root):
-    model, tokenizer, info = load_model(root / "pretrained/little-spanish")
-    assert info["languages"] == ["en", "es"]
-    path = root / "pretrained/little-spanish/model.safetensors"
-    for name, weight in load_file(path).items():
-        assert torch.equal(model.state_dict()[name], weight.float())
-    assert model.source_embedding.weight is model.output_weight
-
-
 @pytest.fixture
 def saved(tmp_path):
     """A folder with a model and its tokenizer."""
@@ -194,9 +185,17 @@ def test_average_is_the_mean(tmp_path):
         average_checkpoints([])
 
 
-@pytest.mark.parametrize("kind", [OSError, RuntimeError])  # or PyTorch's
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, kind):
-    path = tmp_path / "new" / "file.txt"
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (OSError("disk full"), r"is the disk full\? \(disk full\)"),
+        (RuntimeError("disk full"), r"is the disk full\? \(disk full\)"),
+        (OSError(errno.EIO, "disk full"), "not written: disk full"),
+    ],
+    ids=repr,
+)  # the second is PyTorch's
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, error, said):
+    path = tmp_path / "a" / "new" / "file.txt"
     write_atomically(path, "é\n")
     assert path.read_bytes() == "é\n".encode()
     write_atomically(path, lambda part: part.write_text("one"))
@@ -204,9 +203,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, kind):
     def fails(part):
         part.write_text("half of tw")
         assert path.read_text() == "one"  # still there while writing
-        raise kind("the disk is full")
+        raise error
 
-    with pytest.raises(OSError, match=r"full.*file\.txt") as told:
+    with pytest.raises(OSError, match=rf"{said}.*file\.txt") as told:
         write_atomically(path, fails)
     assert told.value.errno == errno.EIO
     assert path.read_text() == "one"
@@ -225,11 +224,11 @@ def test_two_writers_of_one_path_do_not_meet(tmp_path):
     assert path.read_text() == "outer"
 
 
-def forty_steps(folder):
+def some_steps(folder):
     torch.set_num_threads(1)
     model = small()
     pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
-    config = TrainingConfig(max_steps=40, checkpoint_every=1, log_every=1)
+    config = TrainingConfig(max_steps=30, checkpoint_every=1, log_every=1)
     train(model, TokenBatches(pairs, 12), config, folder=folder)
     save_model(folder, model)
 
@@ -240,12 +239,12 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
     processes.set_forkserver_preload([__name__])
 
     def begin(name):
-        process = processes.Process(target=forty_steps, args=[tmp_path / name])
+        process = processes.Process(target=some_steps, args=[tmp_path / name])
         process.start()
         return process
 
     chance = random.Random(0)
-    for _ in range(6):
+    for _ in range(4):
         process = begin("killed")
         while process.is_alive():
             time.sleep(chance.uniform(0.01, 0.1))

@@ -123,22 +123,6 @@ def test_exports(trained, tmp_path, monkeypatch):
     assert main(words) == 0 and made[1][1:] == ("x", "ctranslate2", True)
 
 
-def test_two_workers(tmp_path):
-    words = training(tmp_path / "two", "--max-steps", 4)
-    torchrun = [sys.executable, "-m", "torch.distributed.run"]
-    torchrun += ["--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*torchrun, "-m", "transformer_lib", *words],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert [x["step"] for x in log(tmp_path / "two")] == [1, 2, 3, 4]
-    assert json.loads(done.stdout)["steps"] == 4  # from only one of them
-    Translator.from_pretrained(tmp_path / "two").translate("Trees")
-
-
 def test_a_run_that_is_stopped_goes_on(tmp_path, capsys):
     folder = tmp_path / "u"
     words = training(folder, "--max-steps", 10**6, "--checkpoint-every", 1)
@@ -238,13 +222,6 @@ def test_a_folder_of_ones_own_needs_no_test_set(tmp_path, capsys):
     assert main(words) == 0
 
 
-def test_the_packaged_corpus_needs_no_home(monkeypatch):
-    for name in "HOME", "TRANSFORMER_LIB_DATA":
-        monkeypatch.delenv(name, raising=False)
-    words = "evaluate --model little-spanish --device cpu --beam-size 1"
-    assert main(words.split()) == 0
-
-
 TREES = "Me gustan los árboles"
 
 
@@ -304,6 +281,8 @@ def test_what_is_there_already_is_one_batch(monkeypatch, translate):
     assert translate(content)[0] == 0
     lengths = [len(texts) for texts, *_ in batches if texts]
     assert lengths == [301] and batches[-1][0][-1] == "no newline at the end"
+    translate(b" ".join([b"I"] * 512))  # as long as may be
+    assert batches[-1][0][0].count("I") == 512
     assert batches[-1][1:] == (4, 0.6)  # the paper's beam and alpha
 
 
@@ -347,10 +326,20 @@ def test_alpha_is_an_option(monkeypatch, capsys):
     assert capsys.readouterr().out == "A\nB\n"
 
 
-def test_called_from_python_it_changes_no_setting():
-    torch.set_num_threads(2)
-    assert main(["translate", "--model", "little-spanish", "I like it"]) == 0
-    assert torch.get_num_threads() == 2
+def test_it_computes_with_one_thread_and_leaves_the_callers(monkeypatch):
+    def load(model, device):
+        assert device == torch.device("cpu")
+        threads.append(torch.get_num_threads())
+        raise ValueError("no model is needed")
+
+    threads = []
+    monkeypatch.setattr(Translator, "from_pretrained", load)
+    for command in "translate", "evaluate":
+        torch.set_num_threads(2)
+        words = [command, "--model", "little-spanish", "--device", "cpu"]
+        assert main(words) == 2
+        assert torch.get_num_threads() == 2
+    assert threads == [1, 1]
 
 
 @pytest.mark.parametrize(

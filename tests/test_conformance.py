@@ -808,40 +808,20 @@ OPTIONS = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_is_a_named_deviation(name):
     """And no option of the library is a fault."""
-
-    def build(vocab_size, N, d_model, d_ff, h, dropout):
-        return Transformer(
-            TransformerConfig(
-                vocab_size,
-                N=N,
-                d_model=d_model,
-                d_ff=d_ff,
-                h=h,
-                dropout=dropout,
-                **OPTIONS[name],
-            )
-        )
-
-    functions = vars(ours_module) | {"build": build}
-    wanted = [one for one in conformance.PROBES if "build" in one.needs]
+    given = built(**OPTIONS[name]) | {"encode": ours_module.encode}
     slow = {"by_heart", "greedy", "limit", "greedy_in_evaluation"}
-    results = run(
-        Adapter({k: functions[k] for k in ("build", "logits", "encode")}),
-        [one for one in wanted if one.name not in slow],
-    )
-    verdicts = [result.verdict for result in results]
-    assert name in [verdict.name for verdict in verdicts]
-    faults = [v.words for v in verdicts if v.kind == "fault"]
-    assert not faults
+    wanted = [
+        one
+        for one in conformance.PROBES
+        if "build" in one.needs and one.name not in slow
+    ]
+    found = [result.verdict for result in run(Adapter(given), wanted)]
+    assert name in [verdict.name for verdict in found]
+    assert not [verdict.words for verdict in found if verdict.kind == "fault"]
 
 
 def test_order_and_the_past_need_positions():
-    def build(*sizes):
-        names = "vocab_size N d_model d_ff h dropout".split()
-        config = dict(zip(names, sizes, strict=True))
-        return Transformer(TransformerConfig(**config, positions="none"))
-
-    adapter = Adapter({"build": build, "logits": ours_module.logits})
+    adapter = Adapter(built(positions="none"))
     tried = [p for p in conformance.PROBES if p.name.endswith("_order")]
     assert [r.verdict.kind for r in run(adapter, tried)] == ["fault"] * 2
 

@@ -60,7 +60,9 @@ def archive(path, text, name="spa-eng/spa.txt"):
 # The door
 
 
-def test_little_spanish():
+def test_little_spanish(monkeypatch):
+    for name in "HOME", "TRANSFORMER_LIB_DATA":  # it needs neither
+        monkeypatch.delenv(name, raising=False)
     splits = [load_corpus("little_spanish", split=s) for s in SPLITS]
     assert [len(split) for split in splits] == [5000, 500, 500]
     pairs = [pair for split in splits for pair in split]
@@ -310,14 +312,9 @@ def test_bad_own_files(tmp_path, content, said):
     with pytest.raises(ValueError, match=said) as told:
         [*read_parallel(left, right)]
     assert str(left) in str(told.value)
-
-
-def test_a_wrong_encoding_is_no_bad_line(tmp_path):
-    path = tmp_path / "a.txt"
-    for encoding in "utf-16", "utf-16-le", "utf-16-be":
-        path.write_bytes("one\ntwo\n".encode(encoding))
-        with pytest.raises(ValueError, match="is UTF-16"):
-            [*read_parallel(path, path, skip_bad_lines=True)]
+    if "UTF-16" in said:  # which no skipped line can mend
+        with pytest.raises(ValueError, match=said):
+            [*read_parallel(left, right, skip_bad_lines=True)]
 
 
 def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):

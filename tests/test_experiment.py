@@ -84,14 +84,11 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
     assert run_experiment(QUICK, finished) == report  # it is finished
     (finished / "report.json").unlink()
     for other in (
-        trained_with(seed=1),
-        trained_with(max_steps=2),
         replace(QUICK, limit=39),
         replace(QUICK, languages=("es", "en")),
-        replace(QUICK, model=replace(QUICK.model, dropout=0.2)),
         replace(QUICK, model=replace(QUICK.model, vocab_size=290)),
     ):
-        with pytest.raises(ValueError, match=" (was|is beyond) .*"):
+        with pytest.raises(ValueError, match=" was trained with "):
             run_experiment(other, finished)
         assert not (finished / "report.json").exists()
     assert run_experiment(QUICK, finished)

@@ -189,7 +189,7 @@ def test_everything_is_d_model_wide(changes):
 
 
 def test_unless_told_layers_are_the_papers():
-    """Dropout 0.1 on every sub-layer, post-norm, no last norm."""
+    """Dropout 0.1 on every sub-layer, post-norm, no last norm, no mask."""
     attention, network = MultiHeadAttention(8, 2), FeedForward(8, 16)
     layers = [
         EncoderLayer(attention, network, 8),
@@ -202,3 +202,6 @@ def test_unless_told_layers_are_the_papers():
     for stack in Encoder(layers[:1], 8), Decoder(layers[1:], 8):
         assert type(stack.norm) is nn.Identity
     assert network.dropout.p == 0
+    layer, x = layer_of(DecoderLayer), torch.randn(2, 5, D_MODEL)
+    found = [each(x, x, None, None) for each in in_both_modes(layer)]
+    torch.testing.assert_close(*found)

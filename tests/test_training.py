@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import redirect_stdout
 from dataclasses import replace
 from itertools import chain, count
 
@@ -18,10 +19,12 @@ from translators import copies
 
 from transformer_lib.batching import TokenBatches, collate
 from transformer_lib.checkpoints import average_checkpoints, checkpoint_files
+from transformer_lib.cli import main
 from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import train, worker
+from transformer_lib.translator import Translator
 
 QUICK = TrainingConfig(
     max_steps=12, warmup_steps=10, log_every=3, checkpoint_every=4
@@ -200,20 +203,22 @@ def test_log_lines(tmp_path):
         return {"bleu": torch.tensor(float(step)), "loss": 7, "epoch": 99}
 
     data = batches()
-    config = replace(QUICK, validate_every=5, checkpoint_every=0)
+    often = dict(validate_every=5, checkpoint_every=0, accumulate=2)
+    config = replace(QUICK, **often)
     model = small(dropout=0.0)
     history = train(model, data, config, evaluate, tmp_path)
     lines = [json.loads(x) for x in (tmp_path / "log.jsonl").open()]
     assert lines == history.lines
     assert [x["step"] for x in lines] == [3, 5, 6, 9, 10, 12]
-    assert len(data) < 12  # so that there is a second epoch
-    epochs = [(x["step"] - 1) // len(data) for x in lines]
+    assert len(data) < 24  # so that there is a second epoch
+    epochs = [(2 * x["step"] - 1) // len(data) for x in lines]
     assert [x["epoch"] for x in lines] == epochs
     assert history.series("bleu") == ([5, 10, 12], [5.0, 10.0, 12.0])
     # names that the log has already
     assert history.series("validation_loss")[1] == [7, 7, 7]
     assert history.series("validation_epoch")[1] == [99, 99, 99]
-    first = [b for b, _ in zip(data.epoch(0), range(3), strict=False)]
+    assert len(data) > 5
+    first = [b for b, _ in zip(data.epoch(0), range(6), strict=False)]
     assert lines[0]["tokens"] == sum(b.tokens for b in first)
     spent = lines[0]["tokens"] / lines[0]["tokens_per_second"]
     assert spent < lines[0]["seconds"] + 1
@@ -637,8 +642,10 @@ def work(folder):
     model = small(dropout=0.0).double()
     if rank:  # the first worker's weights are everybody's
         torch.nn.init.zeros_(model.output_weight)
+    model.register_buffer("of_the_first", torch.tensor(1.0 - rank))
     config = replace(QUICK, clip_norm=0.5, accumulate=2)
     history = train(model, batches(), config)
+    assert model.of_the_first == 1
     weights = {n: w.detach() for n, w in model.named_parameters()}
     save_file(weights, f"{folder}/weights-{rank}.safetensors")
     if rank == 0:
@@ -662,6 +669,12 @@ def work(folder):
         train(small(), stopping, config, lambda *_: time.sleep(1), place)
     assert steps_of(place) == [2]
 
+    words = "train --N 1 --d-model 32 --d-ff 64 --h 2 --vocab-size 400"
+    words += " --limit 200 --tokens-per-batch 512 --device cpu --log-every 1"
+    words += f" --max-steps 4 --out {folder}/cli"
+    with open(f"{folder}/printed-{rank}", "w") as file, redirect_stdout(file):
+        assert main(words.split()) == 0
+
 
 def test_two_workers_equal_one(two_workers):
     one = small(dropout=0.0).double()
@@ -679,6 +692,15 @@ def test_two_workers_equal_one(two_workers):
         assert line["tokens"] == wanted["tokens"]
         for name in ("loss", "nll", "learning_rate"):
             assert abs(line[name] - wanted[name]) < 1e-9
+
+
+def test_a_command_of_two_workers_leaves_one_run(two_workers):
+    lines = (two_workers / "cli" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
+    first, second = (two_workers / f"printed-{rank}" for rank in range(2))
+    assert json.loads(first.read_text())["steps"] == 4
+    assert not second.read_text()
+    Translator.from_pretrained(two_workers / "cli").translate("Trees")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def _check_source(model: Transformer, source_ids: Tensor) -> None:
 
 
 def _length_limits(
-    model: Transformer, source_ids: Tensor, max_extra: int = 50
+    model: Transformer, source_ids: Tensor, max_extra: int
 ) -> list[int]:
     """The maximum length of each output, eos included.
 

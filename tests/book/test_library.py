@@ -165,8 +165,9 @@ def test_importing_is_light():
         transformer_lib.Transformer
         heavy = "matplotlib altair IPython pandas pooch sacrebleu"
         assert not set(heavy.split()) & set(sys.modules)
-        assert "transformer_lib.training" not in sys.modules
         from transformer_lib import attention, export
+        for name in "training", "schedule", "experiment":
+            assert f"transformer_lib.{name}" not in sys.modules
         import transformer_lib.attention as module
         assert attention is module is transformer_lib.attention
         assert attention is sys.modules["transformer_lib.attention"]

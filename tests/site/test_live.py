@@ -167,14 +167,8 @@ def test_the_replays_show_what_the_page_says():
     """What the text tells the reader to notice is in the data."""
     folder = DATA / "little-spanish" / "beams"
     texts = json.loads((folder / "index.json").read_text("utf-8"))
-
-    def shown(text):
-        path = folder / f"{texts.index(text)}.json"
-        return json.loads(path.read_text("utf-8"))
-
-    sure = shown("I like trees")["searches"][-1]["steps"]
-    assert all(step[0][0] == 0 for step in sure)  # the same box wins
-    them = shown("The girls buy them")
+    path = folder / f"{texts.index('The girls buy them')}.json"
+    them = json.loads(path.read_text("utf-8"))
     assert them["greedy"]["tokens"][-1][0] != "<eos>"
     best = them["searches"][-2]["found"][0][0]  # a beam of 4, alpha 0.6
     assert len(them["greedy"]["text"]) > 3 * len(best)
@@ -238,26 +232,6 @@ def test_attention(visit):
     tokens.get_by_role("button").first.press("ArrowRight")
     assert "attention.word=1" in page.url
     assert fits_a_phone(page)
-
-
-def test_the_maps_show_what_the_page_says():
-    """A head goes along with the words, and one waits at the end."""
-    folder = DATA / "little-spanish" / "attention"
-    rows = json.loads((folder / "index.json").read_text("utf-8"))
-    config = shipped("little-spanish").model.config
-    order, at_the_end = [], []  # for each sentence, of the last layer's heads
-    for i, row in enumerate(rows):
-        left = np.fromfile(folder / f"{i}.bin", np.uint8) / 255
-        n, m = len(row["source"]), len(row["target"])
-        assert len(left) == config.N * config.h * (n * n + m * m + m * n)
-        heads = left[-config.h * m * n :].reshape(config.h, m, n)
-        assert abs(heads.sum(2) - 1).max() < 0.03
-        looked = heads @ np.arange(n) / heads.sum(2)
-        places = np.arange(m)
-        order.append([np.corrcoef(places, at)[0, 1] for at in looked])
-        at_the_end.append(heads[:, :, -1].mean(1))
-    assert np.mean(order, 0).max() > 0.6
-    assert np.mean(at_the_end, 0).max() > 0.2
 
 
 def check_weights(page, weights):

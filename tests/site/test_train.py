@@ -4,10 +4,12 @@ import json
 import re
 
 import jupytext
+import numpy as np
 import pytest
 import tangle
 import torch
 from parts import asked_of_node
+from torch import nn
 
 LIVE = tangle.ROOT / "web" / "live"
 DATA = tangle.ROOT / "transformer_lib" / "data"
@@ -26,31 +28,37 @@ EDITS = {  # what the page's table "Break it" says, by the switch's name
 }
 FETCHED = "train_worker learner mm.wasm little_ transformer.js zoom".split()
 ASK = """
-import { readFileSync as read } from "node:fs";
-const [live, data, given] = process.argv.slice(2);
+import { readFileSync as read, writeFileSync as write } from "node:fs";
+const [live, data, folder] = process.argv.slice(2);
 const { Learner, batch } = await import(`${live}/learner.js`);
 const texts = ["little_spanish", "little_people"].map((name) =>
   read(`${data}/${name}.tsv`, "utf8"));
 const learner = new Learner(read(`${live}/mm.wasm`), texts);
 const { model, train, vocabulary } = learner;
-const asked = JSON.parse(read(given, "utf8"));
-learner.start(0, asked.without);
-for (const [name, numbers] of Object.entries(asked.weights))
-  model.weights[name].data.set(numbers);
-const all = (which) => Object.fromEntries(
-  Object.entries(model.weights).map(([name, weight]) =>
-    [name, Array.from(weight[which])]));
+const { sizes, chosen, without } = JSON.parse(
+  read(`${folder}/given.json`, "utf8"));
+learner.start(0, without);
+const given = new Float32Array(
+  new Uint8Array(read(`${folder}/given.bin`)).buffer);
+let place = 0;
+for (const [name, size] of sizes) {
+  model.weights[name].data.set(given.subarray(place, place + size));
+  place += size;
+}
+const all = Object.entries(model.weights);
+const keep = (which) => write(`${folder}/${which}.bin`, Buffer.concat(
+  all.map(([, weight]) => new Uint8Array(Float32Array.from(
+    weight[which]).buffer))));
 const losses = [];
-let grads;
-for (const chosen of asked.chosen) {
-  losses.push(model.gradients(batch(chosen.map((i) => train[i]))));
-  grads ??= all("grad");
+for (const rows of chosen) {
+  losses.push(model.gradients(batch(rows.map((i) => train[i]))));
+  if (losses.length === 1) keep("grad");
   model.update();
 }
+keep("data");
 const room = model.weights.table.rows - vocabulary.length;
-const { without } = asked;
-console.log(JSON.stringify(
-  { vocabulary, room, without, losses, grads, after: all("data") }));
+const lengths = all.map(([name, weight]) => [name, weight.data.length]);
+console.log(JSON.stringify({ vocabulary, room, without, losses, lengths }));
 """
 
 
@@ -101,16 +109,23 @@ def both(page, without, tmp_path_factory) -> tuple[dict, dict]:
 
     def all_of(which):
         named = model.named_parameters()
-        return {name: which(one).flatten().tolist() for name, one in named}
+        return {name: which(one).flatten().clone() for name, one in named}
 
     folder = tmp_path_factory.mktemp("train")
+    weights = all_of(torch.detach)
     given = {
-        "weights": all_of(torch.detach),
+        "sizes": [(name, len(one)) for name, one in weights.items()],
         "chosen": chosen.tolist(),
         "without": [without] if without else [],
     }
     (folder / "given.json").write_text(json.dumps(given), "utf-8")
-    said = asked_of_node(ASK, folder, LIVE, DATA, folder / "given.json")
+    torch.cat([*weights.values()]).numpy().tofile(folder / "given.bin")
+    script = json.loads(asked_of_node(ASK, folder, LIVE, DATA, folder))
+    names, lengths = zip(*script["lengths"], strict=True)
+    for which in "grad", "data":
+        numbers = np.fromfile(folder / f"{which}.bin", np.float32)
+        parts = torch.from_numpy(numbers).split(lengths)
+        script[which] = dict(zip(names, parts, strict=True))
     adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     torchs: dict = {"losses": []}
     for step, row in enumerate(chosen.tolist(), 1):
@@ -118,12 +133,12 @@ def both(page, without, tmp_path_factory) -> tuple[dict, dict]:
         loss = page["smoothed_loss"](model(source, target), labels)
         adam.zero_grad()
         loss.backward()
-        torchs.setdefault("grads", all_of(lambda one: one.grad.clone()))
+        torchs.setdefault("grad", all_of(lambda one: one.grad))
         adam.param_groups[0]["lr"] = page["learning_rate"](step)
         adam.step()
         torchs["losses"].append(loss.item())
-    torchs["after"] = all_of(torch.detach)
-    return torchs, json.loads(said)
+    torchs["data"] = all_of(torch.detach)
+    return torchs, script
 
 
 def farthest(ours: dict, theirs: dict) -> float:
@@ -136,15 +151,15 @@ def farthest(ours: dict, theirs: dict) -> float:
     )
     apart = []
     for name, numbers in theirs.items():
-        numbers += [0.0] * (len(ours[name]) - len(numbers))
-        apart.append(torch.tensor(ours[name]) - torch.tensor(numbers))
+        beyond = len(ours[name]) - len(numbers)
+        apart.append(ours[name] - nn.functional.pad(numbers, (0, beyond)))
     return max(one.abs().max().item() for one in apart)
 
 
 def test_it_is_the_model_of_the_page(page, both):
     assert both[1]["vocabulary"] == page["vocabulary"]
     d_model, script = page["model"].d_model, both[1]
-    numbers = sum(len(one) for one in script["grads"].values())
+    numbers = sum(map(len, script["grad"].values()))
     if script["without"] != ["norm"]:
         assert numbers - d_model * script["room"] == page["count"]
 
@@ -154,8 +169,8 @@ def test_losses_gradients_and_adam_are_pytorchs(both):
     torchs, script = both
     apart = torch.tensor(script["losses"]) - torch.tensor(torchs["losses"])
     assert abs(apart[0]) < 1e-4 and apart.abs().max() < 1e-3
-    assert farthest(script["grads"], torchs["grads"]) < 1e-4
-    assert farthest(script["after"], torchs["after"]) < 1e-3
+    assert farthest(script["grad"], torchs["grad"]) < 1e-4
+    assert farthest(script["data"], torchs["data"]) < 1e-3
 
 
 def opened(visit, **settings):
