@@ -4,7 +4,7 @@ import importlib
 import math
 import re
 import time
-from functools import partial
+from functools import partial, wraps
 from itertools import count
 from pathlib import Path
 
@@ -449,6 +449,29 @@ def test_numpys_arrays_in_a_pair_or_by_name_are_tensors():
     assert [r.verdict.kind for r in found] == ["paper", "paper"]
 
 
+def test_parts_that_are_given_work_on_numpys_arrays():
+    def encoder_layer(x, mask, attention, network, norm_1, norm_2):
+        x = norm_1(np.add(x, attention(x, x, mask)))
+        return norm_2(np.add(x, network(x)))
+
+    def decoder_layer(y, memory, masks, attentions, network, norms):
+        own, across = attentions
+        y = norms[0](np.add(y, own(y, y, masks[1])))
+        y = norms[1](np.add(y, across(y, memory, masks[0])))
+        return norms[2](np.add(y, network(y)))
+
+    def beam(next_logs, beam_size, alpha, limit):
+        assert isinstance(next_logs([]), np.ndarray)
+        return np.array(reference(next_logs, beam_size, alpha, limit, EOS))
+
+    given = dict(encoder_layer=encoder_layer, decoder_layer=decoder_layer)
+    given |= {"beam": beam, "ARRAYS": "numpy"}
+    asked = ["encoder_layer", "decoder_layer", "beams"]
+    found = verdicts(given, *asked)
+    kinds = {r.probe.name: r.verdict.kind for r in found}
+    assert [kinds[name] for name in asked] == ["paper"] * 3
+
+
 # What others' code has shown
 
 
@@ -679,6 +702,32 @@ def test_dropout_on_attention_weights_alone_is_said():
     assert "6 on attention weights" in words
 
 
+def test_arguments_may_have_their_names(monkeypatch):
+    """`F.linear(input=x, weight=w)` is seen as `F.linear(x, w)` is."""
+    functional = torch.nn.functional
+    names = {
+        "linear": ("input", "weight", "bias"),
+        "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
+        "softmax": ("input", "dim"),
+        "dropout": ("input", "p", "training", "inplace"),
+    }
+    for name, arguments in names.items():
+        whole = getattr(functional, name)
+
+        @wraps(whole)
+        def by_name(*args, whole=whole, arguments=arguments, **named):
+            return whole(**dict(zip(arguments, args, strict=False)), **named)
+
+        monkeypatch.setattr(functional, name, by_name)
+    asked = "norm_formula residuals order_of_sublayers scores_factor "
+    asked += "activation memory_everywhere dropout_places dropout_of_sums"
+    probes = [p for p in conformance.PROBES if p.name in asked.split()]
+    given = built() | {"encode": ours_module.encode}
+    found = list(run(Adapter(given), probes))
+    wrong = [r for r in found if r.verdict.kind != "paper"]
+    assert len(found) == 8 and not wrong, conformance.as_text(wrong)
+
+
 def test_weights_that_begin_small_reach_as_far():
     given = built()
     whole = given["build"]
@@ -761,6 +810,163 @@ def test_a_planted_fault_is_named(module, old, new, row):
     assert kinds & {"fault", "deviation"}, f"{new!r} is not noticed"
 
 
+RESIDUAL = "return self.norm(x + self.dropout(sublayer(x)))"
+ENCODERS = "layers = [self.encoder_layer() for _ in range(c.N)]"
+WHOLE = (
+    "return type('Whole', (nn.LayerNorm,), {'forward': lambda self, x: "
+    "nn.functional.layer_norm(x, x.shape[1:])})(d_model)"
+)
+SPOKEN = [  # the change, the probe that finds it first, and its words
+    (
+        "attention",
+        "query = self.place(self.split(self.w_q(x)), offset)",
+        "query = self.place(self.split(self.w_q(x)), offset) / self.h**0.5",
+        "scores_factor",
+        "the root is of d_model",
+    ),
+    (
+        "attention",
+        "query = self.place(self.split(self.w_q(x)), offset)",
+        "query = self.split(self.w_q(x)) / (x.size(-1) / self.h) ** 0.5",
+        "multi_head",
+        "divided by the root of d_k twice",
+    ),
+    (
+        "attention",
+        "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
+        "return x.reshape(x.size(0), self.h, x.size(1), -1)",
+        "future",
+        "the weights of later positions are 0 in every attention",
+    ),
+    (
+        "attention",
+        "joined = heads.transpose(1, 2).flatten(2)",
+        "joined = heads.reshape(x.size(0), x.size(1), -1)",
+        "padding",
+        "the weights of padding are 0 in every attention",
+    ),
+    (
+        "model",
+        ENCODERS,
+        "layers = [self.encoder_layer()] * c.N",
+        "own_weights",
+        "a matrix is used twice in one pass",
+    ),  # fmt: skip
+    (
+        "model",
+        ENCODERS,
+        "layers = [self.encoder_layer()] * c.N",
+        "norm_place",
+        "a matrix is used twice in one pass",
+    ),  # fmt: skip
+    (
+        "model",
+        "return nn.LayerNorm(d_model)",
+        WHOLE,
+        "norm_formula",
+        "the norm runs over its positions too",
+    ),  # fmt: skip
+    (
+        "model",
+        "x = self.positions(x, offset)",
+        "x = self.positions(x / embedding.factor, offset) * embedding.factor",
+        "embedding_factor",
+        "the factor multiplies the positions too",
+    ),
+    (
+        "model",
+        "x = embedding(ids)",
+        "return self.positions(self.dropout(embedding(ids)), offset)",
+        "dropout_of_sums",
+        "from the words or the positions alone",
+    ),
+    (
+        "schedule",
+        "min(step**-0.5,",
+        "min(max(step - warmup_steps, 1)**-0.5,",
+        "equation_3",
+        "from the end of the warm-up",
+    ),  # fmt: skip
+    (
+        "training",
+        "(loss * worker()[1] / tokens).backward()",
+        "(loss * worker()[1] / batch.tokens).backward()",
+        "accumulation",
+        "the batches' means are summed",
+    ),
+    (
+        "checkpoints",
+        "mean[name] = stacked.mean(dim=0)",
+        "mean[name] = stacked[0] / 16 + sum(stacked[i] * 0.5 ** (5 - i) "
+        "for i in range(1, 5))",
+        "average",
+        "(mean + next) / 2",
+    ),
+    (
+        "beams",
+        "return ((5 + length) / 6) ** alpha",
+        "return ((5 + length) / 6) ** -alpha",
+        "beams",
+        "is multiplied by the length penalty",
+    ),  # fmt: skip
+    (
+        "decoding",
+        "logits = model.project(hidden[:, -1])",
+        "logits = -model.project(hidden[:, -1])",
+        "greedy",
+        "the unlikeliest token is taken",
+    ),  # fmt: skip
+]
+
+
+@pytest.mark.parametrize("module, old, new, name, words", SPOKEN)
+def test_a_planted_fault_has_its_words(module, old, new, name, words):
+    asked = [one for one in conformance.PROBES if one.name == name]
+    with planted((module, old, new)):
+        [result] = run(library(), asked)
+    assert words in result.verdict.words
+
+
+@pytest.mark.parametrize(
+    "module, old, new, first",
+    [
+        (
+            "attention",
+            "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
+            "return x.reshape(x.size(0), self.h, x.size(1), -1)",
+            "multi_head",
+        ),
+        ("masks", "every.tril()", "every.tril(-1)", "causal_mask"),
+    ],
+)
+def test_what_follows_is_said_to_follow(module, old, new, first):
+    names = "multi_head causal_mask future padding batch scores_factor greedy"
+    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    with planted((module, old, new)):
+        found = list(run(library(), asked))
+    faults = [r for r in found if r.verdict.kind == "fault"]
+    assert [r.probe.name for r in faults if r.cause is None] == [first]
+    assert len(faults) > 1
+
+
+def test_an_untied_copy_is_no_layer_that_begins_alike():
+    given = built(tie="none")
+    whole = given["build"]
+
+    def build(*sizes):
+        model = whole(*sizes)
+        table = model.target_embedding.weight
+        model.pre_softmax.weight.data.copy_(table.data)
+        return model
+
+    [result] = [
+        r
+        for r in verdicts(given | {"build": build}, "own_weights")
+        if r.probe.name == "own_weights"
+    ]
+    assert result.verdict.kind == "paper"
+
+
 @pytest.mark.parametrize(
     "new, words",
     [
@@ -770,7 +976,7 @@ def test_a_planted_fault_is_named(module, old, new, row):
 )
 def test_a_norm_before_is_told_from_a_norm_of_the_output(new, words):
     """In neither does a norm follow the addition."""
-    old = "self.norm(x + self.dropout(sublayer(x)))"
+    old = RESIDUAL.removeprefix("return ")
     asked = [one for one in conformance.PROBES if one.name == "norm_place"]
     with planted(("layers", old, new)):
         [result] = run(library(), asked)

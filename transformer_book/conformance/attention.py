@@ -282,6 +282,9 @@ def _wrong_heads(x, memory, matrices, h) -> dict[str, Tensor]:
         "the scores are not divided by the root of d_k": (
             joined(equation_1(*split, factor=(d_model / h) ** 0.5)[0])
         ),
+        "the scores are divided by the root of d_k twice": (
+            joined(equation_1(*split, factor=(d_model / h) ** -0.5)[0])
+        ),
         "this is a single head of full width": equation_1(q, k, v)[0] @ w_o,
         "keys and values come from memory": heads_of(x, x, *matrices, h),
         "the last product, with w_o, is missing": (

@@ -46,6 +46,8 @@ FUNCTIONS = (
     "beam",
     "defaults",
 )
+# Those that are given functions of ours to work with.
+GIVEN_PARTS = ("encoder_layer", "decoder_layer", "beam")
 CONSTANTS = {"PAD": 0, "BOS": 2, "EOS": 3, "ARRAYS": "torch"}
 
 
@@ -202,7 +204,8 @@ class Adapter:
 
         def called(*args: Any, **named: Any) -> Any:
             if self.numpy:
-                args = tuple(_each(args, _to_numpy))
+                of_arrays = _of_arrays if name in GIVEN_PARTS else _to_numpy
+                args = tuple(_each(args, of_arrays))
             return _each(function(*args, **named), _to_tensor)
 
         return called
@@ -247,6 +250,17 @@ def _each(value: Any, change: Callable) -> Any:
 
 def _to_numpy(value: Any) -> Any:
     return value.detach().numpy() if isinstance(value, Tensor) else value
+
+
+def _of_arrays(value: Any) -> Any:
+    """An array for a tensor, and for a part one that works on arrays."""
+    if isinstance(value, Tensor) or not callable(value):
+        return _to_numpy(value)
+
+    def part(*args: Any) -> Any:
+        return _each(value(*_each(args, _to_tensor)), _to_numpy)
+
+    return part
 
 
 def _to_tensor(value: Any) -> Any:

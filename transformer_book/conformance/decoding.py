@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,11 +67,14 @@ def step_by_step(
     source: Tensor,
     extra: int,
     never: tuple[int, ...],
+    place: int = -1,
+    sign: int = 1,
 ) -> list[int]:
-    """Greedy decoding as the paper has it, without a cache."""
+    """Greedy decoding as the paper has it, without a cache; or with
+    scores of another place, or of another sign."""
     ids: list[int] = []
     while len(ids) < source.size(1) - 1 + extra and tried.EOS not in ids:
-        scores = next_logits(tried, model, source, ids)
+        scores = sign * next_logits(tried, model, source, ids, place)
         scores[list(never)] = -math.inf
         ids.append(int(scores.argmax()))
     return ids
@@ -84,12 +89,17 @@ def greedy_ids(tried: Adapter, model: Any, source: Tensor, extra: int):
 
 
 @probe(
-    "decoding-auto-regressive", "decoding-greedy", "build", "logits", "greedy"
+    "decoding-auto-regressive",
+    "decoding-greedy",
+    "build",
+    "logits",
+    "greedy",
+    after="multi_head future past source_seen padding target_order",
 )
 def greedy(tried: Adapter) -> Verdict:
     """The decoder makes one symbol at a time, the likeliest, and takes
     the earlier ones as further input."""
-    wrong: dict[str, int] = {}
+    wrong: dict[str, list[str]] = {}  # words, by what they are but numbers
     special = tried.PAD, tried.BOS
     differ = 0
     for number in range(12):
@@ -106,10 +116,9 @@ def greedy(tried: Adapter) -> Verdict:
         if named_first and got != loose:
             return fault("bos is an input, not a part of the output")
         words = _greedy_mistake(tried, model, source, got, right, loose)
-        wrong[words] = wrong.get(words, 0) + 1
+        wrong.setdefault(re.sub(r"\d+", "#", words), []).append(words)
     if not wrong:
         return paper("12 outputs, equal to those of one pass for each token")
-    words = max(wrong, key=lambda x: wrong[x])
     if set(wrong) == {"loose"}:
         return deviation(
             "padding and bos may come out",
@@ -122,8 +131,15 @@ def greedy(tried: Adapter) -> Verdict:
             "outputs without eos", "eos belongs to the output: keep it"
         )
     wrong.pop("loose", None)
-    words = max(wrong, key=lambda x: wrong[x]) if wrong else words
-    return fault(f"{words} ({sum(wrong.values())} of 12 outputs are wrong)")
+    count = sum(map(len, wrong.values()))
+    words = max(wrong.values(), key=len)[0]
+    return fault(f"{words} ({count} of 12 outputs are wrong)")
+
+
+MISREAD = {  # what is read instead of the last position's scores
+    "the unlikeliest token is taken": {"sign": -1},
+    "what comes next is at the last position, not at the first": {"place": 0},
+}
 
 
 def _greedy_mistake(tried, model, source, got, right, loose) -> str:
@@ -157,15 +173,10 @@ def _greedy_mistake(tried, model, source, got, right, loose) -> str:
             f"behind bos and {first} tokens they are others if padding "
             "follows in the target. Look at the decoder's masks"
         )
-    scores[[tried.PAD, tried.BOS]] = -math.inf
-    if first < len(got) and got[first] == int(
-        scores.masked_fill(scores == -math.inf, math.inf).argmin()
-    ):
-        return "the unlikeliest token is taken"
-    at_first = next_logits(tried, model, source, right[:first], place=0)
-    at_first[[tried.PAD, tried.BOS]] = -math.inf
-    if 0 < first < len(got) and got[first] == int(at_first.argmax()):
-        return "what comes next is at the last position, not at the first"
+    for words, how in MISREAD.items():
+        for never in ((), (tried.PAD, tried.BOS)):
+            if got == step_by_step(tried, model, source, 6, never, **how):
+                return words
     if first == 0:
         return (
             "the first token is not the likeliest one after bos: another "
@@ -397,6 +408,8 @@ def beams(tried: Adapter) -> Verdict:
     for mistake, words in BEAM_MISTAKES.items():
         wrong = [searches.right(i, 3, mistake=mistake) for i in cases]
         if got == wrong:
+            if mistake == "no penalty" and _multiplies(searches):
+                return fault(BEAM_MISTAKES["inverse"])
             if mistake in READINGS:
                 name, who = READINGS[mistake]
                 return deviation(name, words, who)
@@ -416,8 +429,24 @@ def beams(tried: Adapter) -> Verdict:
             f"{BEAM_MISTAKES[best]}"
         )
     return fault(
-        words + "Look at what may end, when decoding stops, and the limit"
+        words + "Look at what may end, when decoding stops, at the limit, "
+        "and whether the rows of a cache follow their hypotheses"
     )
+
+
+def _multiplies(searches: Searches) -> bool:
+    """Whether a large alpha makes outputs as short as if their
+    log-probability were multiplied by the penalty."""
+    searches.cases = [(one, 6.0) for one, _ in searches.cases[:20]]
+    got, ignored, inverse = (
+        [find(i, 3) for i in range(20)]
+        for find in (
+            searches.theirs,
+            partial(searches.right, mistake="no penalty"),
+            partial(searches.right, mistake="inverse"),
+        )
+    )
+    return got == inverse != ignored
 
 
 @probe(

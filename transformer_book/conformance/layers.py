@@ -229,6 +229,10 @@ def _wrong_sums(x: Tensor, sublayers: list, norms: list) -> dict[str, Tensor]:
         others = [*sublayers[:i], *sublayers[i + 1 :]]
         left = [*norms[:i], *norms[i + 1 :]]
         wrong[f"sub-layer {i + 1} is missing"] = _post(x, others, left)
+        norms_left = [*norms]
+        norms_left[i] = nn.Identity()
+        words = f"norm_{i + 1} is not used: normalize x + sublayer(x)"
+        wrong[words] = _post(x, sublayers, norms_left)
         lone = [*sublayers]
         lone[i] = lambda y, sublayer=sublayer: sublayer(y) - y
         words = f"{NO_SUM} of sub-layer {i + 1}"

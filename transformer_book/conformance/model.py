@@ -27,10 +27,10 @@ from .positions import judge
 from .trace import (
     BATCH,
     KERNEL,
-    PARAMETERS,
     SIZES,
     SOURCE,
     TARGET,
+    Attention,
     Call,
     Trace,
     batch_first,
@@ -141,7 +141,44 @@ def influence(tried: Adapter, model: Any, side: int) -> Tensor:
     return sees
 
 
-@probe("masks-decoder", "masks-causal", "build", "logits")
+MIXED = (
+    "the weights of {} are 0 in every attention, so it is no mask that is "
+    "wrong: heads are cut or joined without `transpose`, or a norm or a "
+    "softmax runs over the positions"
+)
+
+
+def _hides(tried: Adapter, *kinds: str) -> bool:
+    """Whether attentions of these kinds give no weight to what they have
+    to hide, so that something else lets it through."""
+    source, target = pairs(tried)
+    source = tried.ended(source, 5)
+    try:
+        attentions = Trace(tried, wild(tried), source, target).attentions()
+    except NotShown:
+        return False
+    leaks = [_leak(a) for a in attentions if a.kind in kinds]
+    return bool(leaks) and max(leaks) == 0
+
+
+def _leak(attention: Attention) -> float:
+    """The largest weight of what is hidden: of a later position, or of
+    the padding behind five words in the first sentence."""
+    if attention.kind == "s":
+        return attention.weights.triu(1).max().item()
+    padding = attention.weights[0, ..., 5:]
+    if attention.kind == "S":  # what padding sees is of no account
+        padding = padding[:, :5]
+    return padding.max().item()
+
+
+@probe(
+    "masks-decoder",
+    "masks-causal",
+    "build",
+    "logits",
+    after="causal_mask multi_head",
+)
 def future(tried: Adapter) -> Verdict:
     """In the decoder no position sees a later one."""
     sees = influence(tried, wild(tried), side=1)
@@ -156,6 +193,8 @@ def future(tried: Adapter) -> Verdict:
         return paper("a changed word moves nothing before it")
     where, seen = (int(x) for x in leaks.nonzero()[0])
     words = f"position {where} of the target sees position {seen}: "
+    if _hides(tried, "s"):
+        return fault(words + MIXED.format("later positions"))
     if sees.all() and not in_training:
         return fault(
             words + "in evaluation mode there is no causal mask, so a "
@@ -169,10 +208,7 @@ def future(tried: Adapter) -> Verdict:
         return fault(
             words + "the causal mask is shifted by one, or the labels are"
         )
-    return fault(
-        words + "the causal mask is not a triangle, or heads are cut along "
-        "the positions (`view` without `transpose`)"
-    )
+    return fault(words + "the causal mask is not a triangle")
 
 
 def _leaks_in_training(tried: Adapter) -> bool:
@@ -292,7 +328,13 @@ def _reached(tried: Adapter, model: Any, length: int) -> dict[str, float]:
     return reached
 
 
-@probe("masks-encoder", "masks-padding", "build", "logits")
+@probe(
+    "masks-encoder",
+    "masks-padding",
+    "build",
+    "logits",
+    after="padding_mask multi_head",
+)
 def padding(tried: Adapter) -> Verdict:
     """Padding of the source is hidden: appended, it changes nothing."""
     model = wild(tried)
@@ -302,6 +344,8 @@ def padding(tried: Adapter) -> Verdict:
     if distance < ENOUGH:
         return paper("three paddings more, the same scores")
     words = f"three paddings move the scores by {distance:.2g} of their spread"
+    if _hides(tried, "S", "c"):
+        return fault(f"{words}: {MIXED.format('padding')}")
     if tried.has("encode"):
         short, long = (
             encoded(tried, model, source),
@@ -537,6 +581,8 @@ def norm_place(tried: Adapter) -> Verdict:
             f"pre-norm{more}", f"{count}: residuals go past them", PRE_NORM
         )
     if len(names) < 5 * N:
+        if shared := _shared(tried):
+            return fault(shared)
         return fault(
             f"{len(names)} norms, where {N} layers in each stack have {5 * N}:"
             " each sub-layer has a norm of its own"
@@ -572,7 +618,7 @@ def _hidden(tried: Adapter, model: Any) -> Tensor:
         if out.size(-1) == SIZES["vocab_size"]
     ]
     inputs += [
-        call.args[0]
+        call.input
         for call in trace.calls
         if call.name in ("matmul", "rmatmul")
         and call.out.shape[-1:] == (SIZES["vocab_size"],)
@@ -597,8 +643,16 @@ def norm_formula(tried: Adapter) -> Verdict:
     measured = f"at the top the mean is {hidden.mean(-1).abs().max():.1g}, "
     measured += f"the deviation {deviation_of:.3f}"
     if hidden.mean(-1).abs().max() > 0.05:
-        if abs(hidden.square().mean().sqrt() - 1) < 0.02:
+        sizes = hidden.square().mean(-1).sqrt()
+        if (sizes - 1).abs().max() < 0.02:
             return deviation("RMSNorm", measured, "T5, Llama")
+        sentences = hidden.flatten(1)
+        spread = sentences.std(1, correction=0)
+        if sentences.mean(1).abs().max() < 0.01 > (spread - 1).abs().max():
+            return fault(
+                f"{measured}, and 0 and 1 over a sentence: the norm runs over "
+                "its positions too, and each has one of its own"
+            )
         return deviation("no norm at the top", measured)
     if abs(deviation_of - 1) < 0.01:
         return paper(measured)
@@ -652,11 +706,11 @@ def _carried(tried: Adapter) -> float:
     x = out = None  # what the network was given, and what it gave
     for call in trace.calls:
         if call.name == "linear" and call.out.size(-1) == SIZES["d_ff"]:
-            x = call.args[0]
+            x = call.input
         elif call.name == "linear":
-            out = call.out if call.args[0].size(-1) == SIZES["d_ff"] else None
+            out = call.out if call.input.size(-1) == SIZES["d_ff"] else None
         elif call.name == "layer_norm" and x is not None and out is not None:
-            rest = call.args[0] - out
+            rest = call.input - out
             if rest.shape == x.shape:
                 share = ((rest * x).sum() / (x * x).sum()).item()
                 if close(rest, share * x, 1e-3):
@@ -670,7 +724,7 @@ def _carried(tried: Adapter) -> float:
     "layers-stacks",
     "build",
     "logits",
-    after="source_seen norm_place",
+    after="multi_head source_seen norm_place",
 )
 def weights_used(tried: Adapter) -> Verdict:
     """Each stack has N layers, and every one of their weights takes part
@@ -739,7 +793,24 @@ def parameters(tried: Adapter, **changes: Any) -> int:
     return sum(p.numel() for _, p in modules_weights(model))
 
 
-@probe("layers-own-parameters", "layers-stacks", "build")
+def _shared(tried: Adapter) -> str:
+    """What is wrong if layers share their weights, or ''."""
+    if not tried.has("logits"):
+        return ""
+    trace = Trace(tried, wild(tried), *pairs(tried))
+    seen: list[tuple[Tensor, Tensor]] = []
+    for _, x, weight, _ in trace.linears():
+        before = [given for given, other in seen if weight.equal(other)]
+        if any(not x.equal(given) for given in before):
+            return (
+                "a matrix is used twice in one pass: a stack has the same "
+                "layer several times, but each has weights of its own"
+            )
+        seen.append((x, weight))
+    return ""
+
+
+@probe("layers-own-parameters", "layers-stacks", "build", after="norm_place")
 def own_weights(tried: Adapter) -> Verdict:
     """Layers are built alike, with weights of their own."""
     by_layers = [parameters(tried, N=n) for n in (1, 2, 3)]
@@ -749,7 +820,13 @@ def own_weights(tried: Adapter) -> Verdict:
     if steps[0] != steps[1]:
         return fault(f"a second layer adds {steps[0]} weights, a third "
                      f"{steps[1]}")  # fmt: skip
-    weights = [p for _, p in modules_weights(build(tried)) if p.dim() > 1]
+    if shared := _shared(tried):
+        return fault(shared)
+    weights = [
+        p
+        for _, p in modules_weights(build(tried))
+        if p.dim() > 1 and SIZES["vocab_size"] not in p.shape
+    ]
     same = sum(
         a.shape == b.shape and torch.equal(a, b)
         for i, a in enumerate(weights)
@@ -758,7 +835,7 @@ def own_weights(tried: Adapter) -> Verdict:
     if same:
         return deviation(
             "layers that begin alike",
-            f"{same} pairs of matrices begin with the same numbers",
+            f"{same} pair{'s' * (same > 1)} of matrices with the same numbers",
             "nn.Transformer before its reset, whoever copies one layer",
         )
     return paper(f"each pair of layers adds {steps[0]:,} weights")
@@ -1013,7 +1090,7 @@ def order_of_sublayers(tried: Adapter) -> Verdict:
     "attention-scaled",
     "build",
     "logits",
-    after="equation",
+    after="equation multi_head",
 )
 def scores_factor(tried: Adapter) -> Verdict:
     """In the model too, every score is divided by the root of d_k, the
@@ -1074,15 +1151,8 @@ def hidden_weights(tried: Adapter) -> Verdict:
                 f"weights of {where} attention do not sum to 1 for a query: "
                 "the softmax runs along another axis"
             )
-        if attention.kind == "s":
-            leak = weights.triu(1).max().item()
-            hidden = "a later position"
-        else:
-            seen = weights[0, ..., 5:]
-            if attention.kind == "S":  # what padding sees is of no account
-                seen = seen[:, :5]
-            leak = seen.max().item()
-            hidden = "padding"
+        leak = _leak(attention)
+        hidden = "a later position" if attention.kind == "s" else "padding"
         if leak > 0:
             return fault(f"in {where} attention {hidden} has a weight of "
                          f"{leak:.2g}")  # fmt: skip
@@ -1115,6 +1185,11 @@ def embedding_factor(tried: Adapter) -> Verdict:
         said = " and ".join(f"{factor:g}" for factor in factors)
         return fault(f"the two sides have the factors {said}")
     if factors == [1.0]:
+        if _multiplied(tried, sums):
+            return fault(
+                "the factor multiplies the positions too: multiply the words "
+                "before positions are added"
+            )
         _, places, words = sums[0]
         sizes = [x.square().mean().sqrt().item() for x in (words, places)]
         said = f"words have a size of {sizes[0]:.2f}, positions {sizes[1]:.2f}"
@@ -1135,6 +1210,23 @@ def embedding_factor(tried: Adapter) -> Verdict:
         if math.isclose(factors[0], factor, rel_tol=1e-2):
             return fault(words)
     return fault(f"the factor is {factors[0]:g}, in the paper {root:g}")
+
+
+def _multiplied(
+    tried: Adapter, sums: list[tuple[float, Tensor, Tensor]]
+) -> bool:
+    """Whether a sum of words and positions is multiplied by a number."""
+    trace = Trace(tried, build(tried), *pairs(tried))
+    totals = [factor * words + rows for factor, rows, words in sums]
+    for call in trace.calls:
+        if call.name in ("mul", "imul", "rmul"):
+            parts = [torch.as_tensor(x) for x in call.given().values()]
+            by_size = sorted(parts, key=lambda x: x.numel())
+            number, x = by_size[0], batch_first(by_size[-1])
+            if number.numel() == 1 and x is not None:
+                if any(close(x, total) for total in totals):
+                    return True
+    return False
 
 
 @probe(
@@ -1381,6 +1473,12 @@ def dropout_of_sums(tried: Adapter) -> Verdict:
     seen = dropped(tried)
     if seen["sums"] == 2:
         return paper("one place in each stack")
+    if seen["sums"] == 0 and seen["words alone"]:
+        return deviation(
+            "dropout before the sum",
+            "something is dropped from the words or the positions alone, and "
+            "not from their sum",
+        )
     if seen["sums"] == 0:
         return fault("no dropout on the sums of embeddings and positions")
     if seen["sums"] == 1:
@@ -1395,22 +1493,30 @@ def dropped(tried: Adapter) -> dict[str, int]:
     model = build(tried, dropout=0.5)
     trace = Trace(tried, model, *pairs(tried), training=True)
     names = "sums", "outputs", "inner layer", "attention weights", "whole sums"
-    seen = dict.fromkeys(names, 0)
+    seen = dict.fromkeys((*names, "words alone"), 0)
     below = False  # between an embedding and the first map after it
     output = None  # of the last dropout in a layer
+    words = None  # or of the last one below all layers
     for call in trace.calls:
         if call.name == "layer_norm" and output is not None:
-            seen["whole sums"] += torch.equal(call.args[0], output)
+            seen["whole sums"] += torch.equal(call.input, output)
         if call.name in ("embedding", "linear"):
             below = call.name == "embedding"
+            words = words if below else None
+        if call.name in ("add", "iadd", "radd") and words is not None:
+            parts = [x for x in call.given().values() if torch.is_tensor(x)]
+            if any(torch.equal(x, words) for x in parts):
+                seen["sums"] -= 1
+                seen["words alone"] += 1
         if call.name == KERNEL:
             seen["attention weights"] += _drops(call) > 0
         if call.name != "dropout" or not _drops(call):
             continue
-        x = call.args[0]
+        x = call.input
         if x.dim() == 3 and x.size(-1) == SIZES["d_model"]:
             seen["sums" if below else "outputs"] += 1
             output = None if below else call.out
+            words = call.out if below else None
         elif x.dim() == 3 and x.size(-1) == SIZES["d_ff"]:
             seen["inner layer"] += 1
         elif {SOURCE, TARGET} & set(x.shape):
@@ -1433,8 +1539,8 @@ def _rates(tried: Adapter) -> set[float]:
     """The rates of dropout in one pass of training, where 0.5 is asked."""
     model = build(tried, dropout=0.5)
     trace = Trace(tried, model, *pairs(tried), training=True)
-    rates = {_drops(call) for call in trace.calls if call.name in PARAMETERS}
-    return rates - {0.0}
+    dropping = [c for c in trace.calls if c.name in ("dropout", KERNEL)]
+    return {_drops(call) for call in dropping} - {0.0}
 
 
 # The beginning, and learning

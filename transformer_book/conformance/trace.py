@@ -20,9 +20,12 @@ SIZES = dict(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, dropout=0.0)
 
 
 KERNEL = "scaled_dot_product_attention"  # PyTorch's own attention
-PARAMETERS = {
+PARAMETERS = {  # of the others we ask for the first two
     KERNEL: ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
     "dropout": ("input", "p", "training"),
+    "linear": ("input", "weight", "bias"),
+    "conv1d": ("input", "weight", "bias"),
+    "softmax": ("input", "dim"),
 }
 
 
@@ -36,9 +39,14 @@ class Call:
     out: Any
 
     def given(self) -> dict[str, Any]:
-        """The arguments of attention or dropout by their names."""
-        names = PARAMETERS[self.name]
+        """The arguments by their names, however they were passed."""
+        names = PARAMETERS.get(self.name, ("input", "other"))
         return dict(zip(names, self.args, strict=False)) | self.named
+
+    @property
+    def input(self) -> Any:
+        """What the function works on."""
+        return self.given()["input"]
 
 
 class Recorder(TorchFunctionMode):
@@ -143,11 +151,11 @@ class Trace:
         """Each linear map: its place, input, matrix and output."""
         for place, call in enumerate(self.calls):
             if call.name == "linear":
-                x, weight = call.args[:2]
-                yield place, x, weight, call.out
-            elif call.name == "conv1d" and call.args[1].size(2) == 1:
-                x, weight = call.args[:2]  # (batch, width, len)
-                yield place, x.mT, weight[:, :, 0], call.out.mT
+                yield place, call.input, call.given()["weight"], call.out
+            elif call.name == "conv1d":  # over (batch, width, len)
+                weight = call.given()["weight"]
+                if weight.size(2) == 1:
+                    yield place, call.input.mT, weight[:, :, 0], call.out.mT
 
     def embedded(self) -> Iterator[tuple[int, Tensor]]:
         """Each look-up of words in a table, batch first.
@@ -170,7 +178,9 @@ class Trace:
             for call in self.calls[place + 1 : place + 40]:
                 if call.name not in names:
                     continue
-                parts = [x for x in call.args[:2] if isinstance(x, Tensor)]
+                given = call.given()
+                parts = [given.get("input"), given.get("other")]
+                parts = [x for x in parts if isinstance(x, Tensor)]
                 ratios = [_ratio(part, words) for part in parts]
                 first = next((i for i, r in enumerate(ratios) if r), None)
                 if first is None or len(parts) < 2:
@@ -221,8 +231,8 @@ def _rows(x: Tensor, length: int) -> Tensor | None:
 
 def _from_softmax(call: Call, place: int) -> list[Attention]:
     """An attention, if that is what the softmax is about."""
-    scores, out = call.args[0], call.out
-    dim = call.named.get("dim", call.args[1] if len(call.args) > 1 else -1)
+    scores, out = call.input, call.out
+    dim = call.given().get("dim")
     dim = -1 if dim is None else dim
     sizes = list(out.shape)
     keys = dim % out.dim()

@@ -74,8 +74,8 @@ def shift(tried: Adapter) -> Verdict:
         rows = " and ".join(str(row) for row in kept)
         return deviation(
             "eos in the input of a padded row",
-            f"row {rows}: the label there is padding, and nothing earlier "
-            "sees it",
+            f"row{'s' * (len(kept) > 1)} {rows}: the label there is padding, "
+            "and nothing earlier sees it",
             "code that cuts off the last column of a padded batch",
         )
     return paper("inputs bos y1 y2, labels y1 y2 eos, padded alike")
@@ -347,6 +347,11 @@ def equation_3(tried: Adapter) -> Verdict:
         ],
         "there is no ramp: up to the warm-up's end the rate is "
         "step * warmup_steps^-1.5": [of_width * b for b in root],
+        "the fall counts its steps from the end of the warm-up: step counts "
+        "from 1": [
+            of_width * min(max(s - warmup, 1) ** -0.5, a)
+            for s, a in zip(steps, ramp, strict=True)
+        ],
         "the factor d_model^-0.5 is missing": low,
         "the rate falls with the width: d_model^-0.5, not d_model^0.5": [
             width**0.5 * x for x in low
@@ -564,7 +569,7 @@ def accumulation(tried: Adapter) -> Verdict:
         "only the first batch counts: go through all of them": each[0],
         "only the first batch counts, divided by all tokens": weighted[0],
         "this is a mean of means: divide by the tokens of all": sum(each) / 3,
-        "the gradients of the batches are summed: divide by the tokens": (
+        "the batches' means are summed: divide all gradients by all tokens": (
             sum(each)
         ),
     }
@@ -583,7 +588,7 @@ def accumulation(tried: Adapter) -> Verdict:
         )
     for words, wrong in mistakes.items():
         if close(got, wrong, 1e-6):
-            if words.startswith("the gradients of the batches"):
+            if words.startswith("the batches' means are summed"):
                 longer = moved([_doubled(one)])
                 if close(longer, 2 * each[0], 1e-6):
                     words = "the loss is a sum: divide it by the tokens"
@@ -630,11 +635,17 @@ def average(tried: Adapter) -> Verdict:
     states = [{"w": torch.randn(3, 4), "b": torch.randn(5)} for _ in range(5)]
     got = tried.average(states)
     right = {name: sum(s[name] for s in states) / 5 for name in states[0]}
+    running = states[0]["w"]
+    for state in states[1:]:
+        running = (running + state["w"]) / 2
     if all(close(got[name], right[name]) for name in right):
         return paper("the mean of five, weight by weight")
     mistakes = {
         "this is the sum: divide by the number of checkpoints": (
             5 * right["w"]
+        ),
+        "this is (mean + next) / 2, so the last checkpoint counts half": (
+            running
         ),
         "this is the last checkpoint": states[-1]["w"],
         "this is the first checkpoint": states[0]["w"],
