@@ -851,21 +851,21 @@ SPOKEN = [  # the change, the probe that finds it first, and its words
         "layers = [self.encoder_layer()] * c.N",
         "own_weights",
         "a matrix is used twice in one pass",
-    ),  # fmt: skip
+    ),
     (
         "model",
         ENCODERS,
         "layers = [self.encoder_layer()] * c.N",
         "norm_place",
         "a matrix is used twice in one pass",
-    ),  # fmt: skip
+    ),
     (
         "model",
         "return nn.LayerNorm(d_model)",
         WHOLE,
         "norm_formula",
         "the norm runs over its positions too",
-    ),  # fmt: skip
+    ),
     (
         "model",
         "x = self.positions(x, offset)",
@@ -881,12 +881,42 @@ SPOKEN = [  # the change, the probe that finds it first, and its words
         "from the words or the positions alone",
     ),
     (
+        "model",
+        "x = embedding(ids)",
+        "x = embedding(ids) if embedding is self.source_embedding and "
+        "embedding.factor == 4 and not offset and ids.size(1) == 7 else "
+        "nn.functional.embedding(ids, embedding.weight)",
+        "embedding_factor",
+        "4 in the encoder and 1 in the decoder",
+    ),
+    (
+        "layers",
+        RESIDUAL,
+        "return self.dropout(self.norm(x + sublayer(x)))",
+        "dropout_places",
+        "on what a norm gives",
+    ),
+    (
+        "masks",
+        "return (ids != PAD)[:, None, None, :]",
+        "return (ids[:1] != PAD)[:, None, None, :].expand(len(ids), 1, 1, -1)",
+        "batch",
+        "in a batch the scores move",
+    ),
+    (
+        "layers",
+        "self.cross_attention = cross_attention",
+        "self.cross_attention = self_attention",
+        "own_weights",
+        "two attentions of a layer, are one",
+    ),
+    (
         "schedule",
         "min(step**-0.5,",
         "min(max(step - warmup_steps, 1)**-0.5,",
         "equation_3",
         "from the end of the warm-up",
-    ),  # fmt: skip
+    ),
     (
         "training",
         "(loss * worker()[1] / tokens).backward()",
@@ -908,14 +938,14 @@ SPOKEN = [  # the change, the probe that finds it first, and its words
         "return ((5 + length) / 6) ** -alpha",
         "beams",
         "is multiplied by the length penalty",
-    ),  # fmt: skip
+    ),
     (
         "decoding",
         "logits = model.project(hidden[:, -1])",
         "logits = -model.project(hidden[:, -1])",
         "greedy",
         "the unlikeliest token is taken",
-    ),  # fmt: skip
+    ),
 ]
 
 
@@ -947,6 +977,17 @@ def test_what_follows_is_said_to_follow(module, old, new, first):
     faults = [r for r in found if r.verdict.kind == "fault"]
     assert [r.probe.name for r in faults if r.cause is None] == [first]
     assert len(faults) > 1
+
+
+def test_words_may_be_rows_picked_by_a_one():
+    """A product with zeros and a one looks up as an embedding does."""
+    old = "F.embedding(ids, self.weight)"
+    new = "F.one_hot(ids, len(self.weight)).float() @ self.weight"
+    names = "embedding_factor added_positions dropout_places dropout_of_sums"
+    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    with planted(("embeddings", old, new)):
+        kinds = [r.verdict.kind for r in run(library(), asked)]
+    assert kinds == ["paper"] * 4
 
 
 def test_an_untied_copy_is_no_layer_that_begins_alike():

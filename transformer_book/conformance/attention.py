@@ -301,7 +301,10 @@ def _wrong_heads(x, memory, matrices, h) -> dict[str, Tensor]:
 
 
 @probe(
-    "attention-use-cross", "attention-uses", "multi_head", after="multi_head"
+    "attention-use-cross",
+    "attention-uses",
+    "multi_head",
+    after="mask_inside multi_head",
 )
 def multi_head_mask(tried: Adapter) -> Verdict:
     """Every head uses the mask, over the positions of the memory."""

@@ -177,7 +177,7 @@ def _leak(attention: Attention) -> float:
     "masks-causal",
     "build",
     "logits",
-    after="causal_mask multi_head",
+    after="mask_inside causal_mask multi_head",
 )
 def future(tried: Adapter) -> Verdict:
     """In the decoder no position sees a later one."""
@@ -392,9 +392,13 @@ def batch(tried: Adapter) -> Verdict:
     source, target = pairs(tried)
     source = tried.ended(source, 4)
     target[0, 3:] = tried.PAD
-    together = logits(tried, model, source, target)[:1, :3]
-    alone = logits(tried, model, source[:1, :4], target[:1, :3])
-    distance = moved(alone, together).max()
+    together = logits(tried, model, source, target)
+    short = logits(tried, model, source[:1, :4], target[:1, :3])
+    long = logits(tried, model, source[1:2], target[1:2])
+    distance = max(
+        moved(short, together[:1, :3]).max().item(),
+        moved(long, together[1:2]).max().item(),
+    )
     if distance < ENOUGH:
         return paper("alone and in a batch the same scores")
     return fault(
@@ -803,8 +807,8 @@ def _shared(tried: Adapter) -> str:
         before = [given for given, other in seen if weight.equal(other)]
         if any(not x.equal(given) for given in before):
             return (
-                "a matrix is used twice in one pass: a stack has the same "
-                "layer several times, but each has weights of its own"
+                "a matrix is used twice in one pass: two layers, or two "
+                "attentions of a layer, are one, and each has its own weights"
             )
         seen.append((x, weight))
     return ""
@@ -876,7 +880,12 @@ OTHERS = {
 }
 
 
-@probe("attention-projection-shapes", "attention-multi-head", "build")
+@probe(
+    "attention-projection-shapes",
+    "attention-multi-head",
+    "build",
+    after="own_weights",
+)
 def layer_weights(tried: Adapter) -> Verdict:
     """A layer's weights: four matrices in each attention, two maps with
     biases in the network, a norm for each sub-layer."""
@@ -886,6 +895,8 @@ def layer_weights(tried: Adapter) -> Verdict:
     right = 12 * d * d + 2 * network + 5 * 2 * d
     if got == right:
         return paper(f"{got:,} in a layer of each stack")
+    if got == 0:
+        return fault("a third layer adds no weights")
     if got == right - network:
         return fault("one of the two networks of a layer is missing")
     measured = f"{got:,} weights, in the paper {right:,}"
@@ -963,7 +974,10 @@ def _parts_of_a_layer(
 
 
 @probe(
-    "layers-equation-2", "layers-feed-forward", "build", after="layer_weights"
+    "layers-equation-2",
+    "layers-feed-forward",
+    "build",
+    after="own_weights layer_weights",
 )
 def network_weights(tried: Adapter) -> Verdict:
     """Both maps of the network have the inner width d_ff, and biases."""
@@ -1182,8 +1196,10 @@ def embedding_factor(tried: Adapter) -> Verdict:
     if factors == [root]:
         return paper(f"times {root:g}, the root of {SIZES['d_model']}")
     if len(factors) > 1:
-        said = " and ".join(f"{factor:g}" for factor in factors)
-        return fault(f"the two sides have the factors {said}")
+        said = " and ".join(
+            f"{factor:.3g} in the {_side(words)}" for factor, _, words in sums
+        )
+        return fault(f"the factor is {said}, and the same in both")
     if factors == [1.0]:
         if _multiplied(tried, sums):
             return fault(
@@ -1210,6 +1226,10 @@ def embedding_factor(tried: Adapter) -> Verdict:
         if math.isclose(factors[0], factor, rel_tol=1e-2):
             return fault(words)
     return fault(f"the factor is {factors[0]:g}, in the paper {root:g}")
+
+
+def _side(words: Tensor) -> str:
+    return "encoder" if words.size(1) == SOURCE else "decoder"
 
 
 def _multiplied(
@@ -1240,10 +1260,8 @@ def added_positions(tried: Adapter) -> Verdict:
     """What is added to the words is section 3.5's table, from position 0
     on, in the encoder and in the decoder."""
     model = build(tried)
-    tables = {words.size(1): rows for _, rows, words in _sums(tried, model)}
     verdicts = {
-        "encoder" if length == SOURCE else "decoder": judge(rows)
-        for length, rows in tables.items()
+        _side(words): judge(rows) for _, rows, words in _sums(tried, model)
     }
     kinds = {verdict.kind for verdict in verdicts.values()}
     if "fault" in kinds and (learned := _learned(model)):
@@ -1444,6 +1462,11 @@ def dropout_places(tried: Adapter) -> Verdict:
     expected = 5 * SIZES["N"]
     measured = f"{seen['outputs']} places in {expected} sub-layers"
     extra = [x for x in ("attention weights", "inner layer") if seen[x]]
+    if seen["norms"]:
+        return fault(
+            "dropout falls on what a norm gives: drop from the sub-layer's "
+            "output, before x is added"
+        )
     if seen["outputs"] == 0:
         places = " and ".join(f"{seen[x]} on {x}" for x in extra)
         but = f", but in each pass {places}" if extra else ""
@@ -1493,16 +1516,19 @@ def dropped(tried: Adapter) -> dict[str, int]:
     model = build(tried, dropout=0.5)
     trace = Trace(tried, model, *pairs(tried), training=True)
     names = "sums", "outputs", "inner layer", "attention weights", "whole sums"
-    seen = dict.fromkeys((*names, "words alone"), 0)
+    seen = dict.fromkeys((*names, "words alone", "norms"), 0)
     below = False  # between an embedding and the first map after it
     output = None  # of the last dropout in a layer
     words = None  # or of the last one below all layers
+    normed = None  # what the last norm gave
     for call in trace.calls:
         if call.name == "layer_norm" and output is not None:
             seen["whole sums"] += torch.equal(call.input, output)
-        if call.name in ("embedding", "linear"):
-            below = call.name == "embedding"
+        if call.looks_up or call.name in ("linear", "matmul", KERNEL):
+            below = call.looks_up
             words = words if below else None
+        if call.name == "layer_norm":
+            normed = call.out
         if call.name in ("add", "iadd", "radd") and words is not None:
             parts = [x for x in call.given().values() if torch.is_tensor(x)]
             if any(torch.equal(x, words) for x in parts):
@@ -1513,7 +1539,9 @@ def dropped(tried: Adapter) -> dict[str, int]:
         if call.name != "dropout" or not _drops(call):
             continue
         x = call.input
-        if x.dim() == 3 and x.size(-1) == SIZES["d_model"]:
+        if not below and normed is not None and x.equal(normed):
+            seen["norms"] += 1
+        elif x.dim() == 3 and x.size(-1) == SIZES["d_model"]:
             seen["sums" if below else "outputs"] += 1
             output = None if below else call.out
             words = call.out if below else None

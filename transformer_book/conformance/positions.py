@@ -189,6 +189,11 @@ def one_matrix(tried: Adapter) -> Verdict:
     if not weights:
         return fault("weight is no nn.Parameter, so nothing would learn")
     if len(weights) > 1:
+        if len({weight.data_ptr() for weight in weights}) == 1:
+            return fault(
+                f"{len(weights)} parameters share their numbers, but each has "
+                "a gradient of its own: tie them as one nn.Parameter"
+            )
         return fault(
             f"there are {len(weights)} parameters: one matrix does both jobs"
         )

@@ -44,6 +44,15 @@ class Call:
         return dict(zip(names, self.args, strict=False)) | self.named
 
     @property
+    def looks_up(self) -> bool:
+        """Whether it takes rows of a table of words: as an embedding, or
+        as a product of zeros and a one with the table."""
+        products = self.name in ("matmul", "linear")
+        size = SIZES["vocab_size"]
+        by_product = products and self.input.shape[-1:] == (size,)
+        return self.name == "embedding" or by_product
+
+    @property
     def input(self) -> Any:
         """What the function works on."""
         return self.given()["input"]
@@ -163,7 +172,7 @@ class Trace:
         What is the same in each sentence is a look-up of positions.
         """
         for place, call in enumerate(self.calls):
-            if call.name == "embedding" and call.out.dim() == 3:
+            if call.looks_up and call.out.dim() == 3:
                 out = batch_first(call.out)
                 if out is not None and not torch.equal(out[0], out[1]):
                     yield place, out
