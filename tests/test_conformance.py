@@ -32,6 +32,12 @@ from transformer_book.conformance.plant import ours as library
 from transformer_book.conformance.plant import planted
 from transformer_book.conformance.positions import judge, other_tables
 from transformer_book.conformance.report import LOCAL, page, summary
+from transformer_book.conformance.trace import (
+    BATCH,
+    SOURCE,
+    TARGET,
+    batch_first,
+)
 from transformer_book.specimen import Specimen
 from transformer_lib import (
     BOS,
@@ -988,6 +994,57 @@ def test_words_may_be_rows_picked_by_a_one():
     with planted(("embeddings", old, new)):
         kinds = [r.verdict.kind for r in run(library(), asked)]
     assert kinds == ["paper"] * 4
+
+
+def test_positions_may_come_before_sentences():
+    """Inside, many models are (len, batch, d_model)."""
+    embed = "x = self.positions(x, offset)"
+    cut = "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)"
+    turn = "x = x.transpose(0, 1)\n        "
+    changes = [
+        (
+            "model",
+            embed,
+            "rows = self.positions.table[offset : offset + ids.size(1)]\n"
+            "            x = embedding(ids.mT) + rows[:, None]\n"
+            "            x = x.transpose(0, 1)",
+        ),
+        (
+            "attention",
+            cut,
+            f"{turn}x = x.reshape(*x.shape[:2], self.h, -1)\n"
+            "        return x.permute(1, 2, 0, 3)",
+        ),
+    ]
+    names = "embedding_factor added_positions scores_factor activation "
+    names += "memory_everywhere dropout_of_sums order_of_sublayers"
+    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    with planted(*changes):
+        kinds = [r.verdict.kind for r in run(library(), asked)]
+    assert kinds == ["paper"] * 7
+
+
+@pytest.mark.parametrize(
+    "shape, found",
+    [
+        ((BATCH, SOURCE, 16), True),
+        ((BATCH, TARGET, 16), True),
+        ((SOURCE, BATCH, 16), True),
+        ((TARGET, BATCH, 24), True),
+        ((SOURCE, TARGET, 16), False),
+        ((BATCH, 4, 16), False),
+        ((4, BATCH, 16), False),
+        ((BATCH, SOURCE), False),
+    ],
+)
+def test_sentences_come_first(shape, found):
+    rows = batch_first(torch.zeros(shape))
+    assert (rows is not None) is found
+    assert not found or rows.shape == (
+        BATCH,
+        *{*shape[:2]} - {BATCH},
+        shape[2],
+    )
 
 
 def test_an_untied_copy_is_no_layer_that_begins_alike():
