@@ -952,6 +952,73 @@ SPOKEN = [  # the change, the probe that finds it first, and its words
         "greedy",
         "the unlikeliest token is taken",
     ),
+    (
+        "masks",
+        "return (ids != PAD)[:, None, None, :]",
+        "return (ids != 3)[:, None, None, :]",
+        "padding_mask",
+        "eos is hidden, and padding is not",
+    ),
+    (
+        "masks",
+        "return (ids != PAD)[:, None, None, :]",
+        "return (ids != PAD)[:, None, :, None]",
+        "padding_mask",
+        "hide the columns of padding, not its rows",
+    ),
+    (
+        "masks",
+        "return (ids != PAD)[:, None, None, :]",
+        "return (ids[:1] != PAD)[:, None, None, :].expand(len(ids), 1, 1, -1)",
+        "padding_mask",
+        "every sentence has the padding mask of the first",
+    ),
+    (
+        "masks",
+        "every.tril()",
+        "every.tril(-1)",
+        "causal_mask",
+        "the diagonal must be True",
+    ),
+    *(
+        (
+            "positions",
+            "return x + _rows(self.table, offset, x.size(1))",
+            "return x + _rows(self.table, offset, x.size(0))[:, None]",
+            name,
+            "equal sentences of a batch get different scores",
+        )
+        for name in ("batch", "source_order", "target_order")
+    ),
+    (
+        "layers",
+        RESIDUAL,
+        "y = sublayer(x)\n        y = self.dropout(y) if self.training else "
+        "(1 - self.dropout.p) * y\n        return self.norm(x + y)",
+        "dropout_off",
+        "the scores depend on the rate of dropout",
+    ),
+    (
+        "model",
+        "self.pre_softmax.weight = self.target_embedding.weight",
+        "self.pre_softmax.weight = nn.Parameter(self.target_embedding.weight)",
+        "tying",
+        "each has a gradient of its own",
+    ),
+    (
+        "beams",
+        "rows = first_rows[:, None] + parents.gather(1, ranks)",
+        "rows = first_rows[:, None] + ranks % width",
+        "beams",
+        "the rows of a cache have to follow their hypotheses",
+    ),
+    (
+        "beams",
+        "return hypothesis.ids[-1] != EOS, -hypothesis.score",
+        "return False, -hypothesis.score",
+        "beams",
+        "that the limit cuts off wins only if none has ended",
+    ),
 ]
 
 
@@ -963,26 +1030,167 @@ def test_a_planted_fault_has_its_words(module, old, new, name, words):
     assert words in result.verdict.words
 
 
+OF_A_MODEL = (
+    "multi_head padding_mask causal_mask shape future padding batch "
+    "source_order target_order norm_formula scores_factor greedy"
+)
+
+
 @pytest.mark.parametrize(
-    "module, old, new, first",
+    "module, old, new, first, names",
     [
         (
             "attention",
             "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
             "return x.reshape(x.size(0), self.h, x.size(1), -1)",
             "multi_head",
+            OF_A_MODEL,
         ),
-        ("masks", "every.tril()", "every.tril(-1)", "causal_mask"),
+        ("masks", "every.tril()", "every.tril(-1)", "causal_mask", OF_A_MODEL),
+        ("masks", "(ids != PAD)", "(ids != 3)", "padding_mask", OF_A_MODEL),
+        (
+            "masks",
+            "return (ids != PAD)[:, None, None, :]",
+            "return (ids != PAD)[:, None, :, None]",
+            "padding_mask",
+            OF_A_MODEL,
+        ),
+        (
+            "model",
+            "return nn.LayerNorm(d_model)",
+            WHOLE,
+            "future",
+            OF_A_MODEL.removesuffix(" greedy"),
+        ),
+        (
+            "positions",
+            "return x + _rows(self.table, offset, x.size(1))",
+            "return x + _rows(self.table, offset, x.size(0))[:, None]",
+            "batch",
+            OF_A_MODEL,
+        ),
+        (
+            "layers",
+            "return 0 if self.target is None else self.target[0].size(2)",
+            "return 0 if self.target is None else self.target[0].size(2) + 1",
+            "greedy",
+            "greedy beams",
+        ),
     ],
 )
-def test_what_follows_is_said_to_follow(module, old, new, first):
-    names = "multi_head causal_mask future padding batch scores_factor greedy"
+def test_what_follows_is_said_to_follow(module, old, new, first, names):
     asked = [p for p in conformance.PROBES if p.name in names.split()]
     with planted((module, old, new)):
         found = list(run(library(), asked))
     faults = [r for r in found if r.verdict.kind == "fault"]
     assert [r.probe.name for r in faults if r.cause is None] == [first]
     assert len(faults) > 1
+
+
+def test_padding_and_no_future_are_two_faults():
+    """One mask that is missing does not follow from another."""
+
+    class Open(Transformer):
+        def forward(self, source_ids, target_ids):
+            return super().forward(source_ids + 1, target_ids)[..., :-1]
+
+    def build(size, *rest):
+        names = "vocab_size N d_model d_ff h dropout".split()
+        sizes = dict(zip(names, (size + 1, *rest), strict=True))
+        model = Open(TransformerConfig(**sizes))
+        for layer in model.decoder.layers:
+            own = layer.self_attention
+            layer.self_attention = Own(own)
+        return model
+
+    class Own(torch.nn.Module):
+        def __init__(self, attention):
+            super().__init__()
+            self.attention = attention
+
+        def forward(self, x, *_, **__):
+            return self.attention(x, x)
+
+    given = {"build": build, "logits": ours_module.logits}
+    asked = [p for p in conformance.PROBES if p.name in ("future", "padding")]
+    found = list(run(Adapter(given), asked))
+    assert [(r.verdict.kind, r.cause) for r in found] == [("fault", None)] * 2
+
+
+def test_a_third_sentence_is_looked_at_too():
+    old, new = "(ids != PAD)", "(ids[:2][[0, 1, 1][: len(ids)]] != PAD)"
+    asked = [p for p in conformance.PROBES if p.name == "batch"]
+    with planted(("masks", old, new)):
+        [result] = run(library(), asked)
+    assert result.verdict.kind == "fault"
+
+
+def test_an_attention_that_both_places_share_is_named():
+    def decoder_layer(y, memory, masks, attentions, network, norms):
+        own, _ = attentions
+        y = norms[0](y + own(y, y, masks[1]))
+        y = norms[1](y + own(y, memory, masks[0]))
+        return norms[2](y + network(y))
+
+    [result] = verdicts({"decoder_layer": decoder_layer}, "decoder_layer")
+    assert "both attentions are that to y itself" in result.verdict.words
+
+
+def test_a_probes_own_error_is_no_fault(monkeypatch):
+    monkeypatch.setattr(conformance.model.Trace, "linears", math.sqrt)
+    [result] = [
+        r
+        for r in verdicts(built(), "activation")
+        if r.probe.name == "activation"
+    ]
+    assert result.verdict.kind == "not tried"
+    assert "which is no fault of yours (TypeError" in result.verdict.words
+
+
+@pytest.mark.parametrize(
+    "result, words",
+    [
+        (None, "logits returns None"),
+        ((torch.zeros(3, 5, 23), None), "logits are tuple, not (batch,"),
+        (torch.zeros(3, 23), "logits are (3, 23), not (batch,"),
+    ],
+)
+def test_what_is_returned_is_looked_at_and_one_fault(result, words):
+    given = built() | {"logits": lambda *ids: result}
+    asked = [
+        p for p in conformance.PROBES if p.name in ("shape", "future", "past")
+    ]
+    found = list(run(Adapter(given), asked))
+    assert {r.verdict.kind for r in found} == {"fault"}
+    assert words in found[0].verdict.words
+    assert [bool(r.cause) for r in found] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "words, count",
+    [
+        ("padding is counted: leave out where", lambda x: x.numel()),
+        ("counted: leave out where labels are padding (this", lambda x: 1),
+        ("not only of the number of tokens", lambda x: (x != 0).sum()),
+    ],
+)
+def test_padding_in_a_loss_without_smoothing_is_named(words, count):
+    """Also where no loss is smoothed."""
+
+    def loss(logits, labels, smoothing):
+        if smoothing:
+            raise NotImplementedError
+        scores = logits.flatten(0, 1), labels.flatten()
+        total = torch.nn.functional.cross_entropy(*scores, reduction="sum")
+        return total / count(labels)
+
+    names = ["smoothing", "no_smoothing", "padding_is_free"]
+    found = verdicts({"loss": loss}, *names)
+    kinds = {r.probe.name: r for r in found}
+    assert words in kinds["no_smoothing"].verdict.words
+    assert kinds["padding_is_free"].cause.name == "no_smoothing"
+    text = " ".join(conformance.as_text(found).split())
+    assert "not tried, 1: not implemented: smoothing" in text
 
 
 def test_words_may_be_rows_picked_by_a_one():

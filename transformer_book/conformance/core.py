@@ -57,13 +57,15 @@ class Verdict:
 
     `kind` is "paper", "deviation", "fault" or "not tried"; `words` say
     what was measured, or what is wrong. A deviation has a `name`, and
-    says `who` else does it.
+    says `who` else does it. A fault may say that it `follows` from that
+    of another probe.
     """
 
     kind: str
     words: str
     name: str = ""
     who: str = ""
+    follows: str = ""
 
 
 def paper(measured: str) -> Verdict:
@@ -77,14 +79,18 @@ def deviation(name: str, measured: str, who: str = "") -> Verdict:
 
 
 def fault(
-    diagnosis: str, got: Any = None, mistakes: Mapping[str, Any] | None = None
+    diagnosis: str,
+    got: Any = None,
+    mistakes: Mapping[str, Any] | None = None,
+    follows: str = "",
 ) -> Verdict:
     """A mistake, in words that help to find it.
 
     `mistakes` has, by its description, what each common mistake gives;
     the first that gives just what was got is the diagnosis.
     """
-    return Verdict("fault", named(got, mistakes or {}) or diagnosis)
+    words = named(got, mistakes or {}) or diagnosis
+    return Verdict("fault", words, follows=follows)
 
 
 def not_tried(reason: str) -> Verdict:
@@ -206,7 +212,10 @@ class Adapter:
             if self.numpy:
                 of_arrays = _of_arrays if name in GIVEN_PARTS else _to_numpy
                 args = tuple(_each(args, of_arrays))
-            return _each(function(*args, **named), _to_tensor)
+            result = function(*args, **named)
+            if result is None and name not in ("update", "updates"):
+                raise Wrong(f"{name} returns None: does it end in `return`?")
+            return _each(result, _to_tensor)
 
         return called
 
@@ -327,13 +336,14 @@ def _cause(
     one: Probe, verdict: Verdict, found: Mapping[str, Result]
 ) -> Probe | None:
     """The earlier probe that has found the same, if there is one: a
-    fault that shows here too, an error at the same line, or a deviation
-    of the same name. A deviation of another name has a cause of its own.
+    fault that shows here too, one in the same words, an error at the same
+    line, or a deviation of the same name. A deviation of another name has
+    a cause of its own.
     """
     if verdict.kind not in ("fault", "deviation"):
         return None
     if verdict.kind == "fault":
-        for name in one.after:
+        for name in (*one.after, verdict.follows):
             earlier = found.get(name)
             if earlier and earlier.verdict.kind == "fault":
                 return earlier.cause or earlier.probe
@@ -341,7 +351,9 @@ def _cause(
     for earlier in found.values():
         same_name = verdict.name and earlier.verdict.name == verdict.name
         same_line = line and earlier.verdict.words.partition(AT)[2] == line
-        if same_name or same_line:
+        both_faults = earlier.verdict.kind == verdict.kind == "fault"
+        same_words = both_faults and earlier.verdict.words == verdict.words
+        if same_name or same_line or same_words:
             return earlier.cause or earlier.probe
     return None
 
@@ -364,6 +376,12 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
     except Wrong as diagnosis:
         return fault(str(diagnosis))
     except Exception as error:
+        # what models return is looked at where it is asked for
+        if "build" in one.needs and not _in_adapter(adapter, error):
+            return not_tried(
+                "the probe met something that it does not know, which is no "
+                f"fault of yours ({said_by(error)})"
+            )
         return fault(explain(error))
     finally:
         np.random.set_state(before)
@@ -380,9 +398,23 @@ _FOLDERS = (
 _OURS = (*(f"{folder}{os.sep}" for folder in _FOLDERS), "<frozen")
 
 
+def _in_adapter(adapter: Adapter, error: Exception) -> bool:
+    """Whether the adapter's code, or what it calls, raised an error."""
+    functions = adapter.functions.values()
+    codes = {getattr(function, "__code__", None) for function in functions}
+    frames = traceback.walk_tb(error.__traceback__)
+    in_function = any(frame.f_code in codes for frame, _ in frames)
+    return in_function or _own_line(error) != ""
+
+
+def said_by(error: Exception) -> str:
+    """An error's kind and words."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 def explain(error: Exception) -> str:
     """What went wrong, in a sentence or two, with the reader's line."""
-    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    said = said_by(error)
     place = _own_line(error)
     if place:
         return f"your code raised {said}{AT}{place}"

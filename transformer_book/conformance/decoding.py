@@ -83,8 +83,6 @@ def step_by_step(
 def greedy_ids(tried: Adapter, model: Any, source: Tensor, extra: int):
     """What the adapter's greedy decoding gives, as a list of ids."""
     got = tried.greedy(model, source, extra)
-    if got is None:
-        raise ValueError("NoneType: nothing is returned")
     return torch.as_tensor(got).flatten().tolist()
 
 
@@ -269,6 +267,7 @@ def reference(
     last = 2 * size if mistake == "any eos" else size
     beam: list[Found] = [([], 0.0)]
     ended: list[Found] = []
+    fed: list[list[int]] = [[]]  # to each row, since the beginning
 
     def penalty(ids: list[int]) -> float:
         length = len(ids)
@@ -288,8 +287,8 @@ def reference(
 
     while len(ended) < enough and len(beam[0][0]) < limit:
         candidates = []
-        for ids, total in beam:
-            logs = next_logs(ids)
+        for row, (ids, total) in enumerate(beam):
+            logs = next_logs(fed[row] if mistake == "rows" else ids)
             for token in torch.arange(len(logs)).tolist():
                 gain = float(logs[token])
                 if gain > -math.inf:
@@ -304,7 +303,12 @@ def reference(
         beam = beam[:size]
         if not beam:
             break
-    best = max(ended or beam, key=lambda found: found[1] / penalty(found[0]))
+        fed += [[] for _ in beam[len(fed) :]]
+        fed = [[*fed[i], ids[-1]] for i, (ids, _) in enumerate(beam)]
+    found = ended or beam
+    if mistake == "cut off" and beam and len(beam[0][0]) == limit:
+        found = [*ended, *beam]
+    best = max(found, key=lambda one: one[1] / penalty(one[0]))
     return best[0]
 
 
@@ -322,6 +326,10 @@ BEAM_MISTAKES = {
         "candidates, not among all 2 * beam_size"
     ),
     "first end": "decoding goes on until `beam_size` hypotheses have ended",
+    "cut off": "a hypothesis that the limit cuts off wins only if none has "
+    "ended",
+    "rows": "the rows of a cache have to follow their hypotheses: reorder "
+    "them as the beam is reordered",
 }
 READINGS = {
     "mean": ("another length penalty", "OpenNMT-py, fairseq: |Y|^alpha"),
@@ -404,7 +412,7 @@ def beams(tried: Adapter) -> Verdict:
     if any(ids[:1] == [tried.BOS] for ids in got):
         return fault("bos is not a part of the output")
     if max(map(len, got)) > 6:
-        return fault("an output is above the limit")
+        return fault("an output is above the limit", follows="greedy")
     for mistake, words in BEAM_MISTAKES.items():
         wrong = [searches.right(i, 3, mistake=mistake) for i in cases]
         if got == wrong:
@@ -430,7 +438,8 @@ def beams(tried: Adapter) -> Verdict:
         )
     return fault(
         words + "Look at what may end, when decoding stops, at the limit, "
-        "and whether the rows of a cache follow their hypotheses"
+        "and whether a cache follows: its rows and its positions",
+        follows="greedy",
     )
 
 

@@ -12,8 +12,8 @@ from .core import Adapter, Verdict, close, deviation, fault, paper, probe
 
 
 def _ids(tried: Adapter) -> tuple[Tensor, Tensor]:
-    """A source whose second row is padded, a target whose first is."""
-    source = tried.ended(tried.words(2, 5, size=9), 5, 3)
+    """A source of two padded rows, a target whose first row is."""
+    source = tried.ended(tried.words(2, 5, size=9), 4, 3)
     target = tried.words(2, 4, size=9)
     target[:, 0] = tried.BOS
     target[0, 2:] = tried.PAD
@@ -39,10 +39,12 @@ def _wrong_mask(
     name: str, ids: Tensor, got: Tensor, right: Tensor, mistakes: dict
 ) -> Verdict:
     """A mask that is wrong where a word looks: how, or where."""
-    row, query = (int(x) for x in (got != right).any(-1).nonzero()[0])
+    row, query, key = (int(x) for x in (got != right).nonzero()[0])
+    # a mask of padding is the same for each query
+    where = f"{query}, for key {key}" if name == "decoder" else f"{key}"
     otherwise = (
         f"the {name} mask of {ids[row].tolist()} is wrong at position "
-        f"{query}\nyours {got[row, query].int().tolist()}\n"
+        f"{where}\nyours {got[row, query].int().tolist()}\n"
         f"right {right[row, query].int().tolist()}"
     )
     return fault(otherwise, got, mistakes)
@@ -58,16 +60,30 @@ def padding_mask(tried: Adapter) -> Verdict:
         return fault(got)
     words = source != tried.PAD
     right = words[:, None, :].expand_as(got)
-    # what padding itself attends to is nobody's business
-    got = torch.where(words[:, :, None], got, right)
+    if torch.equal(got, right.mT):
+        return fault(
+            "queries and keys have changed places: hide the columns of "
+            "padding, not its rows"
+        )
+
+    def of_words(mask: Tensor) -> Tensor:
+        """What padding itself attends to is nobody's business."""
+        return torch.where(words[:, :, None], mask, right)
+
+    got = of_words(got)
     if torch.equal(got, right):
         return paper("True at the words, False at the padding")
-    mistakes = {
-        "the padding mask says the opposite: True means may attend": (
-            torch.where(words[:, :, None], ~right, right)
-        ),
+    wrong = {
+        "the padding mask says the opposite: True means may attend": ~right,
         "padding is open to all": torch.ones_like(right),
+        "eos is hidden, and padding is not: compare ids with PAD": (
+            (source != tried.EOS)[:, None, :].expand_as(right)
+        ),
+        "every sentence has the padding mask of the first": (
+            right[:1].expand_as(right)
+        ),
     }
+    mistakes = {said: of_words(mask) for said, mask in wrong.items()}
     return _wrong_mask("padding", source, got, right, mistakes)
 
 
@@ -106,7 +122,7 @@ def causal_mask(tried: Adapter) -> Verdict:
         "the decoder's mask leaves the future open": (
             words[:, None, :].expand_as(right)
         ),
-        "a position may look at itself, the diagonal is open": (
+        "a position attends to itself, too: the diagonal must be True": (
             right & triangle.tril(-1)
         ),
         turned: right.mT,
@@ -325,6 +341,9 @@ def decoder_layer(tried: Adapter) -> Verdict:
         unused + " (neither)": steps(own_mask=None, source_mask=None),
         "the attentions are swapped: the first looks at y itself": steps(
             across, own
+        ),
+        "both attentions are that to y itself: the memory has its own": steps(
+            own, own
         ),
         never: itself,
         "queries come from y, keys and values from memory": turned,

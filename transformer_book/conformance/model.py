@@ -82,12 +82,13 @@ def logits(
 ) -> Tensor:
     """The logits in evaluation mode, of the shape that they must have."""
     with mode(model, False):
-        out = torch.as_tensor(tried.logits(model, source, target))
+        out = tried.logits(model, source, target)
     wanted = *target.shape, SIZES["vocab_size"]
-    if out.shape != wanted:
-        raise ValueError(
-            f"logits are {tuple(out.shape)}, not (batch, target_len, "
-            f"vocab_size) = {wanted}"
+    shape = tuple(getattr(out, "shape", ())) or type(out).__name__
+    if shape != wanted:
+        raise Wrong(
+            f"logits are {shape}, not (batch, target_len, vocab_size) = "
+            f"{wanted}"
         )
     return out.double()
 
@@ -107,7 +108,13 @@ def other(ids: Tensor, tried: Adapter) -> Tensor:
     return torch.tensor(flat).view_as(ids)
 
 
-@probe("model-encoder-decoder", "model-transformer", "build", "logits")
+@probe(
+    "model-encoder-decoder",
+    "model-transformer",
+    "build",
+    "logits",
+    after="padding_mask causal_mask",
+)
 def shape(tried: Adapter) -> Verdict:
     """From source and target the model makes a score for every token of
     the vocabulary at every position of the target."""
@@ -345,7 +352,8 @@ def padding(tried: Adapter) -> Verdict:
         return paper("three paddings more, the same scores")
     words = f"three paddings move the scores by {distance:.2g} of their spread"
     if _hides(tried, "S", "c"):
-        return fault(f"{words}: {MIXED.format('padding')}")
+        mixed = f"{words}: {MIXED.format('padding')}"
+        return fault(mixed, follows="future" * _hides(tried, "s"))
     if tried.has("encode"):
         short, long = (
             encoded(tried, model, source),
@@ -384,30 +392,53 @@ def encoded(tried: Adapter, model: Any, source: Tensor) -> Tensor:
     "sentence-teacher",
     "build",
     "logits",
-    after="padding future",
+    after="padding_mask padding future",
 )
 def batch(tried: Adapter) -> Verdict:
     """A sentence's scores do not depend on the others in its batch."""
     model = wild(tried)
     source, target = pairs(tried)
-    source = tried.ended(source, 4)
-    target[0, 3:] = tried.PAD
+    if _by_rows(tried, model):
+        return fault(BY_ROWS)
+    lengths = [(4, 3), (SOURCE, TARGET), (5, 4)]  # of source and target
+    source = tried.ended(source, *(length for length, _ in lengths))
+    for row, (_, length) in enumerate(lengths):
+        target[row, length:] = tried.PAD
     together = logits(tried, model, source, target)
-    short = logits(tried, model, source[:1, :4], target[:1, :3])
-    long = logits(tried, model, source[1:2], target[1:2])
-    distance = max(
-        moved(short, together[:1, :3]).max().item(),
-        moved(long, together[1:2]).max().item(),
-    )
-    if distance < ENOUGH:
+    distances = []
+    for row, (long, wide) in enumerate(lengths):
+        one = slice(row, row + 1)
+        alone = logits(tried, model, source[one, :long], target[one, :wide])
+        distances.append(moved(alone, together[one, :wide]).max().item())
+    if max(distances) < ENOUGH:
         return paper("alone and in a batch the same scores")
     return fault(
-        f"in a batch the scores move by {distance:.2g} of their spread: "
-        "padding, or other sentences, are attended to"
+        f"in a batch the scores move by {max(distances):.2g} of their "
+        "spread: padding, or other sentences, are attended to"
     )
 
 
-@probe("masks-infinity", "masks-infinity", "build", "logits", after="padding")
+BY_ROWS = (
+    "equal sentences of a batch get different scores: something is added "
+    "by a sentence's place in the batch, as positions are if their axis is "
+    "taken for that of the batch"
+)
+
+
+def _by_rows(tried: Adapter, model: Any) -> bool:
+    """Whether equal sentences of a batch get different scores."""
+    ids = [x.repeat(BATCH, 1) for x in pairs(tried, rows=1)]
+    out = logits(tried, model, *ids)
+    return bool(moved(out[:1], out).max() > ENOUGH)
+
+
+@probe(
+    "masks-infinity",
+    "masks-infinity",
+    "build",
+    "logits",
+    after="padding_mask padding batch",
+)
 def all_padding(tried: Adapter) -> Verdict:
     """A row of nothing but padding spoils nothing else."""
     model = wild(tried)
@@ -442,6 +473,8 @@ def source_order(tried: Adapter) -> Verdict:
     swapped[:, [2, 3]] = source[:, [3, 2]]
     before = logits(tried, model, source, target)
     if moved(before, logits(tried, model, swapped, target)).max() < ENOUGH:
+        if _by_rows(tried, model):
+            return fault(BY_ROWS)
         return fault(
             "two words of the source may change places, and no score "
             "changes: the encoder gets no positions"
@@ -461,6 +494,8 @@ def target_order(tried: Adapter) -> Verdict:
     before = logits(tried, model, source, target)
     last = moved(before, logits(tried, model, source, swapped))[-1]
     if last < ENOUGH:
+        if _by_rows(tried, model):
+            return fault(BY_ROWS)
         return fault(
             "two earlier words of the target may change places, and the "
             "next word's scores stay: the decoder gets no positions"
@@ -655,7 +690,8 @@ def norm_formula(tried: Adapter) -> Verdict:
         if sentences.mean(1).abs().max() < 0.01 > (spread - 1).abs().max():
             return fault(
                 f"{measured}, and 0 and 1 over a sentence: the norm runs over "
-                "its positions too, and each has one of its own"
+                "its positions too, and each has one of its own",
+                follows="future",
             )
         return deviation("no norm at the top", measured)
     if abs(deviation_of - 1) < 0.01:
@@ -1034,6 +1070,12 @@ def tying(tried: Adapter) -> Verdict:
         2: "untied: two tables",
         3: "untied: three tables",
     }
+    if tables == 2 and _one_storage(tried):
+        return deviation(
+            "one table, two parameters",
+            "they share their numbers, but each has a gradient of its own: "
+            "an optimizer moves them twice, and a deep copy unties them",
+        )
     if tables in names and bias in (0, 1):
         name = names[tables] + (", a bias on the scores" if bias else "")
         who = "the Annotated Transformer, most code with two vocabularies"
@@ -1041,6 +1083,15 @@ def tying(tried: Adapter) -> Verdict:
             who = "Marian models in Hugging Face Transformers"
         return deviation(name, words, who)
     return fault(f"{measured}, where a table has {d} for each token")
+
+
+def _one_storage(tried: Adapter) -> bool:
+    """Whether two parameters are one table in memory."""
+    weights = modules_weights(build(tried))
+    places = [
+        p.data_ptr() for _, p in weights if SIZES["vocab_size"] in p.shape
+    ]
+    return len(places) != len({*places})
 
 
 # Inside one pass
@@ -1372,9 +1423,25 @@ def dropout_off(tried: Adapter) -> Verdict:
     """Dropout is for training: in evaluation nothing is random."""
     model, ids = build(tried, dropout=0.5), pairs(tried)
     first, second = (logits(tried, model, *ids) for _ in range(2))
-    if torch.equal(first, second) or moved(first, second).max() < 1e-5:
-        return paper("two passes in evaluation mode are equal")
-    return fault("in evaluation mode two passes differ: dropout is still on")
+    if moved(first, second).max() >= 1e-5:
+        return fault(
+            "in evaluation mode two passes differ: dropout is still on"
+        )
+    without, again, other_rate = (
+        logits(tried, build(tried, dropout=rate), *ids)
+        for rate in (0.0, 0.0, 0.25)
+    )
+    # where a seed decides on the weights, the rate has to change nothing
+    decided = torch.equal(without, again)
+    if (
+        decided
+        and max(moved(without, x).max() for x in (first, other_rate)) > ENOUGH
+    ):
+        return fault(
+            "in evaluation mode the scores depend on the rate of dropout: "
+            "what training divides by 1 - rate is not left as it is here"
+        )
+    return paper("two passes in evaluation mode are equal")
 
 
 @probe("dropout-base", "layers-dropout", "build", "logits")

@@ -69,6 +69,7 @@ def line(result: Result) -> str:
     return f"{first}\n" + "\n".join(_wrapped(body))
 
 
+LACKS = "the adapter has no "  # such and such a function
 MANY = 5  # verdicts of one cause, above which a line names them all
 
 
@@ -115,7 +116,8 @@ def as_text(results: Sequence[Result]) -> str:
     tried = [r for r in _sorted(results) if r.verdict.kind != "not tried"]
     untried = [
         textwrap.fill(
-            f"{MARKS['not tried']} not tried, {len(names)}: {reason}",
+            f"{MARKS['not tried']} not tried, {len(names)}: {reason}"
+            + ("" if LACKS in reason else f": {', '.join(names)}"),
             78,
             subsequent_indent="  ",
         )
@@ -140,12 +142,12 @@ def _untried(results: Sequence[Result]) -> dict[str, list[str]]:
     for result in results:
         if result.verdict.kind == "not tried":
             words = result.verdict.words
-            missing = words.partition("the adapter has no ")[2]
+            missing = words.partition(LACKS)[2]
             names = reasons.setdefault("" if missing else words, [])
             names.append(result.probe.name)
             if missing:
                 wanting |= dict.fromkeys(missing.split(" and no "))
-    lacks = f"the adapter has no {', '.join(wanting)}"
+    lacks = f"{LACKS}{', '.join(wanting)}"
     return {reason or lacks: names for reason, names in reasons.items()}
 
 

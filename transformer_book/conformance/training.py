@@ -102,6 +102,14 @@ def _cross(tried: Adapter, logits, labels, share=0.0, **how) -> float:
     ).item()
 
 
+def _loss(tried: Adapter, logits: Tensor, labels: Tensor) -> Tensor:
+    """The adapter's loss, smoothed if it smooths at all."""
+    try:
+        return torch.as_tensor(tried.loss(logits, labels, 0.1))
+    except NotImplementedError:
+        return torch.as_tensor(tried.loss(logits, labels, 0.0))
+
+
 PADDED = ", divided by all positions, padding among them"
 
 
@@ -257,12 +265,28 @@ def no_smoothing(tried: Adapter) -> Verdict:
         return deviation(
             "a mean over padding too", f"{got.sum():.4f} nats{PADDED}"
         )
-    if close(got, _cross(tried, logits, labels, 0.1)):
-        return fault("the share is always 0.1, whatever is asked for")
-    return fault(
+    padded = _cross(tried, logits, labels, ignore_index=-100)
+    counted = "padding is counted: leave out where labels are padding"
+    mistakes = {
+        "the share is always 0.1, whatever is asked for": _cross(
+            tried, logits, labels, 0.1
+        ),
+        counted: padded,
+        f"{counted} (this is a sum)": padded * labels.numel(),
+        f"{counted}, not only of the number of tokens": (
+            padded * labels.numel() / count
+        ),
+        "the sign is wrong: a log-probability is negative, a loss is "
+        "positive": -wanted,
+        "the loss takes the softmax twice: it is given logits": _cross(
+            tried, logits.softmax(-1), labels
+        ),
+    }
+    otherwise = (
         f"{got.sum():.4f} without smoothing, where the negative "
         f"log-probability is {wanted:.4f} per token"
     )
+    return fault(otherwise, got, mistakes)
 
 
 @probe(
@@ -277,7 +301,7 @@ def padding_is_free(tried: Adapter) -> Verdict:
     more = torch.cat([logits, torch.randn(3, 3, 11)], 1)
     padded = torch.cat([labels, torch.full((3, 3), tried.PAD)], 1)
     before, after = (
-        torch.as_tensor(tried.loss(*pair, 0.1)).sum().item()
+        _loss(tried, *pair).sum().item()
         for pair in ((logits, labels), (more, padded))
     )
     if math.isclose(before, after, rel_tol=1e-4):
@@ -301,7 +325,7 @@ def impossible(tried: Adapter) -> Verdict:
     logits, labels = _loss_example(tried)
     labels = labels.masked_fill(labels == tried.PAD, labels[2, 0].item())
     logits = logits.scatter(2, labels[..., None], -1000.0)
-    got = torch.as_tensor(tried.loss(logits, labels, 0.1)).sum()
+    got = _loss(tried, logits, labels).sum()
     if got.isfinite():
         return paper("finite where a probability rounds to zero")
     return fault(
