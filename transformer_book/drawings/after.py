@@ -16,7 +16,7 @@ from transformer_book.figures import (
     panels,
     show,
 )
-from transformer_book.ladder import SEEDS
+from transformer_book.ladder import SEEDS, steps_until
 from transformer_book.records import Run, markdown_table
 
 # What a layer of each machine holds, from the bottom to the top.
@@ -170,18 +170,42 @@ RUNGS = {
 
 
 def ladder_curves(*rungs: Sequence[Run]) -> Picture:
-    """Loss against steps: every seed of the paper, and of better rungs."""
-    inks = COLOURS["good"], "black", COLOURS["target"]
+    """Loss against steps: every seed of the paper, and of better rungs.
+
+    A dot is where the first seed of a better one is as low as the paper's
+    mean at the end, and below it is the step.
+    """
+    looks = (COLOURS["good"], "-"), ("black", "-"), ("black", "--")
     at = 13, 9, 21  # of a line's points, where its name is
     names = [RUNGS[runs[0].report["rung"]] for runs in rungs]
-    drawn = [*zip(names, rungs, inks, at, strict=False)]
+    drawn = [*zip(names, rungs, looks, at, strict=False)]
     last = rungs[0][0].log[-1]["step"]
+    paper = [run.log[-1]["validation_loss"] for run in rungs[0]]
+    level = sum(paper) / len(paper)
+    reached = [
+        steps_until(*runs[0].series("validation_loss"), level)
+        for runs in rungs[1:]
+    ]
+    first, final = min(reached), max(reached)
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.4)
-        for name, runs, ink, index in drawn:
+        ax.plot([first, last], [level] * 2, ":", color=COLOURS["good"])
+        for step in reached:
+            ax.plot([step] * 2, [1.3, level], ":", color="black", lw=1)
+            ax.plot(step, level, "o", color="black", ms=5)
+            ax.annotate(
+                f"{round(step, -1):,.0f}",
+                (step, 1.3),
+                (4 if step == final else -4, 2),
+                textcoords="offset points",
+                ha="left" if step == final else "right",
+                va="bottom",
+            )
+        for name, runs, (ink, line), index in drawn:
             for run in runs:
-                ax.plot(*run.series("validation_loss"), color=ink, lw=1.2)
+                losses = run.series("validation_loss")
+                ax.plot(*losses, line, color=ink, lw=1.2)
             steps, losses = runs[0].series("validation_loss")
             above = runs is rungs[0]
             ax.annotate(
@@ -208,7 +232,8 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
     return show(
         draw,
         "Validation loss against training steps, a line for each seed. "
-        f"After {last:,} steps: {ends}.",
+        f"After {last:,} steps: {ends}. The others are where the paper ends "
+        f"after {', '.join(f'{step:,.0f}' for step in reached)} steps.",
     )
 
 

@@ -11,6 +11,7 @@ from transformer_book.figures import (
     COLOURS,
     PAGE,
     PHONE,
+    SIZE,
     Picture,
     Sketch,
     panels,
@@ -115,6 +116,93 @@ def turns(
     )
 
 
+def walk(
+    target: Sequence[str],
+    source: Sequence[str],
+    heads: Mapping[str, Tensor],
+    moment: str,
+) -> Picture:
+    """Two heads in one drawing, at every moment of a translation.
+
+    `heads` has what each of the two asks, and its weights (target_len,
+    source_len), whose row i is that of the written token `target[i]`.
+    `moment` is the written token whose lines are strong and have words.
+    """
+    written = [word.strip("▁") for word in target]
+    there = [word.strip("▁") for word in source]
+    asks = [*heads]
+    looks = [  # the written token, what is asked, where the head looks
+        (i, ask, int(weights[i].argmax()))
+        for ask, weights in heads.items()
+        for i in range(len(written))
+    ]
+    now = written.index(moment)
+
+    def line(sketch: Sketch, start: tuple, end: tuple, strong: bool) -> None:
+        sketch.line(
+            start,
+            end,
+            colour="attention",
+            width=4 if strong else 1.6,
+            stroke_opacity=1 if strong else 0.45,
+        )
+
+    def across() -> Sketch:
+        top, bottom = 14, 186
+        sketch = Sketch(PAGE * 96, bottom + 14)
+        columns = _places(there, written, width=PAGE * 96 - 10)
+        for word, x in zip(there, columns, strict=False):
+            sketch.words(x, top, word, colour="source")
+        for i, (word, x) in enumerate(zip(written, columns, strict=False)):
+            weight = "bold" if i == now else "normal"
+            sketch.words(x, bottom, word, colour="target", font_weight=weight)
+        for i, _, j in looks:
+            start, end = (columns[i], bottom - 12), (columns[j], top + 12)
+            line(sketch, start, end, strong=i == now)
+        here, ahead = (j for i, _, j in looks if i == now)
+        left = (columns[now] + columns[here]) / 2 - 8
+        right = (columns[now] + columns[ahead]) / 2 + 10
+        bold = {"font_weight": "bold"}
+        sketch.words(left, top + 66, asks[0], "end", **bold)
+        sketch.words(right, bottom - 62, asks[1], "start", **bold)
+        return sketch
+
+    def down() -> Sketch:
+        step, top = 27, 14
+        left, right = 100, PHONE * 96 - 84
+        rows = max(len(written), len(there))
+        sketch = Sketch(PHONE * 96, step * rows + 4)
+        for j, word in enumerate(there):
+            y = top + step * j
+            sketch.words(right + 6, y, word, "start", colour="source")
+        for i, word in enumerate(written):
+            weight = "bold" if i == now else "normal"
+            sketch.words(
+                left - 6,
+                top + step * i,
+                word,
+                "end",
+                colour="target",
+                font_weight=weight,
+            )
+        for i, _, j in looks:
+            start, end = (left, top + step * i), (right, top + step * j)
+            line(sketch, start, end, strong=i == now)
+        y, middle = top + step * now, (left + right) / 2
+        for ask, beside in zip(asks, (-13, 40), strict=True):
+            sketch.words(middle, y + beside, ask, font_weight="bold")
+        return sketch
+
+    said = "; ".join(f"{ask} {there[j]}" for i, ask, j in looks if i == now)
+    return show(
+        lambda narrow: down() if narrow else across(),
+        "From each German token just written two lines to the English "
+        "sentence, one for each of two heads: to the token's counterpart, "
+        "and on to the token that is translated next. Together they run "
+        f"through the sentence in a zigzag. When {moment} is written: {said}.",
+    )
+
+
 def sheet(maps: Mapping[str, Sequence[Tensor]]) -> Picture:
     """Every head, a square each; those whose job has a name are framed.
 
@@ -127,9 +215,15 @@ def sheet(maps: Mapping[str, Sequence[Tensor]]) -> Picture:
     fading = LinearSegmentedColormap.from_list("attention", ends)
     layers, h = len(maps["cross"]), len(maps["cross"][0])
 
-    def block(part: Any, kind: str) -> None:
+    def block(part: Any, kind: str, narrow: bool) -> None:
         axes = part.subplots(layers, h)
-        part.suptitle(KINDS[kind])
+        part.suptitle(KINDS[kind], weight="bold")
+        names = [
+            f"{head} {job}" for (at, head), job in NAMED.items() if at == kind
+        ]
+        if not narrow:  # all blocks end with three lines
+            names += [""] * (3 - len(names))
+        part.supxlabel("\n".join(names), size=SIZE * 0.75)
         for layer in range(layers):
             for head in range(h):
                 ax = axes[layer][head]
@@ -150,10 +244,10 @@ def sheet(maps: Mapping[str, Sequence[Tensor]]) -> Picture:
 
     def draw(narrow: bool):
         shape = (3, 1) if narrow else (1, 3)
-        size = (PHONE, 11.4) if narrow else (PAGE, 3.3)
+        size = (PHONE, 12.6) if narrow else (PAGE, 4)
         figure = pyplot.figure(figsize=size)
         for part, kind in zip(figure.subfigures(*shape), KINDS, strict=True):
-            block(part, kind)
+            block(part, kind, narrow)
         return figure
 
     named = "; ".join(
@@ -282,12 +376,15 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
             for head in named | {dear}:
                 if heads[head]["nats"] < 0.02 and head != dear:
                     continue
+                job = NAMED.get((kind, head))
+                wide = job and not narrow
                 ax.annotate(
-                    head,
+                    f"{head} {job}" if wide else head,
                     (heads[head]["nats"], -y),
-                    (0, 7),
+                    (5 if wide else 0, 7),
                     textcoords="offset points",
-                    ha="center",
+                    ha="right" if wide else "center",
+                    weight="bold" if job else None,
                 )
         ax.set_yticks([-y for y in range(len(KINDS))], KINDS.values())
         ax.set_ylim(0.5 - len(KINDS), 0.7)

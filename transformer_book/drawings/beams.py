@@ -163,40 +163,54 @@ def tree(
         if node in ended:
             names[node] = f"{ended[node]:.2f}".replace("-", "−")
     depth = max(map(len, heights))
-    widths = [0.0] * (depth + 1)
-    for node in heights:
-        length = 0.56 * SIZE * len(names[node]) + 16
-        widths[len(node)] = max(widths[len(node)], length)
-    gap, down = 12, 29
-    middles = [
-        sum(widths[:i]) + gap * i + widths[i] / 2 + 2 for i in range(depth + 1)
-    ]
-    sketch = Sketch(sum(widths) + gap * depth + 4, leaves * down + 4)
 
-    def at(node):
-        return middles[len(node)], (heights[node] + 0.5) * down + 2
+    def draw(narrow: bool) -> Sketch:
+        gap, room, down = (8, 7, 29) if narrow else (12, 16, 29)
+        widths = [0.0] * (depth + 1)
+        for node in heights:
+            length = 0.56 * SIZE * len(names[node]) + room
+            widths[len(node)] = max(widths[len(node)], length)
+        middles = [
+            sum(widths[:i]) + gap * i + widths[i] / 2 + 2
+            for i in range(depth + 1)
+        ]
+        width = sum(widths) + gap * depth + 4
+        if not narrow:  # beside what has ended stands its sentence
+            width = max(width, PAGE * 96)
+        sketch = Sketch(width, leaves * down + 4)
 
-    for node in sorted(heights, key=lambda node: node == best[: len(node)]):
-        won = node == best[: len(node)]
-        x, y = at(node)
-        if node:
-            px, py = at(node[:-1])
-            start = px + widths[len(node) - 1] / 2
-            turn, end = x - widths[len(node)] / 2 - gap / 2, x
-            colour = "good" if won else "muted"
-            sketch.line(
-                (start - 4, py),
-                (turn, py),
-                (turn, y),
-                (end, y),
-                width=2.4 if won else 1.2,
-                colour=colour,
+        def at(node):
+            return middles[len(node)], (heights[node] + 0.5) * down + 2
+
+        for node in sorted(heights, key=lambda n: n == best[: len(n)]):
+            won = node == best[: len(node)]
+            x, y = at(node)
+            half = widths[len(node)] / 2
+            if node:
+                px, py = at(node[:-1])
+                start = px + widths[len(node) - 1] / 2
+                turn = x - half - gap / 2
+                sketch.line(
+                    (start - 4, py),
+                    (turn, py),
+                    (turn, y),
+                    (x, y),
+                    width=2.4 if won else 1.2,
+                    colour="good" if won else "muted",
+                )
+            part = "decoder" if node in ended else "muted"
+            sketch.box(
+                x, y, names[node], "good" if won else part, 2 * half, 23
             )
-        part = "decoder" if node in ended else "muted"
-        width = widths[len(node)]
-        sketch.box(x, y, names[node], "good" if won else part, width, 23)
+            if node in ended and not narrow:
+                text = "".join(pieces(node)[:-1]).replace("▁", " ")
+                weight = "bold" if won else "normal"
+                style = {"font_style": "italic", "font_weight": weight}
+                sketch.words(x + half + 8, y, text, "start", **style)
+        return sketch
+
     return show(
-        sketch,
+        draw,
         f"The tree of a beam search. Of {len(nodes) - len(ended)} "
         f"hypotheses that survived a step and {len(ended)} that ended, one "
         "path leads to the best hypothesis: "

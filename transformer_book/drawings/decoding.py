@@ -22,10 +22,12 @@ def choices(
     rows = []
     for ids, best, shares in steps:
         rivals = [
-            f"{piece} {share:.1%}"
+            f"{piece.strip('▁') or '▁'} {share:.1%}"
             for piece, share in zip(pieces(best), shares, strict=True)
         ]
-        rows.append([" ".join(pieces(ids)), *rivals])
+        begin, *written = pieces(ids)
+        text = "".join(written).replace("▁", " ")
+        rows.append([f"{begin} {text}", *rivals])
     ranks = ["2nd", "3rd", *(f"{rank}th" for rank in range(4, 10))]
     head = ["so far", "chosen", *ranks][: len(rows[0])]
     return pd.DataFrame(rows, range(1, len(rows) + 1), head)

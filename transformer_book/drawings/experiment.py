@@ -13,14 +13,34 @@ Series = tuple[Sequence[int], Sequence[float]]
 def learning(training: Series, validation: Series, exact: Series) -> Picture:
     """The loss by step, and the share of sentences exactly right."""
 
+    # the first time that one sentence in ten is right
+    late = next(i for i, share in enumerate(exact[1]) if share >= 0.1)
+    step, share = exact[0][late], exact[1][late]
+    loss = validation[1][list(validation[0]).index(step)]
+
     def draw(narrow: bool):
-        figure, (left, right) = panels(2, narrow, height=2.9)
+        figure, (left, right) = panels(
+            2, narrow, height=2.9, sharex=not narrow
+        )
+        for ax, height, words, at in (
+            (left, loss, f"{loss:.1f} nats left", (8, 8)),
+            (right, share, f"{share:.0%} right", (8, -4)),
+        ):
+            ax.axvline(step, color=COLOURS["muted"], ls=":")
+            ax.annotate(
+                words,
+                (step, height),
+                at,
+                textcoords="offset points",
+                va="center",
+                weight="bold",
+            )
         left.plot(*training, color=COLOURS["loss"])
         left.plot(*validation, "o", color=COLOURS["loss"], mfc="none")
         left.set(xlabel="step", ylabel="nats per token", ylim=(0, None))
         labels = {
-            "training, with dropout": (training, 4, 0.8),
-            "validation": (validation, 2, 0.4),
+            "training, with dropout": (training, 2, 0.85),
+            "validation": (validation, 1, 0.6),
         }
         for words, ((steps, losses), place, height) in labels.items():
             left.annotate(
@@ -33,6 +53,7 @@ def learning(training: Series, validation: Series, exact: Series) -> Picture:
             )
         right.plot(*exact, "o-", color=COLOURS["target"])
         right.set(xlabel="step", ylabel="exactly right", ylim=(0, 1.02))
+        right.set_xlim(0, None)
         return figure
 
     return show(

@@ -284,21 +284,23 @@ def mistakes(by_length: Sequence, by_rarity: Sequence) -> Picture:
     """BLEU by the source's length, words found by their rarity."""
     spans = ["{} to {}".format(*row["words"]) for row in by_length]
     bleus = [row["bleu"] for row in by_length]
-    often = [row["seen"] for row in by_rarity]
+    often = [
+        row["seen"].replace(" times", "").replace(" to ", "\u2013")
+        for row in by_rarity
+    ]
     shares = [100 * row["found"] / row["words"] for row in by_rarity]
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=2.7)
         sides = (
             (spans, bleus, "words of the source", "BLEU"),
-            (often, shares, "seen in training", "words found, %"),
+            (often, shares, "times seen in training", "words found, %"),
         )
         for ax, (names, heights, across, up) in zip(axes, sides, strict=True):
             bars = ax.bar(names, heights, color=COLOURS["good"])
             ax.bar_label(bars, [f"{height:.0f}" for height in heights])
             ax.set(xlabel=across, ylabel=up)
             ax.margins(y=0.12)
-        axes[1].tick_params(axis="x", rotation=20)
         return figure
 
     shown = zip([*spans, *often], [*bleus, *shares], strict=True)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.ladder import steps_until
 from transformer_book.records import Run
 
 # The ink, the line and the mark of each kind of layer.
@@ -49,7 +50,7 @@ def swapped(
     }
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.3)
+        figure, ax = panels(1, narrow, height=2.6)
         for row, (what, seeds) in enumerate(gaps.items()):
             for seed, (gap, low, high) in enumerate(seeds):
                 y = -row + 0.15 - 0.3 * seed
@@ -61,6 +62,12 @@ def swapped(
             words = f"{scores[what]} BLEU"
             ax.text(0.05, -row, words, va="center")
         ax.axvline(0, color=COLOURS["attention"], lw=1.2)
+        for words, x, side in (
+            ("\u2190 better", -0.005, "right"),
+            ("worse \u2192", 0.005, "left"),
+        ):
+            ax.text(x, 0.65, words, ha=side, va="center", weight="bold")
+        ax.set_ylim(0.4 - len(gaps), 0.95)
         names = [
             what.replace(" in the", "\nin the") if narrow else what
             for what in gaps
@@ -92,6 +99,19 @@ def race_curves(runs: Sequence[Run]) -> Picture:
     """Validation loss against the minutes of one core."""
     # points by which a name is moved upwards from its line's end
     apart = {"recurrent": 8, "convolutional": 1, "transformer": -6}
+    first = [run for run in runs if run.report["training"]["seed"] == 0]
+    curves = {}  # by kind: minutes and losses of the first seed
+    for run in first:
+        steps, losses = run.series("validation_loss")
+        a_step = run.report["result"]["seconds_a_step"]
+        minutes = [step * a_step / 60 for step in steps]
+        curves[run.config["info"]["kind"]] = minutes, losses
+    minutes, losses = curves["transformer"]
+    reached = {  # when the Transformer was where a rival ends
+        kind: steps_until(minutes, losses, theirs[-1])
+        for kind, (_, theirs) in curves.items()
+        if kind != "transformer"
+    }
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
@@ -112,6 +132,22 @@ def race_curves(runs: Sequence[Run]) -> Picture:
                     va="center",
                     color=ink,
                 )
+        for kind, minute in reached.items():
+            ends, theirs = curves[kind]
+            ink, level = LOOKS[kind][0], theirs[-1]
+            ax.plot([minute, ends[-1]], [level] * 2, ":", color=ink, lw=1.2)
+            ax.plot(minute, level, "o", color=COLOURS["attention"], ms=6)
+            if narrow:  # no room beside the dots
+                continue
+            ax.annotate(
+                f"{minute:.0f} min",
+                (minute, level),
+                (-3, -5),
+                textcoords="offset points",
+                ha="right",
+                va="top",
+                color=COLOURS["attention"],
+            )
         ax.set_xlabel("minutes of one core")
         ax.set_ylabel("validation loss, nats per token")
         ax.set_xlim(0, 27 if narrow else 20)
@@ -127,7 +163,9 @@ def race_curves(runs: Sequence[Run]) -> Picture:
     return show(
         draw,
         "Validation loss of the three models, two seeds each, against "
-        f"minutes of one core. At the end: {told}.",
+        f"minutes of one core. At the end: {told}. The Transformer was there "
+        + ", ".join(f"after {m:.1f} ({kind})" for kind, m in reached.items())
+        + ".",
     )
 
 
@@ -188,13 +226,24 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
             aside = last + 0.12 * (number - 1)
             ax.plot([aside] * 2, beam[kind], mark, color=ink, ms=5)
         ax.axvline(last - 0.65, color=COLOURS["muted"], lw=0.8, ls=":")
+        scores = sum(beam.values(), [])
+        spread = max(scores) - min(scores)
+        ax.text(1.5, 38.4, "greedy, by length", ha="center", weight="bold")
+        ax.text(last, 38.4, "beam", ha="center", weight="bold")
+        ax.text(
+            last,
+            min(scores) - 1,
+            f"all within\n{spread:.1f} points",
+            ha="center",
+            va="top",
+        )
         labels = [*names, "all, with\na beam"]
         if narrow:
             labels = [name.replace(" to ", "\u2013") for name in names]
             labels[-1:] = [labels[-1].split()[0] + "+", "beam"]
             ax.set_xlabel("words")
         ax.set_xticks([*places, last], labels)
-        ax.set(ylabel="BLEU", ylim=(21, 39))
+        ax.set(ylabel="BLEU", ylim=(21, 39.5), yticks=range(22, 39, 4))
         ax.set_xlim(-0.4 if narrow else -1.1, last + 0.4)
         return figure
 
