@@ -174,7 +174,7 @@ class Counts(Ledger):
 
 
 def lead_to_rows(app, doctree, docname):
-    """What a chapter's boxes say leads to its rows in the ledger."""
+    """A chapter's first box leads to the chapter's rows in the ledger."""
     if app.builder.format != "html" or LEDGER_PAGE not in app.env.all_docs:
         return
     names = {label for label, at in labels(app) if at == docname}
@@ -190,6 +190,7 @@ def lead_to_rows(app, doctree, docname):
                 "", words, refuri=f"{address}?chapter={label}#ledger-rows"
             )
             box += nodes.paragraph("", "", link)
+            return  # the others would lead to the same rows
 
 
 def labels(app) -> list[tuple[str, str]]:

@@ -48,6 +48,16 @@ def mend(page: str) -> str:
         r'<span class="unbroken">\1</span>',
         page,
     )
+    page = re.sub(  # nor is a short name torn from its parenthesis
+        r'(\(?)(<code class="docutils literal notranslate">'
+        r'<span class="pre">[^<]{1,30}</span></code>)([.,;:?!)]*)',
+        lambda found: (
+            f'<span class="unbroken">{found[0]}</span>'
+            if found[1] or found[3]
+            else found[0]
+        ),
+        page,
+    )
     page = re.sub(  # a box and the words on it are one link
         r'(<a href="[^"]*"><rect[^<>]*/>)</a>(<text[^<>]*>[^<>]*</text>)',
         r"\1\2</a>",

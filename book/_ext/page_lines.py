@@ -20,15 +20,20 @@ CAPTIONS = {  # pages that no chapter writes
 }
 
 
-def sentences(text: str, limit: int) -> str:
-    """The first sentences that fit, at least one, shortened if needed."""
+def sentences(text: str, limit: int, whole: bool = False) -> str:
+    """The first sentences that fit, at least one, shortened if needed.
+
+    A description has a third of the limit or more; what is `whole` has
+    whole sentences, the first even if it is long.
+    """
     said = ""
+    least = 0 if whole else limit / 3
     for part in re.split(r"(?<=[.?!])\s+(?=[A-Z\"“(])", text):
         fits = len(said) + len(part) + 1 <= limit
-        if len(said) > limit / 3 and not fits:
+        if len(said) > least and not fits:
             break
         said = f"{said} {part}".strip()
-    if len(said) > limit:
+    if len(said) > limit and not whole:
         said = said[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:") + " …"
     return said
 
@@ -55,13 +60,13 @@ def note_line(app, doctree):
             return
 
 
-def line_of(env, docname: str, limit: int) -> str:
+def line_of(env, docname: str, limit: int, whole: bool = False) -> str:
     if docname in CAPTIONS:
         return CAPTIONS[docname]
     if docname.startswith("_modules/"):
         name = docname.partition("/")[2].replace("/", ".")
         return f"The source of {name}, collected from its chapter."
-    return sentences(whole_line(env, docname), limit)
+    return sentences(whole_line(env, docname), limit, whole)
 
 
 def whole_line(env, docname: str) -> str:
@@ -88,7 +93,7 @@ def add_lines(app, pagename, templatename, context, doctree):
         return
     for side, docname in zip(["prev", "next"], around[1:], strict=True):
         if docname and context.get(side):
-            says = line_of(app.env, docname, 110)
+            says = line_of(app.env, docname, 110, whole=True)
             context[side] = {**context[side], "says": says}
 
 

@@ -2,35 +2,77 @@
 
 pandas and Markdown write a number into a cell as any other text. A cell
 that holds a number, nan, or an interval such as "-0.18 to -0.11", gets the
-class `number`, which `page.css` aligns. A table of pandas' own looks like
-all others.
+class `number`, which `page.css` aligns, if most of its column are numbers;
+so does the column's title. A table of pandas' own looks like all others.
 """
 
 import re
 
-AMOUNT = r"[-+\u2212]?\d[\d,]*(?:\.\d+)?(?: ?%)?"
-NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / ){AMOUNT})*")
+AMOUNT = r"[-+\u2212]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?: ?%)?"
+NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / |, ){AMOUNT})*")
 PANDAS = '<table border="1" class="dataframe">'
 LIKE_ALL = '<table class="dataframe table">'
-CELL = re.compile(r"<td([^>]*)>((?:<p>)?)([^<>]*)((?:</p>\s*)?)</td>")
+SHORT = 16  # letters of a word among numbers, such as "none"
+TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
+ROW = re.compile(r"<tr.*?</tr>", re.DOTALL)
+CELL = re.compile(r"<(t[dh])([^>]*)>(.*?)</t[dh]>", re.DOTALL)
+INSIDE = re.compile(r"((?:<p>)?)([^<>]*)((?:</p>)?\s*)")
 
 
-def _cell(found: re.Match) -> str:
-    attributes, before, text, after = found.groups()
-    if not NUMBER.fullmatch(text.strip()):
-        return found[0]
-    text = re.sub(r"(?<!\w)-(?=\d)", "\u2212", text)
-    if 'class="' in attributes:
-        attributes = attributes.replace('class="', 'class="number ', 1)
-    else:
-        attributes += ' class="number"'
-    return f"<td{attributes}>{before}{text}{after}</td>"
+def _number(kind: str, inside: str) -> bool:
+    text = INSIDE.fullmatch(inside)
+    return kind == "td" and bool(text and NUMBER.fullmatch(text[2].strip()))
+
+
+def _columns(table: str) -> set[int]:
+    """The columns, counted from the right, that are numbers by half.
+
+    From the right, because pandas writes the name of several rows once,
+    on their left.
+    """
+    found: dict[int, list[bool]] = {}
+    for row in ROW.findall(table):
+        cells = CELL.findall(row)
+        for place, (kind, _, inside) in enumerate(cells):
+            if kind == "td" and inside.strip():
+                kinds = found.setdefault(len(cells) - place, [])
+                kinds.append(_number(kind, inside))
+    return {
+        place for place, kinds in found.items() if 2 * sum(kinds) >= len(kinds)
+    }
+
+
+def _align(table: re.Match) -> str:
+    columns = _columns(table[0])
+
+    def row(found: re.Match) -> str:
+        places = iter(range(len(CELL.findall(found[0])), 0, -1))
+
+        def cell(match: re.Match) -> str:
+            place = next(places)
+            kind, attributes, inside = match.groups()
+            words = INSIDE.fullmatch(inside)
+            if _number(kind, inside):
+                inside = re.sub(r"(?<!\w)-(?=\d)", "\u2212", inside)
+            short = bool(words) and len(words[2].strip()) <= SHORT
+            if place in columns and (kind == "th" or short):
+                if 'class="' in attributes:
+                    attributes = attributes.replace(
+                        'class="', 'class="number ', 1
+                    )
+                else:
+                    attributes += ' class="number"'
+            return f"<{kind}{attributes}>{inside}</{kind}>"
+
+        return CELL.sub(cell, found[0])
+
+    return ROW.sub(row, table[0])
 
 
 def align_numbers(app, pagename, templatename, context, doctree):
     if "body" in context:
         body = context["body"].replace(PANDAS, LIKE_ALL)
-        context["body"] = CELL.sub(_cell, body)
+        context["body"] = TABLE.sub(_align, body)
 
 
 def setup(app):

@@ -250,7 +250,7 @@ function scale() {
   return el(
     "p",
     { class: "live-axis live-scale" },
-    "-1 ",
+    "−1 ",
     el("span", {
       "aria-hidden": "true",
       style:
