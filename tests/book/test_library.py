@@ -163,7 +163,7 @@ def test_importing_is_light():
         import transformer_lib
         assert "torch" not in sys.modules
         transformer_lib.Transformer
-        heavy = "matplotlib altair IPython pandas pooch sacrebleu"
+        heavy = "matplotlib drawsvg IPython pandas pooch sacrebleu"
         assert not set(heavy.split()) & set(sys.modules)
         from transformer_lib import attention, export
         for name in "training", "schedule", "experiment":

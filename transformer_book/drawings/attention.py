@@ -28,7 +28,8 @@ def _matrix(
     wide, high = size
     for (i, j), number in np.ndenumerate(numbers):
         middle = x + wide * (j + 0.5), y + high * (i + 0.5)
-        sketch.box(*middle, f"{number:g}", part, wide, high)
+        text = f"{number:g}".replace("-", "−")
+        sketch.box(*middle, text, part, wide, high)
     end = x + wide * numbers.shape[1]
     if name:
         sketch.words((x + end) / 2, y - 12, name)
@@ -59,13 +60,13 @@ def projections(
             y = 28 + step * number
             level = y + 1.5 * size[1]
             turn = end + gap * 0.4
-            times = end + 0.78 * gap
+            times = end + (0.66 if narrow else 0.78) * gap
             corners = (turn, middle), (turn, level), (times - 8, level)
             sketch.line((end, middle), *corners)
             sketch.words(times, level, "×")
             after = _matrix(sketch, end + gap, y, W, part, size, "W")
             beside = (end + gap + after) / 2 + 12
-            sketch.words(beside, y - 17, name, size=11)
+            sketch.words(beside, y - 17, name, size=12)
             begin = end + 2 * gap + size[0] * 4
             sketch.words((after + begin) / 2, level, "=")
             last = _matrix(sketch, begin, y, product, part, size, name)
@@ -241,10 +242,10 @@ def figure_2() -> Picture:
         sketch.words(x + 20, top + 12, words, font_weight="bold")
         for y, text, part in (
             (56, "MatMul", "value"),
-            (126, "SoftMax", "norm"),
+            (126, "SoftMax", "attention"),
             (178, "Mask (optional)", "muted"),
             (230, "Scale", "muted"),
-            (282, "MatMul", "query"),
+            (282, "MatMul", "attention"),
         ):
             middle = x + 35 if y == 56 else x
             wide = 200 if y == 56 else 130
@@ -259,7 +260,10 @@ def figure_2() -> Picture:
         ):
             start = (place, top + 336)
             sketch.line(start, (place, top + stop), arrow=True)
-            sketch.words(place, top + 346, name)
+            ink = {"Q": "query", "K": "key", "V": "value"}[name]
+            sketch.words(
+                place, top + 346, name, colour=ink, font_weight="bold"
+            )
 
     def several(sketch, x, top):
         """Right half: h attentions between linear maps."""
@@ -269,7 +273,7 @@ def figure_2() -> Picture:
         sketch.line((x, top + 102), (x, top + 71), arrow=True)
         sketch.box(x, top + 117, "Concat", "muted", 130)
         sketch.line((x, top + 172), (x, top + 132), arrow=True)
-        stack(sketch, x, top + 197, words, "query", 230, 3)
+        stack(sketch, x, top + 197, words, "attention", 230, 3)
         sketch.words(x + 140, top + 187, "h")
         for shift, name, part in (
             (-90, "Q", "query"),
@@ -280,7 +284,9 @@ def figure_2() -> Picture:
             sketch.line((place, top + 247), (place, top + 212), arrow=True)
             stack(sketch, place, top + 272, "Linear", part, 66, 3)
             sketch.line((place, top + 336), (place, top + 287), arrow=True)
-            sketch.words(place, top + 346, name)
+            sketch.words(
+                place, top + 346, name, colour=part, font_weight="bold"
+            )
         sketch.words(x + 140, top + 262, "h")
 
     def draw(narrow: bool) -> Sketch:

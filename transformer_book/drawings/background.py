@@ -73,13 +73,13 @@ def recalled(words: Sequence[int], recall: Mapping) -> Picture:
             ax.text(
                 words[-1],
                 shares[-1] + (0.1 if below else -0.06),
-                told[name],
+                f"{told[name]}: {shares[-1]:.0%}",
                 ha="right",
                 va="bottom" if below else "top",
                 color=ink,
             )
         ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
-        ax.text(words[0], 1 / 8 + 0.02, "guessing among eight")
+        ax.text(words[0], 1 / 8 - 0.03, "guessing among eight", va="top")
         ax.set(xticks=words, xlabel="symbols read", ylim=(0, 1.05))
         ax.set_ylabel("share recalled")
         return figure

@@ -91,7 +91,12 @@ def lookup(
                     sketch.words(x, y, "1", size=12)
         if narrow:
             sketch.words(first, 14, "one-hot", "start")
-        sketch.words(body, 14, "table", "start")
+            sketch.words(body - 3, 14, "× table", "start")
+        else:
+            sketch.words(body, 14, "table", "start")
+            level = 36 + line * len(names) / 2
+            sketch.words(body - 14, level, "×", size=17)
+            sketch.words(result - 30, 36 + line * 1.5, "=", size=17)
         sketch.words(result, 14, "vectors", "start")
 
         def numbers(row, left, y, lit):
@@ -99,6 +104,7 @@ def lookup(
                 x = left + number * (column + 0.5)
                 look = dict(width=number - 2, height=line - 5)
                 strength = 0.45 if lit else 0.06
+                value = round(value, 1) or 0.0  # and no "−0.0"
                 words = "" if narrow else f"{value:.1f}".replace("-", "−")
                 sketch.box(
                     x, y, "", "embedding", fill_opacity=strength, **look
@@ -138,7 +144,7 @@ def gradients_by_job(
     labels: Collection[int],
 ) -> Picture:
     """By job of the table, how long the gradient of each row is."""
-    looks = {"source": "source", "target": "muted", "softmax": "muted"}
+    looks = {"source": "source", "target": "target", "softmax": "muted"}
     forces = {job: rows.norm(dim=1) for job, rows in gradients.items()}
     most = max(force.max().item() for force in forces.values())
 
@@ -154,7 +160,8 @@ def gradients_by_job(
             ax.bar(range(len(words)), force, color=shades)
             ax.set_title(f"as the {job} table", loc="left")
             ax.set(ylim=(0, 1.15 * most))
-        axes[2].set_xticks(range(len(words)), words, rotation=50)
+        tilt = 50 if narrow else 0
+        axes[2].set_xticks(range(len(words)), words, rotation=tilt)
         figure.supylabel("length of the gradient", fontsize="medium")
         return figure
 

@@ -42,25 +42,27 @@ def learning(learnt: Mapping[float, Sequence]) -> Picture:
     """By share, the probability and the lead of the right token."""
     titles = "probability of the right token", "lead of its score"
     names = "no smoothing", "a tenth spread"
+    ends = "never stops", "stops"
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=2.4)
         for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
-            for steps, dash, name in zip(
-                learnt.values(), DASHES, names, strict=False
+            for steps, dash, name, end in zip(
+                learnt.values(), DASHES, names, ends, strict=False
             ):
                 values = [step[i] for step in steps]
-                ax.plot(values, dash, color=COLOURS["loss"])
-                above = (i == 0) == (dash == "-")  # room beside both
+                ax.plot(values, dash, color="black")
+                above = i == 1 or dash == "-"  # room beside both
+                told = f"{values[-1]:.3g}" if i == 0 else end
                 ax.annotate(
-                    f"{name}: {values[-1]:.3g}" if i == 0 else name,
+                    f"{name}: {told}",
                     (len(values), values[-1]),
                     (0, 5 if above else -6),
                     textcoords="offset points",
                     ha="right",
                     va="bottom" if above else "top",
                 )
-            ax.set(title=title, xlabel="step", ylim=(0, None))
+            ax.set(title=title, xlabel="step", ylim=(0, 11))
         axes[0].set(ylim=(0, 1.2), yticks=[0, 0.5, 1])
         return figure
 
@@ -144,9 +146,9 @@ def seeds_apart(
     order of the panels.
     """
     titles = {
-        "nats": "plain loss, nats per token",
-        "right": "share of tokens right",
-        "sure": "certainty",
+        "nats": "plain loss, nats: higher",
+        "right": "tokens right: more",
+        "sure": "certainty: less",
     }
     shares = list(seeds)
 

@@ -34,6 +34,7 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
             words = "query" if narrow or ax is axes[0] else "", "key"
             heatmap(matrix, tokens, tokens, title, ax, limits, axes=words)
             ax.images[0].colorbar.remove()
+            ax.tick_params(axis="x", rotation=0)
             for i, row in enumerate(matrix.tolist()):
                 for j, number in enumerate(row):
                     shut = bool(closed[i, j]) and ax is not axes[0]
@@ -50,6 +51,78 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
         "negative. Then the scores with minus infinity above the "
         "diagonal. Then the weights: empty above the diagonal, and each "
         "row sums to one.",
+    )
+
+
+def together(
+    tokens: Sequence[str], real: Sequence[bool], past: Tensor
+) -> Picture:
+    """Padding mask and causal mask as grids, and what both leave open.
+
+    `real` says of each token that it is no padding; `past` is the causal
+    mask (query_len, key_len).
+    """
+    count = len(tokens)
+    looks = {
+        "open": ("attention", 0.85),
+        "padding": ("bad", 0.25),
+        "future": ("muted", 0.25),
+    }
+
+    def state(title: str, query: int, key: int) -> str:
+        if title != "causal mask" and not real[key]:
+            return "padding"
+        shut = title != "padding mask" and not past[query, key]
+        return "future" if shut else "open"
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        cell = 19 if narrow else 34
+        edge = 48 if narrow else 64
+        gap = (wide - edge - 3 * cell * count - 4) / 2
+        sketch = Sketch(wide, 60 + cell * count)
+        titles = "padding mask", "causal mask", "both"
+        for number, title in enumerate(titles):
+            left = edge + number * (cell * count + gap)
+            middle = left + cell * count / 2
+            words = title.replace(" mask", "") if narrow else title
+            sketch.words(middle, 12, words, font_weight="bold")
+            if number:
+                sign = "and" if number == 1 else "="
+                level = 32 + cell * count / 2
+                sketch.words(left - gap / 2, level, sign)
+            for i, token in enumerate(tokens):
+                y = 32 + cell * (i + 0.5)
+                if not number:
+                    sketch.words(left - 6, y, token, "end", size=12)
+                if not narrow:
+                    x = left + cell * (i + 0.5)
+                    below = 32 + cell * count + 14
+                    sketch.words(x, below, token, size=11)
+                for j in range(count):
+                    ink, strength = looks[state(title, i, j)]
+                    sketch.box(
+                        left + cell * (j + 0.5),
+                        y,
+                        "",
+                        ink,
+                        width=cell - 2,
+                        height=cell - 2,
+                        fill_opacity=strength,
+                        stroke_opacity=0.4,
+                    )
+        return sketch
+
+    open_ = [
+        sum(state("both", i, j) == "open" for j in range(count))
+        for i in range(count)
+    ]
+    return show(
+        draw,
+        f"Three grids of {count} queries by {count} keys. The padding mask "
+        "closes the columns of padding, the causal mask what is above the "
+        "diagonal. Both together leave each query "
+        f"{', '.join(map(str, open_))} keys.",
     )
 
 

@@ -67,7 +67,7 @@ def vectors(tokens: Sequence[str], ids: Sequence[int], x: Tensor) -> Picture:
             sketch.words(place - 4, y, str(number))
             for j, value in enumerate(row):
                 middle = first + (j + 0.5) * column
-                text = f"{value:.2f}"
+                text = f"{value:.2f}".replace("-", "−")
                 sketch.box(middle, y, text, "embedding", width=column - 2)
         return sketch
 
@@ -79,7 +79,7 @@ def vectors(tokens: Sequence[str], ids: Sequence[int], x: Tensor) -> Picture:
 
 
 def asks(tokens: Sequence[str], who: int, scores: Sequence[float]) -> Picture:
-    """The query of one word meets every key; arrows as wide as scores."""
+    """The query of one word meets every key; lines as wide as scores."""
     largest = max(abs(score) for score in scores)
 
     def draw(narrow: bool) -> Sketch:
@@ -242,21 +242,24 @@ def teacher_forcing(inputs: Sequence[str], labels: Sequence[str]) -> Picture:
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 196)
-        edge = 0 if narrow else 70
+        sketch = Sketch(wide, 196 if narrow else 136)
+        edge = 0 if narrow else 116
+        above, below = (52, 138) if narrow else (22, 108)
         column = (wide - edge) / len(inputs)
         box = column - (4 if narrow else 18)
         size = 12 if narrow else 13
-        sketch.words(4, 16, "it reads", anchor="start")
-        sketch.words(4, 182, "it should predict", anchor="start")
+        words = (16, 182) if narrow else (above, below)
+        sketch.words(4, words[0], "it reads", anchor="start")
+        sketch.words(4, words[1], "it should predict", anchor="start")
         for i, (before, after) in enumerate(zip(inputs, labels, strict=True)):
             x = edge + (i + 0.5) * column
             if i:
                 look = dict(colour="muted", stroke_dasharray="4 4")
-                sketch.line((x, 68), (x - column, 122), **look)
-            sketch.line((x, 68), (x, 122), width=2, arrow=True)
-            for y, word, part in ((52, before, "decoder"), (138, after, "")):
-                sketch.box(x, y, part=part or "good", width=box, height=32)
+                sketch.line((x, above + 16), (x - column, below - 16), **look)
+            sketch.line((x, above + 16), (x, below - 16), width=2, arrow=True)
+            for y, word in (above, before), (below, after):
+                look = {"fill_opacity": 0.22 if y == above else 0}
+                sketch.box(x, y, "", "decoder", width=box, height=32, **look)
                 sketch.words(x, y, word, size=size)
         return sketch
 
@@ -368,7 +371,11 @@ def learning(
                 va="bottom",
             )
         ax.text(
-            len(losses), least - 0.12, f"{least:.2f}", ha="right", va="top"
+            len(losses),
+            least - 0.12,
+            f"as low as it can go: {least:.2f}",
+            ha="right",
+            va="top",
         )
         ax.set(xlabel="step", ylabel="loss per word", ylim=(0, None))
         return figure

@@ -171,12 +171,15 @@ def head(weights: Tensor) -> Picture:
                     fill_opacity=0.03 + 0.9 * weight,
                     stroke_opacity=0.3,
                 )
+            # where it is itself
+            sketch.dot(x, y, "none", 4, stroke="currentColor")
         return sketch
 
     return show(
         draw,
         "Attention weights: apart from the first three rows, each row has "
-        "its full cell three columns to the left of the diagonal.",
+        "its full cell three columns to the left of the diagonal, which is "
+        "marked by circles.",
     )
 
 

@@ -29,7 +29,8 @@ def ramp_and_root(
         ax.plot(*peak, "o", color=loud)
         ax.text(steps[4], 2.2 * root[4], "root")
         ax.text(steps[-1], 1.6 * ramp[-1], "ramp", ha="right")
-        ax.text(steps[6], 0.35 * ramp[6], "equation 3")
+        told = "equation 3:\nthe lower of the two"
+        ax.text(steps[6], 0.4 * ramp[6], told, va="top")
         told = f"step {peak[0]:,}\nrate {peak[1]:.5f}"
         ax.annotate(
             told,
@@ -58,6 +59,10 @@ def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
     The first curve is dashed.
     """
     looks = [("--", "muted"), ("-", "norm"), ("-", "position")]
+    effects = {
+        "twice the warm-up": "\nthe peak comes later and is lower",
+        "twice the width": ": all of it is lower",
+    }
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
@@ -67,10 +72,11 @@ def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
             steps = range(1, len(values) + 1)
             ax.plot(steps, values, dash, color=COLOURS[colour])
             top = max(range(len(values)), key=values.__getitem__)
+            told = name if narrow else name + effects.get(name, "")
             if name == "twice the width":  # below its end, where there is room
-                ax.text(20_000, values[-1] - 0.7e-4, name, ha="right")
+                ax.text(20_000, values[-1] - 0.7e-4, told, ha="right")
             else:
-                ax.text(top + 150, values[top] + 0.2e-4, name)
+                ax.text(top + 150, values[top] + 0.2e-4, told)
         ax.set(xlabel="step", ylabel="learning rate", ylim=(0, 8e-4))
         ticks = [0, 5_000, 10_000, 15_000, 20_000]
         ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

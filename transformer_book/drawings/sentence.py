@@ -35,13 +35,13 @@ def journey(
     encoder, decoder = "#sentence-encoder", "#sentence-decoder"
     memory = f"memory: {len(source)} × {d_model}"
     left = [
-        (" ".join(source), "muted", vectors),
+        (" ".join(source), "encoder", vectors),
         ("embedding + positions", "embedding", vectors),
         (f"encoder, {layers} layers", "encoder", encoder),
         (memory, "encoder", encoder),
     ]
     right = [
-        (" ".join(written), "muted", decoder),
+        (" ".join(written), "decoder", decoder),
         ("embedding + positions", "embedding", vectors),
         (f"decoder, {layers} layers", "decoder", decoder),
         (f"linear: {vocab_size} scores", "embedding", decoder),

@@ -33,7 +33,7 @@ def shift(reads: Sequence[str], labels: Sequence[str]) -> Picture:
             x = left + step * (place + 0.5)
             box = {"width": step - 6, "height": 30}
             sketch.box(x, high, word, "target", **box)
-            sketch.box(x, low, label, "muted", **box)
+            sketch.box(x, low, label, "target", fill_opacity=0, **box)
             if place:  # the same word, one position on
                 start = x - step, low - 15
                 sketch.line(start, (x, high + 15), colour="target", arrow=True)
@@ -61,7 +61,7 @@ def normal(runs: Mapping[str, tuple[Series, Series]]) -> Picture:
             for ax, (steps, values) in zip(axes, both, strict=True):
                 shares = [100 * step / steps[-1] for step in steps]
                 ax.plot(shares, values, color=COLOURS[ink])
-                low = name == "multi30k-de-en" and ax is axes[1]
+                low = name != "tatoeba-de-en" and ax is axes[1]
                 align = "top" if low else "bottom"
                 ax.text(102, values[-1], name, va=align, color=COLOURS[ink])
         axes[0].set(title="validation loss", ylabel="nats per token")
