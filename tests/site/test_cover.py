@@ -120,7 +120,8 @@ def wait_for_line(page, text) -> None:
 
 def test_untouched_it_covers_a_word_once(visit):
     """After two seconds, from what the page has: nothing is asked for."""
-    page = opened(visit)
+    page = opened(visit, prepare=stop_the_clock)
+    page.clock.run_for(2500)
     whole = "Ein Mädchen in einem roten Kleid wirft einen Ball zu ihrem Hund."
     wait_for_line(page, "wirft einen Hund.")
     before = page.locator(f"{PART} .cover-was").inner_text()
@@ -135,7 +136,7 @@ def test_untouched_it_covers_a_word_once(visit):
     assert removed == ["Ball", "zu", "ihrem"]
     told = status(page)
     assert told.startswith("Covered: ball. Now: Ein Mädchen in einem roten")
-    page.wait_for_timeout(4000)
+    page.clock.run_for(5000)
     assert covered(page) == ["ball"]
     for url in page.asked:
         assert not re.search(r"/ort/|\.onnx|\.wasm|data/cover", url)
@@ -145,10 +146,9 @@ def test_it_stands_still_if_asked(visit):
     """By its button, or by what the reader has set for all pages."""
     paused = opened(visit, prepare=stop_the_clock)
     paused.locator(PART).get_by_role("button", name="Pause").click()
-    paused.clock.run_for(5000)
-    reduced = opened(visit, reduced_motion="reduce")
-    reduced.wait_for_timeout(3000)
+    reduced = opened(visit, reduced_motion="reduce", prepare=stop_the_clock)
     for page in paused, reduced:
+        page.clock.run_for(5000)
         assert not covered(page) and "Ball" in line(page)
     word(reduced, "ball").click()
     wait_for_line(reduced, "wirft einen Hund.")
@@ -222,9 +222,9 @@ def test_the_address_brings_a_state_back(visit):
     word(page, "I").click()
     wait_for_line(page, "Du liebst dich.")
     address = page.evaluate("location.hash")
-    again = opened(visit, address)
+    again = opened(visit, address, prepare=stop_the_clock)
+    again.clock.run_for(5000)
     wait_for_line(again, "Du liebst dich.")
-    again.wait_for_timeout(2500)
     assert covered(again) == ["I"]
     for odd in ["#cover.sentence=77&cover.covered=x", "#cover.covered=3"]:
         assert opened(visit, odd).locator(PART).is_visible()
