@@ -290,11 +290,6 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
         a_report([page], ["a"])
 
 
-def test_what_is_no_corpus_is_refused():
-    with pytest.raises(TypeError, match="list is not a corpus"):
-        evaluate(a_model(), TOKENIZER, [("a", "b")])
-
-
 def test_the_published_form_is_for_multi30k_alone(monkeypatch):
     let_it_say(SYSTEM, monkeypatch)
     report = a_report(SYSTEM, REFERENCES, "multi30k")

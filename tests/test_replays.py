@@ -6,32 +6,23 @@ from dataclasses import replace
 
 import pytest
 import torch
+from test_training import CONFIG, batches, small
 from translators import copies
 
-from transformer_lib.batching import TokenBatches, collate
+from transformer_lib.batching import collate
 from transformer_lib.beams import beam_search
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.experiment import pick_device
 from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Transformer
 from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.schedule import TrainingConfig, adam
 from transformer_lib.training import train
 
-CONFIG = TransformerConfig.tiny(12, N=1, d_model=32, d_ff=64, h=2)
 QUICK = TrainingConfig(max_steps=60, warmup_steps=10, log_every=3)
 on_a_gpu = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU"
 )
-
-
-def small(**changes):
-    torch.manual_seed(0)
-    return Transformer(replace(CONFIG, **changes))
-
-
-def batches():
-    return TokenBatches(copies(), tokens_per_batch=40)
 
 
 class Mine(torch.nn.Linear):
