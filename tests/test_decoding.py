@@ -120,6 +120,7 @@ REFUSED = [
     (torch.tensor([[4, 5, EOS], [PAD, 4, EOS]]), "pad on the right"),
     (torch.tensor([[4, PAD, 5, EOS], [4, 5, 6, EOS]]), "pad on the right"),
     (torch.tensor([[4, 5], [6, EOS]]), "ends in the id 5: add eos, 3"),
+    (torch.tensor([[4, EOS], [PAD, PAD]]), "ends in the id 0: add eos, 3"),
     (torch.tensor([[4, 5, EOS], [EOS, 6, PAD]]), "ends in the id 6: add"),
 ]
 

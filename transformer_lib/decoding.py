@@ -87,7 +87,7 @@ def _check_source(model: Transformer, source_ids: Tensor) -> None:
         raise ValueError(
             "a sentence has padding before its end: pad on the right"
         )
-    last = source_ids[real & ~goes_on]
+    last = (source_ids * (real & ~goes_on)).sum(1)  # of padding alone: 0
     if (last != EOS).any():
         raise ValueError(
             f"a sentence ends in the id {last[last != EOS][0].item()}: add "
