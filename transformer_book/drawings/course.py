@@ -102,7 +102,7 @@ def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     for row in rows:
         said = row.get("trees", "")
         if len(said) > 30:
-            said = said[:20] + "…"
+            said = said[:14] + "…"
         first, last = [_loss(row.get(when)) for when in ("first", "last")]
         if "error" in row:
             error = row["error"].partition(":")[0]

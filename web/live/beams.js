@@ -16,7 +16,7 @@ import { ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
 
-const BOX = { width: 136, height: 26, gap: 26, top: 20 };
+const BOX = { width: 136, least: 112, height: 26, gap: 18, top: 20 };
 const FATES = ["dropped", "kept", "ended"];
 const MARKS = ["\u00d7", "\u2192", "\u25a0"];
 const INKS = ["#7c848d", INK.target, INK.attention];
@@ -240,7 +240,10 @@ function drawTree(place, steps, spoken, greedy) {
     return;
   }
   place.hidden = false;
-  const { width, height, gap, top } = BOX;
+  const { least, height, gap, top } = BOX;
+  const room = Math.floor(place.clientWidth / steps.length) - gap;
+  const width = room < least ? BOX.width : Math.min(BOX.width, room);
+  const letters = width < BOX.width ? 7 : 8;
   const x = (number) => number * (width + gap) + 2;
   const y = (rank) => top + rank * (height + 4);
   const most = Math.max(...steps.map((step) => step.length));
@@ -280,7 +283,7 @@ function drawTree(place, steps, spoken, greedy) {
           svg(
             "text",
             { x: x(number) + 6, y: y(rank) + 17 },
-            `${MARKS[fate]} ${short(readable(token))}`,
+            `${MARKS[fate]} ${short(readable(token), letters)}`,
           ),
           svg(
             "text",
@@ -323,9 +326,11 @@ function drawTree(place, steps, spoken, greedy) {
 const link = (x1, y1, x2, y2) =>
   `M${x1},${y1} C${x1 + 14},${y1} ${x2 - 14},${y2} ${x2},${y2}`;
 
-const short = (token) => {
+const short = (token, most) => {
   const letters = [...token];
-  return letters.length > 8 ? `${letters.slice(0, 7).join("")}…` : token;
+  return letters.length > most
+    ? `${letters.slice(0, most - 1).join("")}…`
+    : token;
 };
 
 function stepTable({ steps, alpha }, now, spoken, greedy) {
