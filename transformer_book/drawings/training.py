@@ -66,7 +66,11 @@ def normal(runs: Mapping[str, tuple[Series, Series]]) -> Picture:
                 ax.text(102, values[-1], name, va=align, color=COLOURS[ink])
         axes[0].set(title="validation loss", ylabel="nats per token")
         axes[1].set(title="BLEU on validation sentences")
+        top = max(max(loss[1]) for loss, _ in runs.values())
+        axes[0].text(54, top, "halfway: nearly\ndone falling", va="top")
+        axes[1].text(54, 3, "halfway: still\nrising a little")
         for ax in axes:
+            ax.axvline(50, color=COLOURS["muted"], ls=":", lw=1.2)
             ax.set(xlabel="% of the steps", ylim=(0, None), xlim=(0, 160))
             ax.set_xticks([0, 50, 100])
         return figure
@@ -97,7 +101,10 @@ def copying(nll: Series, copied: Series, longer: Series) -> Picture:
         axes[1].plot(*copied, "o-", color=COLOURS["attention"], ms=4)
         axes[1].plot(*longer, "o-", color=COLOURS["bad"], ms=4)
         axes[1].set(title="copied exactly", ylabel="%", ylim=(-6, 108))
+        high = max(nll[1])
         end = copied[0][-1]
+        beside = begun + 0.02 * end
+        axes[0].text(beside, high, "the first right copies", va="top")
         for height, words, ink in (
             (52, "2 to 6 symbols", "attention"),
             (8, "8 to 10 symbols", "bad"),

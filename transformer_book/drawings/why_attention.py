@@ -132,18 +132,20 @@ def waiting(lengths: Sequence[int], counted: Mapping) -> Picture:
         for name, numbers in counted.items():
             ax.plot(lengths, numbers, "o-", color=COLOURS[LOOKS[name][0]])
         last = counted["recurrent"][-1]
+        waits = "" if narrow else " waits for every word"
         ax.text(
             0.7 * lengths[-1],
             0.86 * last,
-            f"recurrence: {last}",
+            f"recurrence{waits}: {last}",
             color=COLOURS["recurrence"],
             ha="right",
         )
         flat = counted["self-attention"][-1], counted["convolutional"][-1]
+        always = "" if narrow else ", at every length"
         ax.text(
             lengths[-1],
             0.08 * last,
-            f"self-attention: {flat[0]}, convolution: {flat[1]}",
+            f"self-attention: {flat[0]}, convolution: {flat[1]}{always}",
             color=COLOURS["attention"],
             ha="right",
         )
