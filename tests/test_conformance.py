@@ -216,6 +216,8 @@ def test_special_ids_are_no_words():
     plain = Adapter({})
     assert (plain.PAD, plain.BOS, plain.EOS) == (0, 2, 3)
     assert {*plain.words(99, size=6).tolist()} == {1, 4, 5}
+    rows = plain.ended(torch.full((2, 4), 9), 3, 4).tolist()
+    assert rows == [[9, 9, 3, 0], [9, 9, 9, 3]]
     other = Adapter({"PAD": 1, "BOS": 4})
     assert {*other.words(99, size=6).tolist()} == {2, 5}
 

@@ -78,14 +78,14 @@ def planted(faults: Sequence[tuple[str, str, str, str]]) -> Markdown:
 
     A fault is (module, old text, new text, probe).
     """
-    lines = ["| the line | becomes | the suite says |", "|---|---|---|"]
+    lines = ["| what we changed | what the suite says |", "|---|---|"]
     for module, old, new, name in faults:
         with plant.planted((module, old, new)):
             tried = [one for one in PROBES if one.name == name]
             verdicts = [result.verdict for result in run(plant.ours(), tried)]
         words = [v.words for v in verdicts if v.kind == "fault"]
         said = f"✗ {words[0]}" if words else "✓"
-        lines.append(f"| `{old}` | `{new}` | {said} |")
+        lines.append(f"| `{old}`<br>→ `{new}` | {said} |")
     return Markdown("\n".join(lines))
 
 
