@@ -235,8 +235,16 @@ def test_every_rung_of_the_records_is_in_the_table():
             assert f"| **{row['verdict']}** |" in table
 
 
+@pytest.fixture(scope="module")
+def references():
+    try:
+        return load_corpus("tatoeba", *since.LANGUAGES, "test").targets
+    except OSError as error:
+        pytest.skip(f"no references: {error}")
+
+
 @pytest.mark.parametrize("name", recorded_runs("since"))
-def test_a_record_is_what_its_files_say(name):
+def test_a_record_is_what_its_files_say(name, references):
     """The same steps for all, the best rate, and the BLEU of its text."""
     run = load_run(name)
     report, last = run.report, run.log[-1]
@@ -251,11 +259,7 @@ def test_a_record_is_what_its_files_say(name):
     source = runs.RATE_OF[rung]
     if source != rung or seed != "0":
         assert report["rate"] == load_run(f"since/{source}-0").report["rate"]
-    try:
-        wanted = load_corpus("tatoeba", *since.LANGUAGES, "test").targets
-    except OSError as error:
-        pytest.skip(f"no references: {error}")
-    score = bleu(run.translations, wanted).value
+    score = bleu(run.translations, references).value
     assert score == pytest.approx(report["test"]["bleu"], abs=1e-6)
 
 
