@@ -1,7 +1,7 @@
 """The whole book as one PDF and as an EPUB, from the built site.
 
 `python tools/print_book.py pdf` and `... epub`, after `make book`.
-Chromium draws formulas and prints; nothing is executed. All
+Chromium draws formulas and charts and prints; nothing is executed. All
 that is folded on the site is open here. The files are put into the site,
 whose first page offers them then.
 """
@@ -42,7 +42,7 @@ def slug(name: str) -> str:
 # What the site has in a place, in the order of the page.
 LIVE = re.compile(r"\{admonition\} (.+)\n:class: on-the-site live ")
 
-# Freezes a page: formulas drawn, folds open, controls gone,
+# Freezes a page: formulas and charts drawn, folds open, controls gone,
 # each name in a picture its own, and links as [page, anchor] pairs. Where
 # the site has a live part, a line says so.
 FREEZE = """([name, names, site, xml, live]) => {
@@ -55,7 +55,8 @@ FREEZE = """([name, names, site, xml, live]) => {
   });
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +
-    ".viewcode-link, .downloads, .picture.narrow, .chapter-map")
+    ".viewcode-link, .downloads, .vega-bindings, .vega-actions," +
+    ".picture.narrow, .chart-still, .chapter-map")
     .forEach(e => e.remove());
   // Code in the colour of most of its words needs no mark around each.
   article.querySelectorAll("pre span").forEach(e => {
@@ -168,6 +169,10 @@ def freeze(page, name: str, names: dict, xml: bool):
         " MathJax.startup.promise.then(() => true)"
     )
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_function(
+        "document.querySelectorAll('[id^=altair-viz]').length =="
+        " document.querySelectorAll('[id^=altair-viz] svg').length"
+    )
     # Its rules, not its text: MathJax adds one for each sign that it meets.
     style = page.evaluate(
         "[...(document.getElementById('MJX-CHTML-styles')?.sheet.cssRules ||"

@@ -8,6 +8,7 @@ family of letters, and take the colour of the page's own text.
 import hashlib
 import html
 import io
+import json
 import math
 import os
 import re
@@ -67,6 +68,18 @@ PAGE = 7.5  # inches of 96 pixels
 PHONE = 3.5
 PAPER = "var(--pst-color-background, Canvas)"  # the page, light or dark
 LEAST = 11  # pixels: words on a phone are no smaller
+STILL = {  # a chart that nobody draws: the page's colours, and some room
+    "background": "transparent",
+    "padding": 12,
+    "title": {"color": "currentColor", "fontWeight": "normal"},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "titleFontWeight": "normal",
+        "gridColor": COLOURS["muted"] + "59",
+    },
+    "axisY": {"titlePadding": 12},
+}
 
 
 def style() -> AbstractContextManager:
@@ -459,6 +472,76 @@ def heatmap(
     bar.solids.set(rasterized=True, edgecolor="none", linewidth=0)
     bar.ax.patch.set_visible(False)
     return ax.figure
+
+
+def altair() -> Any:
+    """The package altair, whose charts then need no network in a notebook.
+
+    Its charts are drawn in the browser, by scripts from another host. Where
+    these cannot be had, a still picture stays in the chart's place. The
+    site, whose build sets BOOK_TRACE, has the scripts itself.
+    """
+    import altair as alt
+
+    if alt.renderers.active == "default" and "BOOK_TRACE" not in os.environ:
+        usual = alt.renderers.get()
+
+        def with_picture(spec: dict, **options: Any) -> dict:
+            import vl_convert
+
+            bundle = usual(spec, **options)
+            picture = vl_convert.vegalite_to_svg(spec, config=STILL)
+            page, place = bundle["text/html"], '<div id="altair-viz-'
+            before, _, after = page.partition(place)
+            number, _, after = after.partition('"></div>')
+            after = re.sub(r"outputDiv\.innerHTML = `.*`;", "", after)
+            page = f'{before}{place}{number}">{picture}</div>{after}'
+            return bundle | {"text/html": page}
+
+        alt.renderers.register("picture", with_picture)
+        alt.renderers.enable("picture")
+    return alt
+
+
+def attention_chart(
+    weights: Any,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    description: str = "",
+) -> Any:
+    """Attention weights (query_len, key_len) to point at, by altair."""
+    import numpy as np
+
+    alt = altair()
+    cells = [
+        {"i": i, "j": j, "query": queries[i], "key": keys[j]}
+        | {"amount": float(weight), "weight": f"{weight:.3f}"}
+        for (i, j), weight in np.ndenumerate(_matrix(weights))
+    ]
+    side = min(42, 350 // max(len(keys), len(queries)))
+    shade = alt.Scale(domain=[0, 1], range=[0, 1])
+    plain = {"domain": False, "ticks": False}
+    across = f"{json.dumps(list(keys))}[datum.value]"
+    down = f"{json.dumps(list(queries))}[datum.value]"
+    return (
+        alt.Chart(
+            alt.Data(values=cells),
+            width=side * len(keys),
+            height=side * len(queries),
+            title=title,
+            description=description or f"Attention weights: {title}",
+        )
+        .mark_rect(color=COLOURS["attention"], stroke=COLOURS["muted"] + "59")
+        .encode(
+            x=alt.X("j:O", title="key").axis(
+                labelExpr=across, labelAngle=-50, **plain
+            ),
+            y=alt.Y("i:O", title="query").axis(labelExpr=down, **plain),
+            fillOpacity=alt.FillOpacity("amount:Q", scale=shade, legend=None),
+            tooltip=["query:N", "key:N", "weight:N"],
+        )
+    )
 
 
 def shape_table(tensors: Mapping[str, Any]) -> Any:

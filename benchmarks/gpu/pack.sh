@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 mkdir -p .gpu/wheels .gpu/data
 cp -r "${TRANSFORMER_LIB_DATA:?the folder with the corpora}/." .gpu/data/
 platforms=(2_28_x86_64 2_27_x86_64 2_17_x86_64)
-for package in asttokens decorator docstring-parser drawsvg executing fastjsonschema \
+for package in altair asttokens decorator docstring-parser drawsvg executing fastjsonschema \
     ipython ipython-pygments-lexers jedi jsonschema jsonschema-specifications jupyter-core \
     jupytext markdown-it-py matplotlib-inline mdit-py-plugins nbformat parso pexpect \
     platformdirs pooch prompt-toolkit ptyprocess pure-eval referencing rpds-py sacremoses \

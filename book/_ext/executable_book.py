@@ -1,12 +1,15 @@
 """What the book asks of Sphinx beyond Jupyter Book.
 
-Formulas are drawn from the site itself, without a network:
-sphinx-mathjax-offline copies all 24 MB of MathJax, of which 2 are used.
+Formulas and charts are drawn from the site itself, without a network:
+sphinx-mathjax-offline copies all 24 MB of MathJax, of which 2 are used, and
+altair's charts ask another host.
 Each chapter is offered as a notebook, and the launch buttons lead to it.
 The files beside this one do the rest.
 """
 
+import html
 import importlib.metadata
+import json
 import os
 import re
 from pathlib import Path
@@ -33,7 +36,7 @@ BESIDE = [
 ]
 
 
-# Formulas without a network
+# Formulas and charts without a network
 
 
 def copy_mathjax(app):
@@ -55,8 +58,69 @@ def copy_mathjax(app):
         )
 
 
+TEXT = {
+    "labelFontSize": 12,
+    "titleFontSize": 12,
+    "titleFontWeight": "normal",
+}
+LOOK = {
+    "background": None,
+    "view": {"stroke": None},
+    "title": {"fontWeight": "normal", "fontSize": 13},
+    **dict.fromkeys(("axis", "header", "legend"), TEXT),
+}
+BEFORE = """(function () {
+  var look = %s, module, exports, define;
+"""
+AFTER = """
+  var embed = window.vegaEmbed;
+  /* On a phone a chart is drawn narrower, not smaller with its letters. */
+  function fitted(spec, room) {
+    var fit = { type: "fit-x", contains: "padding" };
+    return spec.width > room && innerWidth < 600
+      ? Object.assign({}, spec, { width: room, autosize: fit })
+      : spec;
+  }
+  window.vegaEmbed = function (element, spec, options) {
+    var room = element.parentElement.clientWidth;
+    return embed(element, fitted(spec, room), Object.assign({}, options, {
+      renderer: "svg",
+      actions: false,
+      config: look,
+    }));
+  };
+  window.VEGA_DEBUG = %s;
+})();
+"""
+
+
+def write_charts(app):
+    """Vega, Vega-Lite and Vega-Embed as one script of the site.
+
+    It names the versions that altair asks for, so that altair's own
+    loader finds all it needs and asks no other host.
+    """
+    import altair
+    import vl_convert
+
+    target = Path(app.outdir, "_static", "charts.js")
+    versions = {
+        "vega_version": altair.VEGA_VERSION,
+        "vegalite_version": altair.VEGALITE_VERSION,
+        "vegaembed_version": altair.VEGAEMBED_VERSION,
+    }
+    before = BEFORE % json.dumps(LOOK)
+    after = AFTER % json.dumps(versions)
+    there = target.read_text("utf-8") if target.exists() else ""
+    if there.startswith(before) and there.endswith(after):
+        return
+    bundle = vl_convert.javascript_bundle()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(f"{before}  {bundle}{after}", "utf-8")
+
+
 DARK_INK = """  html[data-theme="dark"]
-  :is(svg.picture, .chapter-map .lit)
+  :is(svg.picture, .vega-embed svg, .chapter-map .lit)
   :is([{part}="{light}"], [style*="{part}: {light}"]) {{
     {part}: {dark} !important;
   }}
@@ -80,6 +144,7 @@ def write_inks(app):
 def prepare(app):
     if app.builder.format == "html":
         copy_mathjax(app)
+        write_charts(app)
         write_inks(app)
 
 
@@ -97,8 +162,33 @@ def spare_mathjax(app, pagename, templatename, context, doctree):
         ]
 
 
+BEGINS = re.compile(r'<script type="text/javascript">(\s*var VEGA_DEBUG)')
+CHART = re.compile(r'\}\)\((\{.*\}), \{"mode": "vega-lite"\}\);\s*</script>')
+
+
+def stand_still(match) -> str:
+    """A chart and how it begins, as long as it is not drawn."""
+    import vl_convert
+
+    spec = json.loads(match[1])
+    words = html.escape(spec.get("description", "A chart"))
+    look = LOOK | {"padding": 12, "axisY": {"titlePadding": 12}}
+    picture = vl_convert.vegalite_to_svg(spec, config=look)
+    return (
+        f'{match[0]}<div class="vega-embed chart-still" role="img" '
+        f'aria-label="{words}">{picture}</div>'
+    )
+
+
 def choose_scripts(app, pagename, templatename, context, doctree):
-    """No Thebe, which asks another host."""
+    """Charts where a page has one; no Thebe, which asks another host.
+
+    `draw_charts.js` draws them when the reader comes near.
+    """
+    if "altair-viz-" in context.get("body", ""):
+        body = BEGINS.sub(r'<script type="text/chart">\1', context["body"])
+        context["body"] = CHART.sub(stand_still, body)
+        app.add_js_file("draw_charts.js")
     kept = {}
     for script in context.get("script_files", []):
         body = getattr(script, "attributes", {}).get("body") or ""

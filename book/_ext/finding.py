@@ -147,7 +147,7 @@ def binder() -> str:
     from executable_book import package
 
     wanted = {"torch", "numpy", "tokenizers", "safetensors"}
-    wanted |= {"tqdm", "matplotlib", "drawsvg", "pandas"}
+    wanted |= {"tqdm", "matplotlib", "altair", "drawsvg", "pandas"}
     wanted |= {"sacrebleu"}
     listed = (ROOT / "requirements.txt").read_text("utf-8")
     pins = [

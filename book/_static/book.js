@@ -177,7 +177,7 @@
   // and what a live page draws.
   var SCROLLS =
     ".bd-article pre, .bd-article div.math, .bd-article table," +
-    " .bd-article .text_html";
+    " .bd-article .text_html, .bd-article .vega-embed";
   var sizes = new ResizeObserver(function (entries) {
     entries.forEach(function (entry) {
       var box = entry.target;

@@ -93,6 +93,27 @@ def test_pages_are_in_step():
         assert text.count('---\n"""') == text.count('""";\n```'), path
 
 
+@pytest.mark.parametrize(
+    "package", ["torch", "numpy", "matplotlib", "altair", "spacy"]
+)
+def test_what_the_book_is_built_on_stays(package):
+    """It is required, and what the chapters execute imports it."""
+    required = (tangle.ROOT / "requirements.txt").read_text("utf-8")
+    assert re.search(f"^{package}==", required, re.M)
+    chapters = [path.read_text("utf-8") for path in tangle.contents()]
+    modules = (tangle.ROOT / "transformer_book").rglob("*.py")
+    code = chapters + [path.read_text("utf-8") for path in modules]
+    assert any(re.search(rf"^ *import {package}", text, re.M) for text in code)
+
+
+def test_a_chart_can_be_pointed_at():
+    """What altair is for: a chapter has one of its charts."""
+    assert any(
+        re.search(r"^attention_chart\(", path.read_text("utf-8"), re.M)
+        for path in tangle.contents()
+    )
+
+
 def test_what_draws_or_tabulates_is_folded():
     for path in [tangle.ROOT / "index.md", *tangle.contents()]:
         for cell in tangle.CELL.finditer(path.read_text("utf-8")):
@@ -163,7 +184,7 @@ def test_importing_is_light():
         import transformer_lib
         assert "torch" not in sys.modules
         transformer_lib.Transformer
-        heavy = "matplotlib drawsvg IPython pandas pooch sacrebleu"
+        heavy = "matplotlib altair IPython pandas pooch sacrebleu"
         assert not set(heavy.split()) & set(sys.modules)
         from transformer_lib import attention, export
         for name in "training", "schedule", "experiment":

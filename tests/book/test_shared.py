@@ -15,6 +15,7 @@ from transformer_book.figures import (
     DARK,
     SIGNED,
     Sketch,
+    attention_chart,
     heatmap,
     legend,
     panels,
@@ -146,6 +147,15 @@ def test_heatmap_draws_the_numbers_in_order():
     assert np.array_equal(drawn, np.arange(6).reshape(3, 2))
     assert image.to_rgba(drawn)[0, 0, 3] == 0  # zero is the page
     plt.close(ax.figure)
+
+
+def test_charts_tell_repeated_words_apart():
+    words = ["the", "dog", "the"]
+    spec = attention_chart(torch.eye(3) / 3, words, words).to_dict()
+    cells = spec["data"]["values"]
+    assert len(cells) == 9 and cells[8]["weight"] == "0.333"
+    expression = spec["encoding"]["y"]["axis"]["labelExpr"]
+    assert expression == '["the", "dog", "the"][datum.value]'
 
 
 def test_shape_table_checks_the_axes():

@@ -13,7 +13,7 @@ import jupytext
 import pytest
 import tangle
 
-from transformer_book.figures import Sketch
+from transformer_book.figures import Sketch, attention_chart
 
 CHAPTER = "book/architecture/layers.md"  # has a check, drawings, a table
 FOLDED = """() => [...document.querySelectorAll(".jp-CodeCell")].map(cell =>
@@ -60,6 +60,21 @@ def address_of(folder, server) -> str:
                     return address
         time.sleep(0.1)
     raise TimeoutError("JupyterLab did not answer in a minute")
+
+
+def test_a_chart_stays_without_a_network(browser):
+    """A picture is in its place when Vega's scripts cannot be loaded."""
+    chart = attention_chart([[0.25, 0.75]], ["a"], ["b", "c"])
+    shown = chart._repr_mimebundle_(None, None)["text/html"]
+    page = browser.new_page()
+    failed = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.route("http*://**", lambda route: route.abort())
+    page.set_content(f"<body>{shown}</body>")
+    page.wait_for_timeout(300)
+    assert any("vega" in url for url in failed)
+    assert page.locator("[id^=altair-viz] svg").is_visible()
+    assert "Error" not in page.inner_text("body")
 
 
 def test_a_picture_has_no_link_in_jupyterlab():

@@ -82,6 +82,13 @@ def test_formulas_alone_need_mathjax(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_charts_stand_still_until_they_are_drawn(page):
+    charts = soup(page).select("[id^=altair-viz]")
+    still = soup(page).select(".chart-still[role=img] > svg")
+    assert len(still) == len(charts)
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for link in soup(page).find_all(["a", "link", "script", "img"]):
         address = link.get("href") or link.get("src") or ""

@@ -131,12 +131,17 @@ def test_a_first_reading(read):
 
 
 def test_without_scripts(visit, address):
-    """All is folded that the scripts fold; live parts have stills."""
+    """All is folded that the scripts fold; charts and live parts are still."""
     page = visit(CHAPTER, java_script_enabled=False)
     for fold, inside in INSIDE.items():
         first = page.locator(fold).first
         assert first.locator("> summary").is_visible()
         assert not first.locator(inside).first.is_visible()
+    page.goto(f"{address}/book/results/attention_maps.html")
+    chart = page.locator(".chart-still[role=img] svg").first
+    assert chart.bounding_box()["width"] > 200
+    words = chart.locator("text").first
+    assert words.evaluate("e => getComputedStyle(e).fill") != "none"
     assert not page.locator(".shows").count()
     page.goto(f"{address}/book/architecture/positions.html")
     stills = page.locator(".tag_still svg").all()  # for page and phone
@@ -186,6 +191,19 @@ def test_a_still_picture_gives_way(read):
     page = read("book/architecture/positions.html")
     page.locator(".live canvas").first.wait_for()
     page.locator(".tag_still").wait_for(state="detached")
+
+
+LETTERS = """() => [...document.querySelectorAll(".vega-embed text")].map(
+  text => parseFloat(getComputedStyle(text).fontSize)
+    * Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b))"""
+
+
+def test_a_chart_that_moves_keeps_its_letters_on_a_phone(read):
+    page = read("book/results/attention_maps.html", width=360)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_selector("[id^=altair-viz] svg")
+    letters = page.evaluate(LETTERS)
+    assert letters and min(letters) >= 11
 
 
 def test_a_link_shows_what_is_hidden(read):
