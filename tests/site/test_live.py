@@ -82,7 +82,7 @@ def test_positions(visit):
     length, d_model, offset, position = 128, 256, 1000, 1127
     put(part, "length", length)
     put(part, "d_model", d_model)
-    put(part, "offset", offset)
+    put(part, "first position", offset)
     put(part, "position", position)
     put(part, "dimension", 1)
     cells = part.locator("tbody td:last-child").all_text_contents()

@@ -108,6 +108,52 @@ def test_numbers_are_the_librarys(name, tmp_path):
         assert file.read_bytes() == same, file.name
 
 
+PLAYED = """
+const { readFileSync } = await import("node:fs");
+const [live, folder, text] = process.argv.slice(2);
+const { FILES, played, read } = await import(`${live}/microscope.js`);
+const files = {};
+for (const name of FILES) {
+  const { buffer, byteOffset, byteLength } = readFileSync(`${folder}/${name}`);
+  files[name] = buffer.slice(byteOffset, byteOffset + byteLength);
+}
+const found = await played(read(files), text);
+const lines = [];
+for (const [at, { bars }] of found.steps.entries())
+  for (let bar = 1; bar < bars.length; bar++)
+    lines.push(await found.line(at, bar));
+console.log(JSON.stringify({ ...found, lines }));
+"""
+
+
+def test_what_is_played_is_the_librarys(tmp_path):
+    """Each step, its rivals, and the line that every rival leads to."""
+    text = "The boy does not like my red key"
+    folder = folder_of("little-spanish", tmp_path)
+    script = json.loads(asked_of_node(PLAYED, tmp_path, LIVE, folder, text))
+    library = make_data.played(shipped("little-spanish"), text)
+    assert script["said"] == library["said"].strip()
+    lines = iter(script["lines"])
+    for at, (bars, looked, rivals) in enumerate(library["steps"]):
+        same_step(script["steps"][at], bars, looked, library["tokens"])
+        for bar, (said, follow) in enumerate(rivals, 1):
+            line = next(lines)
+            assert line["said"] == (said.strip() or "nothing")
+            assert line["steps"][at]["taken"] == bar
+            rest = line["steps"][at + 1 :]
+            for ours, theirs in zip(rest, follow, strict=True):
+                same_step(ours, *theirs, library["tokens"])
+
+
+def same_step(script, bars, looked, tokens):
+    assert [bar["token"] for bar in script["bars"]] == [
+        tokens[place] for place in bars[::2]
+    ]
+    shares = [1000 * bar["share"] for bar in script["bars"]]
+    assert shares == pytest.approx(bars[1::2], abs=0.6)
+    assert script["looked"] == pytest.approx(looked, abs=1)
+
+
 def arrays(folder, index) -> dict[str, np.ndarray]:
     numbers = np.fromfile(folder / "numbers.bin", "<f4")
     sizes = [int(np.prod(shape)) for _, shape in index["arrays"]]
@@ -178,6 +224,42 @@ def test_a_model_is_opened_in_the_page(visit):
     zoom.locator("[data-part='4']").wait_for()
 
 
+def test_a_folder_is_dropped_on_a_part(visit):
+    """As a mouse drops it: anywhere on the figure, files or their folder."""
+    page = visit("book/translating/beams.html")
+    part = page.locator(".live[data-live=beams]")
+    part.locator("summary", has_text="own").wait_for()
+    note = part.locator(".live-note").first
+    folder = tangle.ROOT / "pretrained" / "little-spanish"
+    for what, words in [
+        ([folder / FILES[0]], "config.json is missing"),
+        ([folder], "Your model: N=2"),
+        ([folder / name for name in FILES], "Your model: N=2"),
+    ]:
+        drop(page, part, what)
+        expect(note).to_contain_text(words)
+        assert page.locator(".live[data-live=beams]").is_visible()
+
+
+def drop(page, part, paths):
+    """Let files fall on a part."""
+    centre = "block: 'center', behavior: 'instant'"
+    fold = part.locator("summary", has_text="own")
+    fold.evaluate(f"fold => fold.scrollIntoView({{ {centre} }})")
+    box = fold.bounding_box()
+    place = {"x": box["x"] + 20, "y": box["y"] - 20}  # beside it
+    data = {
+        "items": [],
+        "files": [str(path) for path in paths],
+        "dragOperationsMask": 1,
+    }
+    tools = page.context.new_cdp_session(page)
+    for kind in ["dragEnter", "dragOver", "drop"]:
+        tools.send(
+            "Input.dispatchDragEvent", {"type": kind, "data": data, **place}
+        )
+
+
 def give(part):
     """Hand a part the three files of a model, as a reader would."""
     part.locator("summary", has_text="With a model of your own").click()
@@ -235,6 +317,26 @@ def test_its_search_is_replayed(visit):
     expect(last.first).to_be_visible()
     part.get_by_role("button", name="Start", exact=True).click()
     expect(part.locator(".live-result")).to_contain_text("“We sell trees”")
+
+
+def test_its_decoding_is_played(visit):
+    """And goes on from another bar."""
+    page = visit("book/translating/decoding.html", reduced_motion="reduce")
+    part = page.locator(".live[data-live=play]")
+    part.locator("summary", has_text="own").wait_for()
+    give(part)
+    field = part.get_by_label("A sentence for it")
+    field.fill("We sell trees")
+    field.press("Enter")
+    note = part.locator(".live-note")
+    expect(note).to_contain_text("Vendemos árboles", timeout=60_000)
+    part.get_by_role("button", name="Step", exact=True).click()
+    told = part.locator(".play-told")
+    expect(told).to_contain_text("Step 1 of")
+    part.locator(".play-bars button").nth(1).click()
+    expect(told).to_contain_text("you picked")
+    part.get_by_role("button", name="The model's own choice").click()
+    expect(told).to_contain_text("is the likeliest")
 
 
 def test_its_words_can_be_covered(visit):

@@ -175,10 +175,10 @@ def test_every_step_shows_its_numbers(visit, fits):
         shows(page, sentence, each)
         assert line(page) == names(sentence)[:number]
         heights.add(round(page.locator(PART).bounding_box()["height"]))
-    status = page.locator(f"{PART} [role=status]").text_content()
+    status = page.locator(f"{PART} .play-said").text_content()
     assert f"“{sentence['said']}”" in status
     assert len(heights) == 1
-    page.locator(f"{PART} summary").click()
+    page.locator(f"{PART} summary", has_text="table").click()
     scrub(page, 2)
     fits(page, PART)
 

@@ -221,6 +221,30 @@ def status(page) -> str:
     return page.locator(f"{PART} .train-which").text_content()
 
 
+PACE = """
+const { readFileSync } = await import("node:fs");
+const [live, data, ...names] = process.argv.slice(2);
+const { seconds } = await import(`${live}/train.js`);
+const { Learner } = await import(`${live}/learner.js`);
+const texts = names.map((name) => readFileSync(`${data}/${name}`, "utf8"));
+const learner = new Learner(readFileSync(`${live}/mm.wasm`), texts);
+learner.start(0);
+learner.step();
+const begun = process.cpuUsage();
+for (let i = 0; i < 10; i++) learner.step();
+const { user, system } = process.cpuUsage(begun);
+console.log(JSON.stringify([seconds(), (user + system) / 1e7]));
+"""
+
+
+def test_how_long_it_takes_is_what_a_step_takes(tmp_path):
+    """Within a factor of three: what it says before the first step."""
+    names = ["little_spanish.tsv", "little_people.tsv"]
+    told = asked_of_node(PACE, tmp_path, LIVE, DATA, *names)
+    said, taken = json.loads(told)
+    assert 1 / 3 < said / taken < 3
+
+
 def test_unpressed_it_shows_step_0_and_fetches_nothing(visit):
     """How long a training takes; and a recorded run, to look at."""
     page = opened(visit)

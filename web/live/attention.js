@@ -13,7 +13,7 @@ import {
   strength,
   wash,
 } from "./common.js";
-import { describe, ownSentence } from "./own_model.js";
+import { becomes, describe, ownSentence } from "./own_model.js";
 import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
 import { open, upTo } from "./zoom_paths.js";
 
@@ -162,7 +162,7 @@ export async function start(place) {
     };
     chosen.word = 0;
     draw();
-    return `“${text}” becomes “${said}”. The maps are its.`;
+    return `${becomes(text, said)} The maps are your model's.`;
   }
 
   /** The chosen layer and head, where this model has them. */

@@ -12,7 +12,7 @@ import {
   svg,
   table,
 } from "./common.js";
-import { ownSentence } from "./own_model.js";
+import { becomes, ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
 
@@ -96,7 +96,8 @@ export async function start(place) {
     };
     shown = await searchesOf(model, text, tell);
     restart();
-    return `“${text}” becomes “${search().found[0][0]}”. All of this is your model's.`;
+    const [said] = search().found[0];
+    return `${becomes(text, said)} All of this is your model's.`;
   }
 
   function restart(at = Infinity) {

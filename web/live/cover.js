@@ -350,8 +350,6 @@ export function start(place) {
         label();
         input.focus();
       });
-      for (const [name, listen] of Object.entries(files.drop))
-        form.addEventListener(name.slice(2), listen);
       go = el("button", { type: "submit", class: "live-main" });
       form.replaceChildren(
         el("label", { for: id }, "A sentence in English"),
@@ -362,7 +360,7 @@ export function start(place) {
           "details",
           {},
           el("summary", {}, "With a model of your own"),
-          files.nodes,
+          files,
         ),
       );
       label();

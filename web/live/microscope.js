@@ -4,17 +4,20 @@
 // `read` checks them and says in words what does not fit; `Model` runs
 // them as the library does, in plain arrays of 32-bit floats; `inside`
 // keeps what happens in it while it translates one sentence, under the
-// names that web/make_data.py gives the shipped model's numbers.
+// names that web/make_data.py gives the shipped model's numbers; `played`
+// is what play.js plays.
 
 import { joined } from "./arrays.js";
 import { sinusoid } from "./encodings.js";
-import { translations } from "./search.js";
-import { BOS, Tokenizer } from "./tokenizer.js";
+import { largest, translations } from "./search.js";
+import { BOS, EOS, Tokenizer } from "./tokenizer.js";
 
 export const FILES = ["model.safetensors", "config.json", "tokenizer.json"];
 const EXTRA = 50; // tokens that an output may be longer, section 6.1
 const EPS = 1e-5; // of nn.LayerNorm
 const MOST = 100e6; // weights: the base model has 60 million
+const RIVALS = 2; // of a token that is played; a third if it is serious
+const SERIOUS = 0.02;
 const SIDES = {
   encoder: ["self_attention", "feed_forward"],
   decoder: ["self_attention", "cross_attention", "feed_forward"],
@@ -462,11 +465,9 @@ export async function inside(model, text, pause) {
   }
   files["numbers.bin"] = () => joined(arrays.map(([, , data]) => data));
   const shares = target.map((_, row) => {
-    const { data, columns } = logits;
-    const own = data.slice(row * columns, (row + 1) * columns);
+    const own = softmax(logits, row);
     const most = own.reduce((a, b) => Math.max(a, b));
-    const sum = own.reduce((all, one) => all + Math.exp(one - most), 0);
-    return [own.indexOf(most), 1 / sum];
+    return [own.indexOf(most), most];
   });
   return {
     files,
@@ -485,6 +486,14 @@ export async function inside(model, text, pause) {
   };
 }
 
+/** A row of logits as probabilities. */
+function softmax({ data, columns }, row) {
+  const own = data.slice(row * columns, (row + 1) * columns);
+  const most = own.reduce((a, b) => Math.max(a, b));
+  const sum = own.reduce((all, one) => all + Math.exp(one - most), 0);
+  return own.map((one) => Math.exp(one - most) / sum);
+}
+
 /** (len, h * d_k) as (h, len, d_k). */
 function byHead({ rows, columns, data }, h, d_k) {
   const found = new Float32Array(rows * columns);
@@ -494,4 +503,71 @@ function byHead({ rows, columns, data }, h, d_k) {
       found.set(data.subarray(from, from + d_k), (head * rows + row) * d_k);
     }
   return found;
+}
+
+// Playing
+
+/** A sentence's decoding, as `open` of play.js makes it of a recorded one;
+ * where a rival leads is translated when it is asked for. */
+export async function played(model, text, progress) {
+  const { tokenizer, languages, info } = model;
+  const source = tokenizer.encode(text);
+  if (source.length < 2) throw new Error("Write a sentence first.");
+  const greedy = async (begun, progress) => {
+    if (begun.at(-1) === EOS) return begun;
+    const options = { beamSize: 1, begun, progress };
+    return (await model.beam(text, options)).found[0].ids;
+  };
+  const breathe = () => new Promise((done) => setTimeout(done));
+  const said = (ids) => tokenizer.decode(ids).trim() || "nothing";
+  const ids = await greedy([], progress);
+  const steps = stepsOf(model, source, ids, true);
+  return {
+    text,
+    languages,
+    codes: info.languages ?? ["", ""],
+    source: tokenizer.pieces(source),
+    said: said(ids),
+    steps,
+    async line(at, bar) {
+      const { id } = steps[at].bars[bar];
+      const line = await greedy([...ids.slice(0, at), id], breathe);
+      const follow = stepsOf(model, source, line, false).slice(at + 1);
+      const fork = { ...steps[at], taken: bar };
+      return { said: said(line), steps: [...steps.slice(0, at), fork, ...follow] };
+    },
+  };
+}
+
+/** Of each token of an output: what else could have come, and where the
+ * decoder looked, the mean of all layers and heads in percent. */
+function stepsOf(model, source, ids, free) {
+  const { N, h } = model.config;
+  const { tokenizer } = model;
+  const maps = [];
+  const memory = model.encode(source);
+  model.watch = (path, { weights }) => {
+    if (path.endsWith("cross_attention")) maps.push(weights);
+  };
+  const logits = model.decode([BOS, ...ids.slice(0, -1)], memory);
+  model.watch = () => {};
+  const [T, S] = [ids.length, source.length];
+  const looked = (t, s) => {
+    let sum = 0;
+    for (const weights of maps)
+      for (let head = 0; head < h; head++)
+        sum += weights[(head * T + t) * S + s];
+    return Math.round((100 * sum) / (N * h));
+  };
+  return ids.map((_, t) => {
+    const shares = softmax(logits, t);
+    const bars = largest(shares, RIVALS + 1 + Number(free))
+      .filter((id, rank) => rank <= RIVALS || shares[id] >= SERIOUS)
+      .map((id) => {
+        const [token] = tokenizer.pieces([id]);
+        return { id, token, share: shares[id] };
+      });
+    const lines = free; // whether another bar can be picked
+    return { bars, looked: source.map((_, s) => looked(t, s)), taken: 0, lines };
+  });
 }

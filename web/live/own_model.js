@@ -6,10 +6,27 @@ export const OWN = "your own";
 
 /** A model from its files, by their names: one of microscope.js. */
 export async function readFiles(files) {
-  const { read } = await import("./microscope.js");
+  const { FILES, read } = await import("./microscope.js");
   const found = {};
-  for (const file of files) found[file.name] = await file.arrayBuffer();
+  for (const file of files)
+    if (FILES.includes(file.name)) found[file.name] = await file.arrayBuffer();
   return read(found);
+}
+
+/** The files that were dropped; of a folder, those in it. */
+async function dropped({ items, files }) {
+  const entries = [...items].map((item) => item.webkitGetAsEntry());
+  const [folder] = entries.filter((entry) => entry?.isDirectory);
+  if (!folder) return [...files];
+  const reader = folder.createReader();
+  const read = () =>
+    new Promise((done, failed) => reader.readEntries(done, failed));
+  const listed = [];
+  for (let some = await read(); some.length; some = await read())
+    listed.push(...some.filter((entry) => entry.isFile));
+  return Promise.all(
+    listed.map((one) => new Promise((done, failed) => one.file(done, failed))),
+  );
 }
 
 /** What index.json says of a shipped model, of this one. */
@@ -33,17 +50,21 @@ export function offer(index, model) {
   index.models.push(describe(model));
 }
 
-/** Where the files go: {nodes, drop}; `use(model)` gets what they are.
+/** What a model made of a text, as a sentence. */
+export const becomes = (text, said) =>
+  `“${text}” becomes “${said}”${/[.?!…]$/.test(said) ? "" : "."}`;
+
+/** Where the files go, as nodes; `use(model)` gets what they are.
  *
- * What does not fit is said in words, in `note`. `drop` are listeners of
- * the box into which they may be dropped.
+ * What does not fit is said in words, in `note`. Files may be dropped
+ * anywhere on the part that has these nodes.
  */
 export function chooser(note, use) {
   const id = newId("files");
-  async function take(files) {
+  async function take(chosen) {
     note.textContent = "Reading the model …";
     try {
-      const model = await readFiles(files);
+      const model = await readFiles(await chosen);
       const { N, d_model, h } = model.config;
       const known = model.info.languages
         ? `, from ${model.languages.join(" to ")}`
@@ -68,16 +89,20 @@ export function chooser(note, use) {
     "A model of your own: choose its model.safetensors, config.json and " +
       "tokenizer.json, or drop them here. They stay on your machine.",
   );
-  return {
-    nodes: [label, input],
-    drop: {
-      ondragover: (event) => event.preventDefault(),
-      ondrop: (event) => {
-        event.preventDefault();
-        take(event.dataTransfer.files);
-      },
-    },
-  };
+  const here = ({ target, dataTransfer }) =>
+    dataTransfer.types.includes("Files") &&
+    input.closest("[data-live]")?.contains(target);
+  document.addEventListener("dragover", (event) => {
+    if (here(event)) event.preventDefault();
+  });
+  document.addEventListener("drop", (event) => {
+    if (!here(event)) return;
+    event.preventDefault();
+    const fold = input.closest("details");
+    if (fold) fold.open = true;
+    take(dropped(event.dataTransfer));
+  });
+  return [label, input];
 }
 
 /** A folded form: a model of the reader's own, and a sentence for it.
@@ -113,9 +138,9 @@ export function ownSentence(verb, look) {
   }
   return el(
     "details",
-    { class: "live-numbers", ...files.drop },
+    { class: "live-numbers" },
     el("summary", {}, "With a model of your own"),
-    el("form", { class: "live-form", onsubmit: submit }, files.nodes, ask),
+    el("form", { class: "live-form", onsubmit: submit }, files, ask),
     note,
   );
 }

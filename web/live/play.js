@@ -1,4 +1,5 @@
-// The first page: recorded decoding that plays by itself.
+// The page "Decoding": a translation that plays by itself, recorded or by
+// a model of the reader's own.
 
 import {
   choice,
@@ -9,6 +10,7 @@ import {
   svg,
   writeState,
 } from "./common.js";
+import { becomes, ownSentence } from "./own_model.js";
 
 const START = 600; // milliseconds from seeing the part to its first beat
 const BEAT = { look: 400, weigh: 400, win: 300, rest: 700 };
@@ -47,6 +49,16 @@ export function open(recorded) {
   return { ...recorded, own, line, closest: closest(own.steps) };
 }
 
+/** The same of what a model of the reader's own does. */
+function opened(played) {
+  const own = { said: played.said, steps: played.steps };
+  const line = async (at, bar) => {
+    const found = await played.line(at, bar);
+    return { ...found, fork: at, bar };
+  };
+  return { ...played, own, line, closest: closest(own.steps) };
+}
+
 /** The step at which the second was nearest to the first. */
 function closest(steps) {
   const gap = ({ bars }) => bars[0].share - bars[1].share;
@@ -61,6 +73,7 @@ function most(source, looked) {
   const parts = looked.map((part, i) => ({ part, token: source[i] }));
   const isWord = ({ token }) => token !== END && /[\p{L}\p{N}]/u.test(token);
   const words = parts.filter(isWord).sort((a, b) => b.part - a.part);
+  if (!words.length) return "";
   const listed = words
     .slice(0, 2)
     .map(({ token, part }) => `${name(token)} ${part}\u00a0%`)
@@ -79,6 +92,7 @@ const share = (part) => (part < 0.001 ? "<\u00a00.1\u00a0%" : percent(part));
 export function start(place) {
   const recorded = place.querySelector("script").textContent;
   const sentences = JSON.parse(recorded).map(open);
+  const count = sentences.length; // of those that were recorded
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   let sentence, line, at; // at: tokens written
   let playing = false;
@@ -96,16 +110,9 @@ export function start(place) {
   const where = slider("step", { min: 0, max: 1, value: 0 }, () =>
     go(where.value),
   );
-  const which = choice(
-    "sentence",
-    sentences.map(({ text }, i) => [i, text]),
-    0,
-    () => {
-      pause();
-      take(Number(which.value));
-      if (calm.matches) go(0);
-      else begin();
-    },
+  const listed = () => sentences.map(({ text }, i) => [i, text]);
+  const which = choice("sentence", listed(), 0, () =>
+    turnTo(Number(which.value)),
   );
   const own = button("The model's own choice", () => pick(line.fork, 0));
   const next = button("", () => {});
@@ -149,6 +156,7 @@ export function start(place) {
       el("summary", {}, "All steps as a table"),
       numbers,
     ),
+    ownSentence("Play", look),
   );
 
   // What plays
@@ -243,9 +251,13 @@ export function start(place) {
     say();
     keep();
   }
-  function pick(step, bar) {
+  async function pick(step, bar) {
     running(false);
-    line = bar ? sentence.line(step, bar) : sentence.own;
+    const asked = sentence;
+    if (bar && !recordedOne()) told.textContent = "Translating …";
+    const found = bar ? await sentence.line(step, bar) : sentence.own;
+    if (asked !== sentence) return;
+    line = found;
     measure();
     show(step + 1);
     say();
@@ -256,7 +268,28 @@ export function start(place) {
       play.focus({ preventScroll: true });
     } else bars.querySelector(".play-taken button")?.focus();
   }
+  function turnTo(number) {
+    pause();
+    take(number);
+    if (calm.matches) go(0);
+    else begin();
+  }
+  /** A sentence by a model of the reader's own: the last of the list. */
+  async function look(model, text, note) {
+    const { played } = await import("./microscope.js");
+    const tell = (length) => {
+      note.textContent = `Translating, ${length} tokens …`;
+      return new Promise((done) => setTimeout(done));
+    };
+    sentences[count] = opened(await played(model, text, tell));
+    which.options(listed(), count);
+    turnTo(count);
+    place.scrollIntoView({ block: "start" });
+    return `${becomes(text, sentence.said)} All of this is your model's.`;
+  }
+  const recordedOne = () => sentences.indexOf(sentence) < count;
   function keep() {
+    if (!recordedOne()) return; // no address has the model
     const others = Object.entries(readState()).filter(
       ([key]) => !key.startsWith("play."),
     );
@@ -278,7 +311,8 @@ export function start(place) {
     const [english, other] = sentence.languages;
     from.textContent = english;
     to.textContent = other;
-    target.lang = { Spanish: "es", German: "de" }[other] ?? "";
+    const lang = { Spanish: "es", German: "de" }[other] ?? "";
+    [source.lang, target.lang] = sentence.codes ?? ["en", lang];
     source.replaceChildren(
       ...sentence.source.map((token) =>
         el(
@@ -341,7 +375,7 @@ export function start(place) {
     ];
     const kinds = [
       i === taken ? "play-taken" : "",
-      lines ? "play-free" : "", // what it leads to was recorded
+      lines ? "play-free" : "", // what it leads to can be shown
     ].filter(Boolean);
     return el(
       "li",
@@ -425,7 +459,7 @@ export function start(place) {
     if (!step)
       return (
         `“${sentence.text}” is about to become ` +
-        `${sentence.languages[1]}, token by token.`
+        `${sentence.languages[1] || "a translation"}, token by token.`
       );
     const count = line.steps.length;
     const { token, share: likely } = step.bars[step.taken];
@@ -473,10 +507,8 @@ export function start(place) {
     } else if (follow) {
       next.textContent = `Next: ${follow.text}`;
       next.onclick = () => {
-        take(sentences.indexOf(follow));
         play.focus({ preventScroll: true });
-        if (calm.matches) go(0);
-        else begin();
+        turnTo(sentences.indexOf(follow));
       };
     }
   }
@@ -484,10 +516,10 @@ export function start(place) {
   // Beginning
 
   const asked = readState();
-  const opened = "play.step" in asked;
+  const linked = "play.step" in asked;
   const number = Number(asked["play.sentence"]);
   take(sentences[number] ? number : 0);
-  if (opened) {
+  if (linked) {
     const [step, bar] = (asked["play.pick"] ?? "").split(".").map(Number);
     if (bar) line = sentence.line(step, bar);
     measure();

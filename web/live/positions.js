@@ -21,7 +21,9 @@ import {
   wavelength,
 } from "./encodings.js";
 
-const WAVES = { width: 640, height: 120, edge: 6 };
+const WIDEST = 640; // pixels of a curve, or of the clocks
+const WAVES = { height: 120, edge: 8, left: 24 };
+const CLOCKS = { wide: 80, high: 72, radius: 24 };
 
 export function start(place) {
   const parts = {
@@ -42,7 +44,7 @@ function startPositions(place) {
       draw,
     ),
     offset: slider(
-      "offset",
+      "first position",
       { min: 0, max: 1000, step: 1, value: 0 },
       draw,
     ),
@@ -51,6 +53,7 @@ function startPositions(place) {
   };
   const canvas = el("canvas", { role: "img", class: "live-grid" });
   const value = el("p", { class: "live-result", role: "status" });
+  const hands = el("div", { class: "live-figure" });
   const wave = el("div", { class: "live-figure" });
   const alike = el("div", { class: "live-figure" });
   const row = el("tbody");
@@ -76,6 +79,7 @@ function startPositions(place) {
       ["position", "dimension"].map((name) => controls[name].node),
     ),
     value,
+    hands,
     wave,
     alike,
     el(
@@ -124,6 +128,7 @@ function startPositions(place) {
       `) = ${name}(${angle.toFixed(4)}) = `,
       el("strong", {}, decimal(number, 4)),
     );
+    drawHands(hands, { dModel, position, dimension });
     drawWave(wave, { length, dModel, offset, position, dimension });
     drawAlike(alike, { length, dModel, offset, position });
     row.replaceChildren(
@@ -169,6 +174,58 @@ function drawGrid(canvas, state) {
   );
 }
 
+/** Some pairs of dimensions as the clocks of the chapter's figure. */
+function drawHands(place, { dModel, position, dimension }) {
+  const { wide, high, radius } = CLOCKS;
+  const most = Math.floor(room(place) / wide);
+  const chosen = Math.floor(dimension / 2);
+  const last = dModel / 2 - 1;
+  const count = Math.min(most, last + 1);
+  const pairs = Array.from({ length: count }, (_, i) =>
+    count > 1 ? Math.round((i * last) / (count - 1)) : 0,
+  );
+  const far = pairs.map((pair) => Math.abs(pair - chosen));
+  pairs[far.indexOf(Math.min(...far))] = chosen;
+  const clocks = pairs.map((pair, i) => {
+    const [x, y] = [wide * (i + 0.5), radius + 2];
+    const [right, up] = [2 * pair, 2 * pair + 1].map((one) =>
+      sinusoid(position, one, dModel),
+    );
+    const colour = pair === chosen ? INK.position : "currentColor";
+    const circle = { cx: x, cy: y, r: radius, fill: "none", stroke: colour };
+    const hand = {
+      x1: x,
+      y1: y,
+      x2: x + radius * right,
+      y2: y - radius * up,
+      stroke: colour,
+      "stroke-width": pair === chosen ? 3 : 1.5,
+    };
+    return [
+      svg("circle", circle),
+      svg("line", hand),
+      svg(
+        "text",
+        { x, y: high - 4, "text-anchor": "middle", class: "live-tick" },
+        `${2 * pair}, ${2 * pair + 1}`,
+      ),
+    ];
+  });
+  const title =
+    `Position ${position} on its clocks, one for two dimensions: the sine ` +
+    "is how far the tip is to the right, the cosine how far up";
+  const picture = svg(
+    "svg",
+    {
+      viewBox: `0 0 ${most * wide} ${high}`,
+      role: "img",
+      "aria-label": `${title}.`,
+    },
+    clocks.flat(),
+  );
+  place.replaceChildren(axis(title), picture);
+}
+
 function drawWave(place, state) {
   const { length, dModel, offset, position, dimension } = state;
   const waves = wavelength(dimension, dModel);
@@ -200,11 +257,15 @@ function drawAlike(place, { length, dModel, offset, position }) {
   });
 }
 
+/** The width of a picture whose letters are as large as the page's. */
+const room = (place) => Math.min(WIDEST, place.clientWidth || WIDEST);
+
 /** A curve between -1 and 1 with a mark at one of its points. */
 function curve(place, { values, at, colour, title }) {
-  const { width, height, edge } = WAVES;
+  const { height, edge, left } = WAVES;
+  const width = room(place);
   const last = Math.max(1, values.length - 1);
-  const x = (i) => edge + (i / last) * (width - 2 * edge);
+  const x = (i) => left + (i / last) * (width - left - edge);
   const y = (value) => height / 2 - value * (height / 2 - edge);
   const points = values.map((value, i) => `${x(i)},${y(value)}`);
   const picture = svg(
@@ -214,8 +275,15 @@ function curve(place, { values, at, colour, title }) {
       role: "img",
       "aria-label": `${title}. Here: ${values[at].toFixed(3)}.`,
     },
+    [1, 0, -1].map((one) =>
+      svg(
+        "text",
+        { x: left - 8, y: y(one) + 4, "text-anchor": "end", class: "live-tick" },
+        decimal(one, 0),
+      ),
+    ),
     svg("line", {
-      x1: edge,
+      x1: left,
       x2: width - edge,
       y1: y(0),
       y2: y(0),

@@ -28,7 +28,7 @@ export function largest(numbers, k) {
  * each beginning: {values, vocabulary}, rows one after the other.
  * `watch(candidates)` gets the likeliest continuations of each step, as
  * {parent, ids, gain, total, fate}: the parent is a place among those of
- * the step before.
+ * the step before. `begun` are ids that every hypothesis begins with.
  */
 export async function beamSearch(
   next,
@@ -38,10 +38,11 @@ export async function beamSearch(
     alpha = 0.6,
     progress = () => {},
     watch = () => {},
+    begun = [],
     stopped,
   } = {},
 ) {
-  let open = [{ ids: [BOS], total: 0, rank: 0 }];
+  let open = [{ ids: [BOS, ...begun], total: 0, rank: 0 }];
   const ended = [];
   while (true) {
     if (stopped?.()) throw new Error("Stopped.");

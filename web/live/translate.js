@@ -114,16 +114,16 @@ export async function start(place) {
     label,
     input,
     examples,
-    el("div", { class: "live-controls" }, beam.node, alpha.node),
     el("p", { class: "live-buttons" }, button, halt, progress),
   );
+  const how = el("div", { class: "live-controls" }, beam.node, alpha.node);
   const files = el(
     "details",
-    { class: "live-numbers", ...own.drop },
+    { class: "live-numbers" },
     el("summary", {}, "With a model of your own"),
-    own.nodes,
+    own,
   );
-  place.replaceChildren(form, said, note, beams, look.node, files);
+  place.replaceChildren(form, said, note, how, beams, look.node, files);
   const loaded = new Map();
   let busy = false;
   let stop = false;
@@ -325,6 +325,10 @@ function beamTable(found, { languages }) {
   );
 }
 
+/** Tokens for a reader who has not met the end sign yet. */
+const spelt = (tokens) =>
+  tokens.map((token) => (token === "<eos>" ? "▁end sign" : token));
+
 /** Cross-attention of a translation: pick a token of it. */
 function lookAround() {
   let maps = null;
@@ -367,7 +371,11 @@ function lookAround() {
   return {
     node,
     show(found) {
-      maps = found;
+      maps = {
+        ...found,
+        source: spelt(found.source),
+        target: spelt(found.target),
+      };
       word = 0;
       layer.options([[0, "average"], ...counted(found.N)], layer.value);
       head.options([[0, "average"], ...counted(found.h)], head.value);

@@ -81,6 +81,10 @@ export function arrows(group, press = false) {
   };
 }
 
+/** A sign between words is seen to be none of the sentence's own. */
+const quoted = (token) =>
+  /[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`;
+
 /** The heaviest of some weights, in words. */
 export function heaviest(values, words, least = 0.05, most = 3) {
   const best = values
@@ -88,6 +92,6 @@ export function heaviest(values, words, least = 0.05, most = 3) {
     .sort((a, b) => b[0] - a[0])
     .filter(([value]) => value >= least)
     .slice(0, most)
-    .map(([value, token]) => `${readable(token)} ${percent(value)}`);
+    .map(([value, token]) => `${quoted(readable(token))} ${percent(value)}`);
   return best.join(", ") || "spread over everything";
 }

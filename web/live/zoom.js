@@ -12,7 +12,7 @@ import {
   table,
   writeState,
 } from "./common.js";
-import { chooser, readFiles } from "./own_model.js";
+import { becomes, chooser, readFiles } from "./own_model.js";
 import { farthest, scaled, signed } from "./zoom_parts.js";
 import {
   find,
@@ -80,11 +80,10 @@ function another(about, change) {
         event.preventDefault();
         look();
       },
-      ...own.drop,
     },
     el("label", { for: id }, "Another sentence"),
     el("div", { class: "zoom-ask" }, input, go),
-    own.nodes,
+    own,
     note,
   );
   const shipped = () =>
@@ -109,7 +108,7 @@ function another(about, change) {
       );
       const lines = about.lines;
       await change(open({ ...found, lines }, (name) => files[name]()));
-      note.textContent = `“${found.text}” becomes “${found.said}”.`;
+      note.textContent = becomes(found.text, found.said);
     } catch (error) {
       note.textContent = error.message;
     }
