@@ -77,7 +77,7 @@ def together(
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        cell = 19 if narrow else 34
+        cell = 19 if narrow else 38
         edge = 48 if narrow else 64
         gap = (wide - edge - 3 * cell * count - 4) / 2
         sketch = Sketch(wide, 60 + cell * count)
@@ -98,7 +98,7 @@ def together(
                 if not narrow:
                     x = left + cell * (i + 0.5)
                     below = 32 + cell * count + 14
-                    sketch.words(x, below, token, size=11)
+                    sketch.words(x, below, token, size=12)
                 for j in range(count):
                     ink, strength = looks[state(title, i, j)]
                     sketch.box(
