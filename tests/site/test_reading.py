@@ -179,6 +179,19 @@ def test_79_columns_have_room_in_folds(read):
     assert not page.evaluate(CUT, "details .cell_input pre")
 
 
+@pytest.mark.parametrize("name", ["architecture/layers", "appendix/rivals"])
+def test_no_formula_is_cut_on_a_phone(read, name):
+    page = read(f"book/{name}.html", width=390)
+    page.evaluate("""async () => {
+      for (const formula of document.querySelectorAll("div.math")) {
+        formula.scrollIntoView(); // it is drawn when it is seen
+        await new Promise((done) => setTimeout(done, 100));
+      }
+    }""")
+    page.wait_for_selector("div.math mjx-container")
+    assert not page.evaluate(CUT, "div.math mjx-container")
+
+
 def test_tables_of_pandas_look_like_all_others(read):
     page = read("book/translating/evaluation.html")
     for kind in "td", "thead th":  # numbers, and the title above them

@@ -69,7 +69,8 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
             arrowprops={"arrowstyle": "-", "color": COLOURS["muted"]},
             va="center",
         )
-        ax.text(1.2, 97, "with no mistake, or none\nthat shows", va="center")
+        right = 1.28 if narrow else 1.2
+        ax.text(right, 97, "with no mistake, or none\nthat shows", va="center")
         ax.set(
             xlabel="loss at the end, nats per token",
             ylabel="right, of 100",

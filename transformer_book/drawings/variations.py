@@ -72,6 +72,8 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
                 markersize=8 if smoothed else 6,
                 zorder=3 if words else 2,
             )
+            if narrow and name == "base":
+                right, up = 9, -1  # above it are dots
             align = "left" if right > 0 else "right" if right else "center"
             ax.annotate(
                 words,

@@ -16,7 +16,7 @@ import { becomes, ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
 
-const BOX = { width: 136, least: 112, height: 26, gap: 18, top: 20 };
+const BOX = { width: 136, least: 106, height: 26, gap: 18, top: 20 };
 const FATES = ["dropped", "kept", "ended"];
 const MARKS = ["\u00d7", "\u2192", "\u25a0"];
 const INKS = ["#7c848d", INK.target, INK.attention];
