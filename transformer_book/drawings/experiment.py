@@ -14,7 +14,8 @@ def learning(training: Series, validation: Series, exact: Series) -> Picture:
     """The loss by step, and the share of sentences exactly right."""
 
     # the first time that one sentence in ten is right
-    late = next(i for i, share in enumerate(exact[1]) if share >= 0.1)
+    enough = [i for i, share in enumerate(exact[1]) if share >= 0.1]
+    late = enough[0] if enough else -1
     step, share = exact[0][late], exact[1][late]
     loss = validation[1][list(validation[0]).index(step)]
 
