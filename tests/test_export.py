@@ -139,6 +139,7 @@ def test_onnx_says_the_same(tmp_path):
     """Also of a sentence beyond the positions that are ready."""
     names = "little-spanish", "little_spanish", "en", "es"
     translator, texts, sources = shipped(*names)
+    sources = sources[:60]
     export_model(translator, tmp_path / "onnx", to="onnx")
     graphs = Graphs(tmp_path / "onnx")
     long = [5] * 400 + [EOS]  # its first forty tokens are enough
