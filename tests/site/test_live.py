@@ -217,6 +217,9 @@ def test_attention(visit):
     page.locator(".live-word").first.wait_for()
     path = tangle.ROOT / "book" / "results" / "attention_maps.md"
     assert f":sentence: {chosen(page)}\n" in path.read_text("utf-8")
+    page.get_by_role("button", name="The token before 4.4").click()
+    said = page.locator(".live-result").text_content()
+    assert said.startswith("a looks at throws 9")  # of the ball
     page = opened(visit, "attention", state)
     page.locator(".live-word").first.wait_for()
     found = shipped(name).attention(chosen(page))

@@ -229,6 +229,8 @@ export async function start(place) {
             onclick: () => {
               kind.value = which;
               Object.assign(chosen, { layer, head });
+              // The first word has none before it, the last none after it.
+              chosen.word = Math.floor(tokens().from.length / 2);
               draw();
             },
           },

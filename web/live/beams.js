@@ -154,7 +154,7 @@ export async function start(place) {
     const count = (fate) => fates.filter((one) => one === fate).length;
     const parts = [
       `Step ${now} of ${steps.length}: of the ${fates.length} best `,
-      `continuations ${count(1)} are kept`,
+      `continuations, ${count(1)} are kept`,
     ];
     if (count(2)) parts.push(`, ${count(2)} ended`);
     if (over) parts.push(`. The search stops: ${WHY[why]}`);

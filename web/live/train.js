@@ -361,7 +361,8 @@ export function start(place) {
       ]);
       const model = open({ ...about, lines }, (name) => files[name]);
       whose.textContent =
-        `Your model, seed ${from}, after ${steps} steps. Its decoder ` +
+        `Your model, seed ${from}, after ${steps} ` +
+        `${steps === 1 ? "step" : "steps"}. Its decoder ` +
         "reads the right words, as in training.";
       if (change) await change(model);
       else {
@@ -589,7 +590,7 @@ export function start(place) {
       step === 0
         ? "Step 0: the weights are random."
         : `Step ${step}: loss ${loss.toFixed(2)}, ${exact} of 100 exactly ` +
-          `right, “I like trees” is “${text || "nothing"}”.`;
+          `right, “I like trees” is “${shortened(text) || "nothing"}”.`;
   }
 
   document.addEventListener("visibilitychange", () => {
