@@ -8,10 +8,14 @@
 took 2 hours and 9 minutes of one core. Here are its data, vocabulary, model,
 precision and tokens a step, with Muon for the matrices and a rate that cools
 down to zero, and as many steps as such a core takes in an hour. The rate was
-not tuned for this run: it is the one that was best for Muon in since.py. On a
-busy machine an hour of a core takes longer than an hour: `cpu_seconds` in the
-report are those of the steps alone. Interrupted, a run goes on where it was.
-The folder has a model that `Translator.from_pretrained` opens.
+not tuned for this run: it is the one that was best for Muon in since.py,
+which has not judged the cooling yet. With rotary positions, which are better
+there, the folder would need a class of its own; here
+`Translator.from_pretrained` opens it as it is.
+
+On a busy machine an hour of a core takes longer than an hour: `cpu_seconds`
+in the report are those of the steps alone. Interrupted, a run goes on where
+it was.
 """
 
 import argparse
