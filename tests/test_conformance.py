@@ -1215,7 +1215,8 @@ def test_positions_may_come_before_sentences():
         (
             "model",
             embed,
-            "rows = self.positions.table[offset : offset + ids.size(1)]\n"
+            "table = self.positions.table.add(torch.zeros(1))\n"
+            "            rows = table[offset : offset + ids.size(1)]\n"
             "            x = embedding(ids.mT) + rows[:, None]\n"
             "            x = x.transpose(0, 1)",
         ),
@@ -1232,6 +1233,59 @@ def test_positions_may_come_before_sentences():
     with planted(*changes):
         kinds = [r.verdict.kind for r in run(library(), asked)]
     assert kinds == ["paper"] * 7
+
+
+SOFTMAX = "weights = scores.softmax(dim=-1)"
+QUERY = "query = self.place(self.split(self.w_q(x)), offset)"
+KEYS = "key, value = self.w_k(memory), self.w_v(memory)"
+TWO = "torch.cat([self.w_k.weight, self.w_v.weight])"
+THREE = "torch.cat([self.w_q.weight, self.w_k.weight, self.w_v.weight])"
+FORMS = {  # right ones: lines of the attention that is written out
+    "as it is": {},
+    "heads before sentences": {
+        SOFTMAX: "weights = scores.mT.transpose(0, 1).softmax(-2)\n"
+        "    weights = weights.transpose(0, 1).mT"
+    },
+    "heads as sentences": {
+        SOFTMAX: "weights = scores.flatten(0, 1).softmax(-1)\n"
+        "    weights = weights.unflatten(0, scores.shape[:2])"
+    },
+    "heads between queries and keys": {
+        SOFTMAX: "weights = scores.transpose(1, 2).softmax(-1)\n"
+        "    weights = weights.transpose(1, 2)"
+    },
+    "one matrix of keys and values": {
+        KEYS: f"key, value = F.linear(memory, {TWO}).chunk(2, -1)"
+    },
+    "one matrix of queries, keys and values": {
+        QUERY: f"query = F.linear(x, {THREE}).chunk(3, -1)[0]\n"
+        "        query = self.split(query)",
+        KEYS: f"key, value = F.linear(memory, {THREE}).chunk(3, -1)[1:]",
+    },
+    "queries, keys and values side by side in each head": {
+        QUERY: f"rows = {THREE}.view(3, self.h, -1, x.size(-1))\n"
+        "        rows = rows.transpose(0, 1).flatten(0, 2)\n"
+        "        parts = F.linear(x, rows).unflatten(-1, (self.h, -1))\n"
+        "        query = self.split(parts.chunk(3, -1)[0].flatten(2))",
+        KEYS: f"rows = {THREE}.view(3, self.h, -1, memory.size(-1))\n"
+        "        rows = rows.transpose(0, 1).flatten(0, 2)\n"
+        "        parts = F.linear(memory, rows).unflatten(-1, (self.h, -1))\n"
+        "        key, value = (y.flatten(2) for y in parts.chunk(3, -1)[1:])",
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_attention_is_seen_in_every_form(form):
+    lines = {"return not (training and query.is_cpu)": "return False"}
+    changes = [("attention", *x) for x in (lines | FORMS[form]).items()]
+    names = "scores_factor hidden_weights order_of_sublayers training_"
+    names += "equals_evaluation memory_everywhere"
+    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    with planted(*changes):
+        found = list(run(library(), asked))
+    wrong = [r for r in found if r.verdict.kind != "paper"]
+    assert len(found) == 5 and not wrong, conformance.as_text(wrong)
 
 
 @pytest.mark.parametrize(
