@@ -736,6 +736,34 @@ def test_arguments_may_have_their_names(monkeypatch):
     assert len(found) == 8 and not wrong, conformance.as_text(wrong)
 
 
+def test_dropout_may_scale_in_evaluation_if_not_in_training():
+    """As it was first published."""
+
+    class Drop(torch.nn.Module):
+        def __init__(self, rate):
+            super().__init__()
+            self.rate = rate
+
+        def forward(self, x):
+            kept = torch.rand_like(x) >= self.rate
+            return x * (kept if self.training else 1 - self.rate)
+
+    given = built()
+    whole = given["build"]
+
+    def build(*sizes):
+        model = whole(*sizes)
+        for part in [*model.modules()]:
+            for name, inner in part.named_children():
+                if isinstance(inner, torch.nn.Dropout):
+                    setattr(part, name, Drop(inner.p))
+        return model
+
+    asked = [p for p in conformance.PROBES if p.name == "dropout_off"]
+    [result] = run(Adapter(given | {"build": build}), asked)
+    assert result.verdict.name == "dropout scales in evaluation"
+
+
 def test_weights_that_begin_small_reach_as_far():
     given = built()
     whole = given["build"]
@@ -1006,6 +1034,13 @@ SPOKEN = [  # the change, the probe that finds it first, and its words
         "self.pre_softmax.weight = nn.Parameter(self.target_embedding.weight)",
         "tying",
         "each has a gradient of its own",
+    ),
+    (
+        "decoding",
+        "hidden = model.decode(last[:, None], None, source_ids, cache)",
+        "hidden = model.decode(last[:, None], None, None, cache)",
+        "greedy_of_a_batch",
+        "hide the source's padding while decoding",
     ),
     (
         "beams",

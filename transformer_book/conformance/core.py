@@ -27,6 +27,7 @@ FUNCTIONS = (
     "logits",
     "encode",
     "greedy",
+    "greedy_batch",
     "beam_search",
     "embeddings",
     "positions",

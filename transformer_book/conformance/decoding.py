@@ -247,6 +247,45 @@ def greedy_in_evaluation(tried: Adapter) -> Verdict:
     )
 
 
+@probe(
+    "decoding-auto-regressive",
+    "decoding-greedy",
+    "build",
+    "greedy_batch",
+    after="padding_mask padding batch greedy",
+)
+def greedy_of_a_batch(tried: Adapter) -> Verdict:
+    """A sentence is decoded in a batch as it is decoded alone."""
+    wrong, count = 0, 0
+    for number in range(6):
+        model = language(tried, number)
+        lengths = 3, 7, 5
+        sources = tried.words(3, max(lengths), size=SIZE)
+        sources = tried.ended(sources, *lengths)
+        together = [
+            [*map(int, ids)] for ids in tried.greedy_batch(model, sources, 6)
+        ]
+        if len(together) != len(sources):
+            return fault(
+                f"{len(together)} outputs for {len(sources)} sentences"
+            )
+        for row, length in enumerate(lengths):
+            source = sources[row : row + 1, :length]
+            [alone] = tried.greedy_batch(model, source, 6)
+            got = together[row]
+            while got and got[-1] == tried.PAD:  # behind a shorter output
+                got.pop()
+            wrong += got != [*map(int, alone)]
+            count += 1
+    if not wrong:
+        return paper(f"{count} sentences, in batches of three and alone")
+    return fault(
+        f"{wrong} of {count} sentences have another output in a batch: hide "
+        "the source's padding while decoding, and stop each sentence at its "
+        "own eos and limit"
+    )
+
+
 # Beams
 
 Found = tuple[list[int], float]

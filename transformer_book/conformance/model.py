@@ -575,7 +575,13 @@ def norms(model: Any) -> list[tuple[str, Tensor]]:
     ]
 
 
-@probe("layers-post-norm", "layers-residual", "build", "logits")
+@probe(
+    "layers-post-norm",
+    "layers-residual",
+    "build",
+    "logits",
+    after="encoder_layer decoder_layer",
+)
 def norm_place(tried: Adapter) -> Verdict:
     """A sub-layer's output is LayerNorm(x + Sublayer(x)): all that goes
     on passes through every norm."""
@@ -938,6 +944,8 @@ def layer_weights(tried: Adapter) -> Verdict:
     measured = f"{got:,} weights, in the paper {right:,}"
     parts = _parts_of_a_layer(tried, got)
     if parts is None:
+        if shared := _shared(tried):
+            return fault(shared)
         words = f"{measured}: {_shapes_of_a_layer(tried)}"
         return deviation("a layer of another size", words)
     wrong, names, width = parts
@@ -1250,7 +1258,7 @@ def embedding_factor(tried: Adapter) -> Verdict:
         said = " and ".join(
             f"{factor:.3g} in the {_side(words)}" for factor, _, words in sums
         )
-        return fault(f"the factor is {said}, and the same in both")
+        return fault(f"the factor is {said}: both need it")
     if factors == [1.0]:
         if _multiplied(tried, sums):
             return fault(
@@ -1427,21 +1435,37 @@ def dropout_off(tried: Adapter) -> Verdict:
         return fault(
             "in evaluation mode two passes differ: dropout is still on"
         )
-    without, again, other_rate = (
-        logits(tried, build(tried, dropout=rate), *ids)
-        for rate in (0.0, 0.0, 0.25)
+    without, again, dropping = (
+        _evaluated(tried, rate) for rate in (0.0, 0.0, 0.5)
     )
     # where a seed decides on the weights, the rate has to change nothing
-    decided = torch.equal(without, again)
-    if (
-        decided
-        and max(moved(without, x).max() for x in (first, other_rate)) > ENOUGH
-    ):
-        return fault(
-            "in evaluation mode the scores depend on the rate of dropout: "
-            "what training divides by 1 - rate is not left as it is here"
+    decided = torch.equal(without[0], again[0]) and all(
+        torch.equal(a, b) for a, b in zip(without[1], dropping[1], strict=True)
+    )
+    if decided and moved(without[0], dropping[0]).max() > ENOUGH:
+        words = "in evaluation mode the scores depend on the rate of dropout"
+        if isinstance(model, nn.Module) and _rates(tried):
+            return fault(
+                f"{words}, though PyTorch's dropout has divided by 1 - rate "
+                "in training already"
+            )
+        return deviation(
+            "dropout scales in evaluation",
+            f"{words}: right if training only drops, and wrong if it divides "
+            "by 1 - rate, too",
+            "dropout as it was first published",
         )
     return paper("two passes in evaluation mode are equal")
+
+
+def _evaluated(tried: Adapter, rate: float) -> tuple[Tensor, list[Tensor]]:
+    """The scores in evaluation mode of a model that may drop, and the
+    weights that gave them, if it is one of PyTorch."""
+    ids = pairs(tried)
+    model = build(tried, dropout=rate)
+    scores = logits(tried, model, *ids)  # some make their weights only now
+    is_module = isinstance(model, nn.Module)
+    return scores, [*model.parameters()] if is_module else []
 
 
 @probe("dropout-base", "layers-dropout", "build", "logits")

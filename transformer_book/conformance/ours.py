@@ -41,6 +41,11 @@ def greedy(model, source_ids, max_extra):
     return _best(lib.greedy_decode(model, source_ids, max_extra))
 
 
+def greedy_batch(model, source_ids, max_extra):
+    decoded = lib.greedy_decode(model, source_ids, max_extra)
+    return [found[0].ids for found in decoded]
+
+
 def beam_search(model, source_ids, beam_size, alpha, max_extra):
     return _best(
         lib.beam_search(model, source_ids, beam_size, alpha, max_extra)

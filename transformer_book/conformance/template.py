@@ -12,6 +12,9 @@ a vocabulary in which each word is the number itself. Does it pad every
 sentence to a fixed length? Build it for 64, and cut the logits to
 target_len; better still, give it each batch at its own length, because
 some probes look at what happens inside.
+
+The suite calls train() and eval() of a PyTorch model. Any other model
+cannot be told its mode, so compute as in evaluation, without dropout.
 """
 
 # Special ids of your implementation.
@@ -31,7 +34,9 @@ def logits(model, source_ids, target_ids):
     """Scores (batch, target_len, vocab_size) before the softmax.
 
     source_ids (batch, source_len): each row ends in EOS, then PAD; one
-    probe has a row of nothing but PAD. Cut EOS off if yours has none.
+    probe has a row of nothing but PAD. There is no BOS: if your encoder
+    reads one, put it in front, here and in `encode`, which then cuts its
+    vector off. Cut EOS off if yours has none.
     target_ids (batch, target_len) is what the decoder reads, BOS first.
     Make your masks here, as your training does.
     """
@@ -50,6 +55,12 @@ def greedy(model, source_ids, max_extra):
     without its eos. The model may be in training mode: call model.eval()
     if your decoding does.
     """
+    raise NotImplementedError
+
+
+def greedy_batch(model, source_ids, max_extra):
+    """The outputs for several sentences at once, padded with PAD to
+    (batch, source_len): a list for each, as `greedy` returns it."""
     raise NotImplementedError
 
 
@@ -92,8 +103,8 @@ def positions(length, d_model):
 
 
 def embeddings(vocab_size, d_model):
-    """An object with embed(ids) and project(hidden): one matrix for
-    words and for scores."""
+    """An object with embed(ids), project(hidden) and parameters(), as
+    an nn.Module has it: one matrix for words and for scores."""
     raise NotImplementedError
 
 
@@ -127,13 +138,16 @@ def shift(targets):
 
 
 def loss(logits, labels, smoothing):
-    """One number for logits (batch, len, vocab_size), labels (batch,
-    len) padded with PAD, and the share that is smoothed."""
+    """One number, the mean over the real tokens, for logits (batch, len,
+    vocab_size), labels (batch, len) padded with PAD, and the share that
+    is smoothed. If yours smooths nothing, raise NotImplementedError for
+    a share above 0: the rest is tried without."""
     raise NotImplementedError
 
 
 def learning_rate(step, d_model, warmup_steps):
-    """The rate of an update; the first step is 1."""
+    """The rate of an update, at the step that your loop counts; the
+    first is 1. If it counts more than one for each update, do so here."""
     raise NotImplementedError
 
 
@@ -143,7 +157,9 @@ def optimizer(model):
 
 
 def update(model, optimizer, batches):
-    """One step of the weights, from one batch or several.
+    """One step of the weights, from one batch or several. If your loop
+    clears the gradients, give `updates` the loop instead: what `update`
+    clears for it would hide that it doesn't.
 
     A batch has .source_ids, .target_ids, .labels and .tokens, the
     number of labels that are not padding; model(source_ids, target_ids)
