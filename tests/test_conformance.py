@@ -1270,6 +1270,19 @@ def test_positions_may_come_before_sentences():
     assert kinds == ["paper"] * 7
 
 
+@pytest.mark.parametrize("ids", ["[None]", ".expand_as(ids)"])
+def test_positions_may_be_looked_up(ids):
+    """Their rows are no words, whether for one sentence or for each."""
+    old = "x = self.positions(x, offset)"
+    new = f"places = torch.arange(ids.size(1)){ids}\n            x = x + "
+    new += "nn.functional.embedding(places, self.positions.table)"
+    names = "embedding_factor added_positions dropout_of_sums"
+    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    with planted(("model", old, new)):
+        kinds = [r.verdict.kind for r in run(library(), asked)]
+    assert kinds == ["paper"] * 3
+
+
 SOFTMAX = "weights = scores.softmax(dim=-1)"
 QUERY = "query = self.place(self.split(self.w_q(x)), offset)"
 KEYS = "key, value = self.w_k(memory), self.w_v(memory)"
