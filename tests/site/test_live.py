@@ -396,6 +396,10 @@ def test_the_first_page_translates_everyday_sentences(visit, runtime):
     page.keyboard.press("Enter")
     warned.wait_for()
     assert ": Schadenfreude." in warned.text_content()
+    field.fill("Wo ist der Bahnhof, bitte?")
+    page.keyboard.press("Enter")
+    note = page.locator(".live-note", has_text="That looks like German")
+    expect(note).to_contain_text("this model reads English")
     assert fits_a_phone(page)
 
 

@@ -22,6 +22,16 @@ const LETTERS = 1000; // and letters, so that no text is cut for long
 const MANY = 4; // a word cut into so many tokens is a rare one
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
+const LANGUAGES = { en: "English", de: "German", es: "Spanish" };
+const SMALL_WORDS = Object.fromEntries(
+  // that a sentence has in one of the languages, and in no other
+  Object.entries({
+    en: "the is are and not i we you he she it my to with where what how of",
+    de: "der das ist sind und nicht ich wir sie er mein zu mit wo wie ein eine",
+    es: "el la los las un una y yo mi está dónde cómo qué le gusta gustan",
+  }).map(([code, words]) => [code, new Set(words.split(" "))]),
+);
+
 /** Why this copy of the site cannot translate; "" if it can. */
 function missing(index) {
   if (!index.models.length)
@@ -239,7 +249,8 @@ export async function start(place) {
         "model has learnt from single sentences: try one at a time.";
       return;
     }
-    note.textContent = strange(text, chosen, translator.tokenizer);
+    note.textContent =
+      foreign(text, chosen) || strange(text, chosen, translator.tokenizer);
     halt.hidden = false;
     said.textContent = "Searching …";
     const begun = performance.now();
@@ -280,6 +291,21 @@ export async function start(place) {
     }
     return loaded.get(chosen.name);
   }
+}
+
+/** A warning about a sentence in a language that the model doesn't read. */
+function foreign(text, { languages: [from] }) {
+  const met = text.toLowerCase().match(/\p{L}+/gu) ?? [];
+  const count = (code) =>
+    met.filter((word) => SMALL_WORDS[code].has(word)).length;
+  if (!SMALL_WORDS[from]) return "";
+  const [most] = Object.keys(SMALL_WORDS).sort((a, b) => count(b) - count(a));
+  if (count(most) <= count(from)) return "";
+  const [theirs, ours] = [most, from].map((code) => LANGUAGES[code]);
+  return (
+    `That looks like ${theirs}, but this model reads ${ours}. It guesses ` +
+    "all the same."
+  );
 }
 
 /** A warning about words that the model cannot know. */
