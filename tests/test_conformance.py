@@ -764,6 +764,20 @@ def test_dropout_may_scale_in_evaluation_if_not_in_training():
     assert result.verdict.name == "dropout scales in evaluation"
 
 
+def test_other_weights_for_another_rate_are_no_fault():
+    """A pass with dropout on the way uses up random numbers."""
+    given = built()
+    whole = given["build"]
+
+    def build(*sizes):
+        torch.rand(int(10 * sizes[-1]))
+        return whole(*sizes)
+
+    asked = [p for p in conformance.PROBES if p.name == "dropout_off"]
+    [result] = run(Adapter(given | {"build": build}), asked)
+    assert result.verdict.kind == "paper"
+
+
 def test_weights_that_begin_small_reach_as_far():
     given = built()
     whole = given["build"]
@@ -1107,6 +1121,13 @@ OF_A_MODEL = (
             OF_A_MODEL,
         ),
         (
+            "model",
+            ENCODERS,
+            "layers = [self.encoder_layer()] * c.N",
+            "norm_place",
+            "norm_place own_weights layer_weights network_weights",
+        ),
+        (
             "layers",
             "return 0 if self.target is None else self.target[0].size(2)",
             "return 0 if self.target is None else self.target[0].size(2) + 1",
@@ -1221,11 +1242,18 @@ def test_padding_in_a_loss_without_smoothing_is_named(words, count):
         total = torch.nn.functional.cross_entropy(*scores, reduction="sum")
         return total / count(labels)
 
+    def updates(model, optimizer, groups):
+        for [one] in groups:
+            batch = one.source_ids, one.target_ids, one.labels
+            a_step(model, optimizer, *batch, ignore=-100)
+
     names = ["smoothing", "no_smoothing", "padding_is_free"]
-    found = verdicts({"loss": loss}, *names)
+    names.append("padding_of_a_batch")
+    found = verdicts({"loss": loss, "updates": updates}, *names)
     kinds = {r.probe.name: r for r in found}
     assert words in kinds["no_smoothing"].verdict.words
-    assert kinds["padding_is_free"].cause.name == "no_smoothing"
+    for name in names[2:]:
+        assert kinds[name].cause.name == "no_smoothing"
     text = " ".join(conformance.as_text(found).split())
     assert "not tried, 1: not implemented: smoothing" in text
 

@@ -638,7 +638,12 @@ def _doubled(batch: SimpleNamespace) -> SimpleNamespace:
     return SimpleNamespace(**twice, tokens=2 * batch.tokens)
 
 
-@probe("loss-perplexity", "training-step", "update|updates", after="step")
+@probe(
+    "loss-perplexity",
+    "training-step",
+    "update|updates",
+    after="step padding_is_free",
+)
 def padding_of_a_batch(tried: Adapter) -> Verdict:
     """Padding of the target adds nothing to a step."""
     moved = Steps(tried)
