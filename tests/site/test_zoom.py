@@ -336,7 +336,7 @@ def test_the_readers_model_is_looked_into_again(visit):
         press(page, "One step")
         page.get_by_text(f"{step} of 800", exact=True).wait_for()
         press(page, LOOK_INSIDE)
-        told = f"Your model, seed 0, after {step} steps."
+        told = f"Your model, seed 0, after {step} step"
         page.get_by_text(told).wait_for()
 
     look_after(1)
