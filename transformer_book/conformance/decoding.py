@@ -257,7 +257,7 @@ def greedy_in_evaluation(tried: Adapter) -> Verdict:
 def greedy_of_a_batch(tried: Adapter) -> Verdict:
     """A sentence is decoded in a batch as it is decoded alone."""
     wrong, count = 0, 0
-    for number in range(6):
+    for number in range(12):
         model = language(tried, number)
         lengths = 3, 7, 5
         sources = tried.words(3, max(lengths), size=SIZE)
