@@ -1,6 +1,6 @@
 """`{fact}`: what the first page says of the book, counted at each build.
 
-    {fact}`statements` of the paper, each with a test that bites
+    {fact}`statements`, each with a test that bites
 
 The site has the number, notebooks the word alone.
 """
@@ -44,9 +44,10 @@ def code_lines(path: Path) -> set[int]:
 
 
 def statements() -> str:
-    """How many rows of the ledger have a test."""
-    tested = sum(bool(row.get("test")) for row in ledger.read())
-    return f"{tested} statements"
+    """How many rows of the ledger have a test, and how many there are."""
+    rows = ledger.read()
+    tested = sum(bool(row.get("test")) for row in rows)
+    return f"{tested} of the paper's {len(rows)} statements"
 
 
 def lines() -> str:
