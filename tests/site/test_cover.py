@@ -125,7 +125,9 @@ def test_untouched_it_covers_a_word_once(visit):
     whole = "Ein Mädchen in einem roten Kleid wirft einen Ball zu ihrem Hund."
     wait_for_line(page, "wirft einen Hund.")
     before = page.locator(f"{PART} .cover-was").inner_text()
-    assert before == f"Before: {whole}"
+    assert before == f"Before, in German: {whole}"
+    ways = page.locator(f"{PART} .cover-ways")
+    assert ways.inner_text().startswith("Touch another")
     assert covered(page) == ["ball"]
     assert (
         page.locator(f"{PART} .cover-means")

@@ -7,9 +7,20 @@ import { OWN, chooser, offer } from "./own_model.js";
 const WAIT = 2000; // milliseconds until it covers a word by itself
 const SNAP = 350; // while the ribbons of a covered word let go
 const LEAST = 0.1; // an attention that is drawn
+const FEWER = 0.25; // the same where the sentence has several lines
 const THICK = 24; // pixels of a ribbon that has all the attention
 const LONGEST = 30; // tokens of a sentence of one's own
 
+const languages = new Intl.DisplayNames(["en"], { type: "language" });
+/** " in German", or nothing where a code is no language's. */
+const inLanguage = (code) => {
+  try {
+    const name = languages.of(code);
+    return name === code ? "" : `, in ${name}`;
+  } catch {
+    return "";
+  }
+};
 const listed = (names) =>
   names.length > 1
     ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`
@@ -46,13 +57,14 @@ export function start(place) {
   const button = (text, press) =>
     el("button", { type: "button", onclick: press }, text);
   const move = button("Pause", () => (timer ? halt() : show(new Set())));
-  const copy = button("Copy a link to this", copyLink);
+  const copy = button("Copy link", copyLink);
+  const next = el("span", {}, "Touch another, or");
   const picks = recorded.map((one) => button(one.text, () => take(one)));
   const own = ownSentence();
   place.replaceChildren(
     stage,
     el("div", { class: "cover-told" }, means, was),
-    el("div", { class: "live-buttons cover-ways" }, move, copy),
+    el("div", { class: "live-buttons cover-ways" }, next, move, copy),
     el(
       "div",
       { class: "live-buttons cover-picks", role: "group" },
@@ -180,13 +192,16 @@ export function start(place) {
     const verdict = !hidden.size
       ? ["Touch an English word, and the decoder may no longer look at it."]
       : changes.removed.size || changes.added.size
-        ? ["Before: ", el("span", { lang: sentence.codes[1] }, lost.flat())]
+        ? [
+            `Before${inLanguage(sentence.codes[1])}: `,
+            el("span", { lang: sentence.codes[1] }, lost.flat()),
+          ]
         : ["Nothing changes: the model can do without looking at this word."];
     was.replaceChildren(...verdict);
     if (!timer) move.hidden = !hidden.size;
     move.textContent = timer ? "Pause" : "Uncover";
-    copy.hidden = !hidden.size;
-    copy.textContent = "Copy a link to this";
+    next.hidden = copy.hidden = Boolean(timer) || !hidden.size;
+    copy.textContent = "Copy link";
     ribbons();
   }
 
@@ -214,13 +229,15 @@ export function start(place) {
       return [one.left + one.width / 2 - box.left, one.top - box.top, one.height];
     };
     const bands = [];
+    const lines = new Set(chips.source.map((node) => centre(node)[1]));
+    const least = lines.size > 1 ? FEWER : LEAST;
     words.forEach((word, to) => {
       if (!word.isWord) return;
       const [x1, y1] = centre(chips.target[to]);
       sentence.words.forEach((seen, from) => {
         if (!seen.isWord) return;
         const share = attention(looked, word.places, seen.places);
-        if (share < LEAST) return;
+        if (share < least) return;
         const [x0, top, high] = centre(chips.source[from]);
         const y0 = top + high;
         const half = (share * THICK) / 2;
