@@ -179,8 +179,11 @@ def test_what_the_book_tells_of(visit):
 
 
 def test_every_ribbon_leads_from_a_word_to_a_word(visit):
-    """As wide as recorded; none from a covered word, wrapped or not."""
-    for width in (360, 1280):
+    """As wide as recorded; none from a covered word, wrapped or not.
+
+    In several lines only the widest are drawn.
+    """
+    for width, least, thin in (360, 6, 5.9), (1280, 16, 2.3):
         page = opened(visit, width=width, reduced_motion="reduce")
         word(page, "ball").click()
         wait_for_line(page, "wirft einen Hund.")
@@ -209,10 +212,10 @@ def test_every_ribbon_leads_from_a_word_to_a_word(visit):
             }""",
             PART,
         )
-        assert len(ends) > 15
+        assert len(ends) >= least
         assert all(one["off"] < 1 for one in ends)
         assert 8 not in {one["from"] for one in ends}  # ball
-        assert all(2.3 < one["wide"] < 24.1 for one in ends)
+        assert all(thin < one["wide"] < 24.1 for one in ends)
         page.set_viewport_size({"width": 700, "height": 800})
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 700

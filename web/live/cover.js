@@ -193,7 +193,9 @@ export function start(place) {
       ? ["Touch an English word, and the decoder may no longer look at it."]
       : changes.removed.size || changes.added.size
         ? [
-            `Before${inLanguage(sentence.codes[1])}: `,
+            "Before",
+            el("span", { class: "cover-in" }, inLanguage(sentence.codes[1])),
+            ": ",
             el("span", { lang: sentence.codes[1] }, lost.flat()),
           ]
         : ["Nothing changes: the model can do without looking at this word."];
