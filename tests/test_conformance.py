@@ -161,6 +161,7 @@ def test_what_the_template_leaves_open_hides_nothing(tmp_path):
         if result.probe.name == "step"
     ]
     assert "nothing moved" in verdict.words
+    assert "clear the gradients after step()" in verdict.words
 
 
 def test_a_misspelt_function_is_named(tmp_path, capsys):
@@ -861,12 +862,58 @@ def test_a_planted_fault_is_named(module, old, new, row):
 
 
 RESIDUAL = "return self.norm(x + self.dropout(sublayer(x)))"
+BEHIND = "x = self.norm(x)\n        return x + self.dropout(sublayer(x))"
 ENCODERS = "layers = [self.encoder_layer() for _ in range(c.N)]"
 WHOLE = (
     "return type('Whole', (nn.LayerNorm,), {'forward': lambda self, x: "
     "nn.functional.layer_norm(x, x.shape[1:])})(d_model)"
 )
 SPOKEN = [  # the change, the probe that finds it first, and its words
+    (
+        "positions",
+        "self.table = sinusoids(max_length, d_model)",
+        "self.table = nn.Parameter(sinusoids(max_length, d_model))",
+        "added_positions",
+        "begins as printed and is learned",
+    ),
+    (
+        "layers",
+        RESIDUAL,
+        BEHIND,
+        "norm_formula",
+        "the residual connection begins behind the norm",
+    ),
+    (
+        "layers",
+        "x = layer(x, mask)\n        return self.norm(x)",
+        "out = layer(x, mask)\n        return self.norm(out)",
+        "norm_place",
+        "no weight of encoder.layers.0 counts",
+    ),
+    (
+        "layers",
+        "self.dropout = nn.Dropout(dropout)\n        self.pre_norm",
+        "self.dropout = nn.Dropout(1 - dropout)\n        self.pre_norm",
+        "dropout_on",
+        "a share of 0.7 is dropped",
+    ),
+    (
+        "layers",
+        "return 0 if self.target is None else self.target[0].size(2)",
+        "return 0 if self.target is None else self.target[0].size(2) + 1",
+        "greedy",
+        "does the new token attend to itself?",
+    ),
+    *(
+        (
+            "masks",
+            "(ids != PAD)",
+            "(ids == PAD)",
+            name,
+            "the mask of padding is turned round",
+        )
+        for name in ("source_seen", "padding")
+    ),
     (
         "attention",
         "query = self.place(self.split(self.w_q(x)), offset)",
@@ -1081,6 +1128,12 @@ def test_a_planted_fault_has_its_words(module, old, new, name, words):
     assert words in result.verdict.words
 
 
+TURNED = (
+    "padding_mask causal_mask shape future past source_seen distance padding "
+    "batch all_padding source_order target_order both_ways norm_place "
+    "norm_formula residuals weights_used order_of_sublayers scores_factor "
+    "hidden_weights training_equals_evaluation greedy"
+)
 OF_A_MODEL = (
     "multi_head padding_mask causal_mask shape future padding batch "
     "source_order target_order norm_formula scores_factor greedy"
@@ -1143,6 +1196,149 @@ def test_what_follows_is_said_to_follow(module, old, new, first, names):
     faults = [r for r in found if r.verdict.kind == "fault"]
     assert [r.probe.name for r in faults if r.cause is None] == [first]
     assert len(faults) > 1
+
+
+@pytest.mark.parametrize("parts", [True, False])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        (("return not (training and query.is_cpu)", "return False"),),
+        (
+            ("return not (training and query.is_cpu)", "return False"),
+            ("lowest = torch.finfo(scores.dtype).min", "lowest = -torch.inf"),
+        ),
+    ],
+)
+def test_a_mask_that_is_turned_round_is_one_fault(changes, parts):
+    """Whether a query without a key gets zeros, a mean, or nan."""
+    names = TURNED.split()[0 if parts else 2 :]
+    asked = [p for p in conformance.PROBES if p.name in names]
+    lines = [("attention", *change) for change in changes]
+    with planted(("masks", "(ids != PAD)", "(ids == PAD)"), *lines):
+        found = list(run(library(), asked))
+    faults = [r for r in found if r.verdict.kind == "fault"]
+    said = [r.verdict.words for r in faults if r.cause is None]
+    assert len(said) == 1, conformance.as_text(found)
+    first = "the opposite" if parts else "the mask of padding is turned round"
+    assert first in said[0]
+    assert "nan" not in conformance.as_text(found)
+
+
+def test_a_mean_in_place_is_named():
+    """It is right, and the first checkpoint is no longer what it was."""
+
+    def average(states):
+        mean = states[0]
+        for state in states[1:]:
+            for name in mean:
+                mean[name] += state[name]
+        for name in mean:
+            mean[name] /= len(states)
+        return mean
+
+    [result] = verdicts({"average": average}, "average")
+    assert "changes the checkpoints it is given" in result.verdict.words
+
+
+def test_layers_that_begin_behind_the_norm_are_named():
+    def encoder_layer(x, mask, attention, network, norm_1, norm_2):
+        x = norm_1(x)
+        x = norm_2(x + attention(x, x, mask))
+        return x + network(x)
+
+    def decoder_layer(y, memory, masks, attentions, network, norms):
+        own, across = attentions
+        y = norms[0](y)
+        y = norms[1](y + own(y, y, masks[1]))
+        y = norms[2](y + across(y, memory, masks[0]))
+        return y + network(y)
+
+    given = dict(encoder_layer=encoder_layer, decoder_layer=decoder_layer)
+    with planted(("layers", RESIDUAL, BEHIND)):
+        model = library().functions
+        given |= {name: model[name] for name in ("build", "logits")}
+        names = "encoder_layer", "decoder_layer", "norm_formula"
+        asked = [p for p in conformance.PROBES if p.name in names]
+        found = list(run(Adapter(given), asked))
+    assert [r.verdict.kind for r in found] == ["fault"] * 3
+    assert [bool(r.cause) for r in found] == [False, True, True]
+    assert "begins behind the norm" in found[0].verdict.words
+
+
+def test_attention_to_the_source_first_is_one_fault():
+    def decoder_layer(y, memory, masks, attentions, network, norms):
+        own, across = attentions
+        y = norms[0](y + across(y, memory, masks[0]))
+        y = norms[1](y + own(y, y, masks[1]))
+        return norms[2](y + network(y))
+
+    first = "x = first(x, look_back)\n        "
+    second = f"x = second(x, lambda x: {ACROSS})\n"
+    turned = f"x = first(x, lambda x: {ACROSS})\n        "
+    turned += "x = second(x, look_back)\n"
+    with planted(("layers", first + second, turned)):
+        given = library().functions | {"decoder_layer": decoder_layer}
+        names = "decoder_layer", "order_of_sublayers"
+        asked = [p for p in conformance.PROBES if p.name in names]
+        one, two = run(Adapter(given), asked)
+    assert one.verdict.words == two.verdict.words
+    assert "to the source before it attends to itself" in one.verdict.words
+    assert two.cause is one.probe
+
+
+def test_layers_of_which_everything_is_dropped_are_named():
+    def encoder_layer(x, mask, attention, network, norm_1, norm_2):
+        x = norm_1(x + 0 * attention(x, x, mask))
+        return norm_2(x + 0 * network(x))
+
+    [result] = verdicts({"encoder_layer": encoder_layer}, "encoder_layer")
+    assert "taken for the share that is kept" in result.verdict.words
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_an_encoder_without_attention_is_no_causal_one(causal):
+    """A position that sees only itself sees nothing before it."""
+    given = built()
+
+    def encode(model, source_ids):
+        x = model.embed(source_ids, model.source_embedding, 0)
+        return x.cumsum(1) if causal else x
+
+    asked = [p for p in conformance.PROBES if p.name == "both_ways"]
+    [result] = run(Adapter(given | {"encode": encode}), asked)
+    assert ("the decoder's causal mask" in result.verdict.words) is causal
+    assert ("sees only itself" in result.verdict.words) is not causal
+
+
+def test_what_follows_from_an_early_end_is_said_to_follow(monkeypatch):
+    """A deviation, which shows again as two faults, and is none."""
+
+    def tried(adapter):
+        return found
+
+    def beam(next_logs, beam_size, alpha, limit):
+        settings = next_logs, beam_size, alpha, limit, EOS
+        return reference(*settings, mistake="first end")
+
+    names = "beams", "length_penalty", "brute_force"
+    asked = [p for p in conformance.PROBES if p.name in names]
+    found = list(run(Adapter({"beam": beam}), asked))
+    assert found[0].verdict.name == "another early end"
+    assert {r.verdict.kind for r in found[1:]} == {"fault"}
+    assert {r.cause.name for r in found[1:]} == {"beams"}
+    assert "1 deviation, 0 faults, 2 that follow from these" in summary(found)
+    monkeypatch.setattr("transformer_book.conformance.__main__.run", tried)
+    assert main([OURS]) == 0
+
+
+def test_a_table_of_positions_may_be_a_weight_that_stays():
+    old = "self.table = sinusoids(max_length, d_model)"
+    new = "self.table = nn.Parameter(sinusoids(max_length, d_model), False)"
+    asked = [p for p in conformance.PROBES if p.name == "added_positions"]
+    with planted(("positions", old, new)):
+        [result] = run(library(), asked)
+    assert result.verdict.kind == "paper"
 
 
 def test_padding_and_no_future_are_two_faults():

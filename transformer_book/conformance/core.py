@@ -58,8 +58,9 @@ class Verdict:
 
     `kind` is "paper", "deviation", "fault" or "not tried"; `words` say
     what was measured, or what is wrong. A deviation has a `name`, and
-    says `who` else does it. A fault may say that it `follows` from that
-    of another probe.
+    says `who` else does it. A fault may say that it `follows` from one
+    that other probes, named in their order, have found; or that it shows
+    `again` what another probe has found, be it a deviation.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Verdict:
     name: str = ""
     who: str = ""
     follows: str = ""
+    again: str = ""
 
 
 def paper(measured: str) -> Verdict:
@@ -84,6 +86,7 @@ def fault(
     got: Any = None,
     mistakes: Mapping[str, Any] | None = None,
     follows: str = "",
+    again: str = "",
 ) -> Verdict:
     """A mistake, in words that help to find it.
 
@@ -91,7 +94,7 @@ def fault(
     the first that gives just what was got is the diagnosis.
     """
     words = named(got, mistakes or {}) or diagnosis
-    return Verdict("fault", words, follows=follows)
+    return Verdict("fault", words, follows=follows, again=again)
 
 
 def not_tried(reason: str) -> Verdict:
@@ -145,7 +148,12 @@ class NotShown(Exception):
 
 
 class Wrong(Exception):
-    """A fault that a helper of several probes has found."""
+    """A fault that a helper of several probes has found; it may follow
+    from that of another probe."""
+
+    def __init__(self, words: str, follows: str = ""):
+        super().__init__(words)
+        self.follows = follows
 
 
 class Adapter:
@@ -344,9 +352,11 @@ def _cause(
     if verdict.kind not in ("fault", "deviation"):
         return None
     if verdict.kind == "fault":
-        for name in (*one.after, verdict.follows):
+        for name in (*one.after, *verdict.follows.split(), verdict.again):
             earlier = found.get(name)
-            if earlier and earlier.verdict.kind == "fault":
+            kind = earlier.verdict.kind if earlier else ""
+            is_again = name == verdict.again and kind == "deviation"
+            if earlier and (kind == "fault" or is_again):
                 return earlier.cause or earlier.probe
     line = verdict.words.partition(AT)[2]
     for earlier in found.values():
@@ -375,7 +385,7 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
     except (NotShown, NotImplementedError) as reason:
         return not_tried(str(reason) or "not implemented")
     except Wrong as diagnosis:
-        return fault(str(diagnosis))
+        return fault(str(diagnosis), follows=diagnosis.follows)
     except Exception as error:
         # what models return is looked at where it is asked for
         if "build" in one.needs and not _in_adapter(adapter, error):

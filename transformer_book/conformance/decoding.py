@@ -182,7 +182,8 @@ def _greedy_mistake(tried, model, source, got, right, loose) -> str:
         )
     return (
         f"token {first} is not the likeliest one: is it read from the last "
-        "position, and do the positions of a cache go on counting?"
+        "position, do the positions of a cache go on counting, and does the "
+        "new token attend to itself?"
     )
 
 
@@ -516,7 +517,9 @@ def length_penalty(tried: Adapter) -> Verdict:
     measured = f"tokens for an alpha of 0, 0.6 and 3: {said}"
     if lengths[0] <= lengths[1] < lengths[2]:
         return paper(measured)
-    return fault(f"{measured}: a larger alpha makes outputs longer")
+    return fault(
+        f"{measured}: a larger alpha makes outputs longer", again="beams"
+    )
 
 
 @probe(
@@ -548,7 +551,8 @@ def brute_force(tried: Adapter) -> Verdict:
                      f"in {len(searches.cases)} searches")  # fmt: skip
     return fault(
         f"in {wrong} of {len(searches.cases)} searches a better output "
-        "exists, and every hypothesis fits into the beam"
+        "exists, and every hypothesis fits into the beam",
+        again="beams",
     )
 
 

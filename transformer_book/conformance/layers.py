@@ -36,7 +36,12 @@ def _mask(got: Any, name: str, length: int) -> Tensor | str:
 
 
 def _wrong_mask(
-    name: str, ids: Tensor, got: Tensor, right: Tensor, mistakes: dict
+    name: str,
+    ids: Tensor,
+    got: Tensor,
+    right: Tensor,
+    mistakes: dict,
+    follows: str = "",
 ) -> Verdict:
     """A mask that is wrong where a word looks: how, or where."""
     row, query, key = (int(x) for x in (got != right).nonzero()[0])
@@ -47,7 +52,7 @@ def _wrong_mask(
         f"{where}\nyours {got[row, query].int().tolist()}\n"
         f"right {right[row, query].int().tolist()}"
     )
-    return fault(otherwise, got, mistakes)
+    return fault(otherwise, got, mistakes, follows)
 
 
 @probe("masks-encoder", "masks-padding", "masks")
@@ -110,9 +115,14 @@ def causal_mask(tried: Adapter) -> Verdict:
         """The rows of words; those of padding count for nothing."""
         return torch.where(words[:, :, None], mask, right)
 
-    got = of_words(got)
+    asked, got = got, of_words(got)
     if torch.equal(got, right):
         return paper("a triangle with its diagonal, without the padding")
+    # a triangle, and what they hide as padding of a source
+    padding = _mask(tried.masks(target, target)[0], "padding", 4)
+    is_theirs = isinstance(padding, Tensor) and torch.equal(
+        asked, triangle & padding
+    )
     turned = (
         "queries and keys have changed places: each row must be open up to "
         "its own column"
@@ -132,7 +142,8 @@ def causal_mask(tried: Adapter) -> Verdict:
         "everything is open: there is no mask": torch.ones_like(right),
     }
     mistakes = {said: of_words(mask) for said, mask in wrong.items()}
-    return _wrong_mask("decoder", target, got, right, mistakes)
+    follows = "padding_mask" if is_theirs else ""
+    return _wrong_mask("decoder", target, got, right, mistakes, follows)
 
 
 @probe("layers-equation-2", "layers-feed-forward", "feed_forward")
@@ -197,6 +208,15 @@ OLD = (
     "each residual connection begins at the output of the sub-layer "
     "before it, not at the layer's input"
 )
+NORMED_FIRST = (
+    "the residual connection begins behind the norm, norm(x) + "
+    "sublayer(norm(x)), where the paper has norm(x + sublayer(x))"
+)
+NOTHING_ADDED = (
+    "no sub-layer adds anything: is all of it dropped, because a rate is "
+    "taken for the share that is kept?"
+)
+CROSS_FIRST = "the decoder attends to the source before it attends to itself"
 PRE_NORM = "tensor2tensor since 2018, the Annotated Transformer, GPT-2"
 
 
@@ -231,14 +251,18 @@ def _post(x: Tensor, sublayers: list, norms: list) -> Tensor:
 
 def _wrong_sums(x: Tensor, sublayers: list, norms: list) -> dict[str, Tensor]:
     """What comes out if norm and sum are not where they belong."""
-    before = inner = bare = old = first = x
+    before = inner = bare = old = first = behind = x
     for sublayer, norm in zip(sublayers, norms, strict=True):
         before = before + sublayer(norm(before))
         inner = inner + norm(sublayer(inner))
         bare = norm(sublayer(bare))
         old = norm(x + sublayer(old))
         first = norm(first + sublayer(norm(first)))
+        behind = norm(behind) + sublayer(norm(behind))
     wrong = {PRE: before, INNER: inner, NO_SUM: bare, OLD: old}
+    wrong[NORMED_FIRST] = behind
+    nothing = [torch.zeros_like] * len(norms)
+    wrong[NOTHING_ADDED] = _post(x, nothing, norms)
     wrong["the norm is taken before the sub-layer, and again after"] = first
     last = len(norms) - 1
     for i, sublayer in enumerate(sublayers):
@@ -351,6 +375,13 @@ def decoder_layer(tried: Adapter) -> Verdict:
     mistakes |= {
         words: _post(y, wrong, norms) for words, wrong in changed.items()
     }
+    itself_first, source_first, last = steps()
+    cross_first = source_first, itself_first, last
+    mistakes[CROSS_FIRST] = _post(y, cross_first, norms)
+    moved_norms = norms[1], norms[0], norms[2]
+    mistakes[CROSS_FIRST + ", each with its norm"] = _post(
+        y, cross_first, moved_norms
+    )
     skipped = [steps()[0], network]
     mistakes[never + " (skipped)"] = _post(y, skipped, norms[::2])
     mistakes[never + " (as if it were zero)"] = _post(

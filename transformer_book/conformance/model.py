@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,7 @@ from .core import (
     paper,
     probe,
 )
-from .layers import PRE_NORM
+from .layers import CROSS_FIRST, NORMED_FIRST, PRE_NORM
 from .positions import judge
 from .trace import (
     BATCH,
@@ -38,6 +39,7 @@ from .trace import (
 )
 
 ENOUGH = 1e-4  # of the logits' spread: less is rounding
+RATE = 0.3  # of dropout, where it is looked at: not 1 - RATE
 
 
 def build(tried: Adapter, offset: int = 0, **changes: Any) -> Any:
@@ -93,8 +95,16 @@ def logits(
     return out.double()
 
 
+NOT_FINITE = (
+    "some of the scores are not finite: does a mask hide all there is, "
+    "because it is turned round?"
+)
+
+
 def moved(before: Tensor, after: Tensor) -> Tensor:
     """How far the logits of each position move, in spreads: (len,)."""
+    if not (before.isfinite().all() and after.isfinite().all()):
+        raise Wrong(NOT_FINITE, follows="shape")
     return (before - after).abs().amax((0, 2)) / before.std()
 
 
@@ -121,7 +131,9 @@ def shape(tried: Adapter) -> Verdict:
     model = build(tried)
     out = logits(tried, model, *pairs(tried))
     if not out.isfinite().all():
-        return fault("some of the scores are not finite")
+        if _inverted(tried):
+            return fault(INVERTED, follows="padding_mask")
+        return fault(NOT_FINITE)
     kind = "logits"
     if close(out.exp().sum(-1), torch.ones(BATCH, TARGET)):
         kind = "log-probabilities"
@@ -146,6 +158,30 @@ def influence(tried: Adapter, model: Any, side: int) -> Tensor:
     # what every sentence has is not changed
     sees[:, 0 if side == 1 else -1] = True
     return sees
+
+
+INVERTED = (
+    "the words of the source are hidden, and its padding is seen: the mask "
+    "of padding is turned round"
+)
+MASKED = "padding_mask shape source_seen padding"  # who may say so first
+
+
+def _inverted(tried: Adapter) -> bool:
+    """Whether padding of the source is seen in place of its words."""
+    model = wild(tried)
+    source, target = pairs(tried)
+    others = other(source, tried)
+    padded, changed = (
+        F.pad(ids, (0, 3), value=tried.PAD) for ids in (source, others)
+    )
+    before, after, plain = (
+        logits(tried, model, ids, target) for ids in (padded, changed, source)
+    )
+    if not (before.isfinite().all() and after.isfinite().all()):
+        return False
+    blind = bool(moved(before, after).max() < ENOUGH)
+    return blind and not close(plain, before)
 
 
 MIXED = (
@@ -269,6 +305,8 @@ def source_seen(tried: Adapter) -> Verdict:
     if sees.all():
         return paper("each word of the source moves each position's scores")
     if not sees[:, :-1].any():
+        if _inverted(tried):
+            return fault(INVERTED, follows=MASKED)
         return fault(
             "the scores are the same for every source: the decoder never "
             "reads the encoder's output"
@@ -347,6 +385,8 @@ def padding(tried: Adapter) -> Verdict:
     model = wild(tried)
     source, _ = pairs(tried)
     padded = F.pad(source, (0, 3), value=tried.PAD)
+    if _inverted(tried):
+        return fault(INVERTED, follows=MASKED)
     distance = _moved_by_padding(tried, model)
     if distance < ENOUGH:
         return paper("three paddings more, the same scores")
@@ -477,7 +517,8 @@ def source_order(tried: Adapter) -> Verdict:
             return fault(BY_ROWS)
         return fault(
             "two words of the source may change places, and no score "
-            "changes: the encoder gets no positions"
+            "changes: the encoder gets no positions",
+            follows="source_seen",
         )
     return paper("two swapped words of the source move the scores")
 
@@ -529,6 +570,13 @@ def both_ways(tried: Adapter) -> Verdict:
         seen = torch.stack(own).amax((0, 1, 2)) > 0
     if seen.all():
         return paper("each word moves the vectors of all words")
+    if not seen.triu(1).any() and not seen.tril(-1).any():
+        follows = MASKED if _inverted(tried) else "distance"
+        return fault(
+            "each of the encoder's positions sees only itself: does its "
+            "attention give nothing, or is what its layers give not used?",
+            follows=follows,
+        )
     if not seen.triu(1).any():
         return fault(
             "the encoder's positions see only those before them: the "
@@ -597,7 +645,10 @@ def norm_place(tried: Adapter) -> Verdict:
             after = logits(tried, model, *pairs(tried))
             weight.fill_(1.0)
         if moved(before, after).max() < 1e-6:
-            return fault(f"{name} changes nothing: its norm is not used")
+            return fault(
+                f"{name} changes nothing: {_unused(tried, model, name)}",
+                follows="source_seen",
+            )
     # in post-norm a norm of the decoder that gives zeros ends all that
     # the decoder has read; in pre-norm the residual goes past it
     ends = [name for name, p in names if kills(tried, model, p, side=1)]
@@ -635,6 +686,24 @@ def norm_place(tried: Adapter) -> Verdict:
     return fault(
         f"{count}, where post-norm has {3 * N}: norms or residual connections "
         "are not around every sub-layer of the decoder"
+    )
+
+
+def _unused(tried: Adapter, model: Any, norm: str) -> str:
+    """Why a norm counts for nothing: it alone, or its whole layer."""
+    numbered = re.match(r".*?\.\d+\.", norm)  # "encoder.layers.0."
+    layer = numbered[0] if numbered else norm
+    weights = [p for n, p in modules_weights(model) if n.startswith(layer)]
+    _trained_logits(tried, model).square().sum().backward()
+    reached = any(
+        p.grad is not None and p.grad.abs().max() > 0 for p in weights
+    )
+    model.zero_grad()
+    if reached or all(p.dim() == 1 for p in weights):
+        return "its norm is not used"
+    return (
+        f"no weight of {layer[:-1]} counts, so what this layer gives goes "
+        "nowhere. Does the loop pass x on, and is the stack's result used?"
     )
 
 
@@ -699,6 +768,8 @@ def norm_formula(tried: Adapter) -> Verdict:
                 "its positions too, and each has one of its own",
                 follows="future",
             )
+        if _normed_first(tried, model):
+            return fault(NORMED_FIRST)
         return deviation("no norm at the top", measured)
     if abs(deviation_of - 1) < 0.01:
         return paper(measured)
@@ -710,6 +781,23 @@ def norm_formula(tried: Adapter) -> Verdict:
             "the Annotated Transformer",
         )
     return fault(f"{measured}, where 1 is expected")
+
+
+def _normed_first(tried: Adapter, model: Any) -> bool:
+    """Whether the last sum is norm(x) + sublayer(norm(x))."""
+    trace = Trace(tried, model, *pairs(tried))
+    x = out = None  # what the last network was given, and what it gave
+    for _, given, _, result in trace.linears():
+        if result.size(-1) == SIZES["d_ff"]:
+            x = given
+        if given.size(-1) == SIZES["d_ff"]:
+            out = result
+    if x is None or out is None or x.shape != out.shape:
+        return False
+    mean, spread = x.mean(-1), x.std(-1, correction=0)
+    if mean.abs().max() > 0.05 or (spread - 1).abs().max() > 0.05:
+        return False
+    return close(_hidden(tried, model), x + out)
 
 
 @probe(
@@ -786,7 +874,8 @@ def weights_used(tried: Adapter) -> Verdict:
     more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
     return fault(
         f"no gradient reaches {idle[0]}{more}: its layer is skipped, its "
-        "result is not used, or something is detached"
+        "result is not used, or something is detached",
+        follows=MASKED if _inverted(tried) else "",
     )
 
 
@@ -1110,7 +1199,7 @@ def _one_storage(tried: Adapter) -> bool:
     "layers-decoder-layer",
     "build",
     "logits",
-    after="source_seen past norm_place weights_used",
+    after="decoder_layer source_seen past norm_place weights_used",
 )
 def order_of_sublayers(tried: Adapter) -> Verdict:
     """The encoder's layers are attention and network; the decoder's have
@@ -1129,9 +1218,7 @@ def order_of_sublayers(tried: Adapter) -> Verdict:
     if "F" not in got and got == "S" * N + "sc" * N:
         raise NotShown("the network's linear maps were not seen")
     parts = {
-        "the decoder attends to the source before it attends to itself": (
-            "SF" * N + "csf" * N
-        ),
+        CROSS_FIRST: "SF" * N + "csf" * N,
         "the encoder's network comes before its attention": (
             "FS" * N + "scf" * N
         ),
@@ -1325,6 +1412,12 @@ def added_positions(tried: Adapter) -> Verdict:
     kinds = {verdict.kind for verdict in verdicts.values()}
     if "fault" in kinds and (learned := _learned(model)):
         return learned
+    if kinds == {"paper"} and (name := _trained_table(tried, model)):
+        return deviation(
+            "a positional table that is trained",
+            f"{name} begins as printed and is learned, where the paper's "
+            "sinusoids stay: make it a buffer",
+        )
     said = {verdict.words for verdict in verdicts.values()}
     if len(kinds) == 1 and "paper" not in kinds and len(said) == 1:
         return next(iter(verdicts.values()))
@@ -1332,6 +1425,21 @@ def added_positions(tried: Adapter) -> Verdict:
         return paper(f"as printed, in the {' and in the '.join(verdicts)}")
     words = "; ".join(f"{side}: {v.words}" for side, v in verdicts.items())
     return fault(f"the stacks have different positions. In the {words}")
+
+
+def _trained_table(tried: Adapter, model: nn.Module) -> str:
+    """The name of a weight that is the table of positions, and that a
+    gradient reaches; or ''."""
+    added = [rows for _, rows, _ in _sums(tried, model)]
+    _trained_logits(tried, model).square().sum().backward()
+    for name, weight in modules_weights(model):
+        wide = weight.dim() >= 2 and weight.size(-1) == SIZES["d_model"]
+        if not wide or weight.grad is None or not weight.grad.any():
+            continue
+        table = weight.detach().flatten(0, -2)
+        if any(close(table[: len(rows)], rows) for rows in added):
+            return name
+    return ""
 
 
 def _learned(model: nn.Module) -> Verdict | None:
@@ -1471,18 +1579,23 @@ def _evaluated(tried: Adapter, rate: float) -> tuple[Tensor, list[Tensor]]:
 @probe("dropout-base", "layers-dropout", "build", "logits")
 def dropout_on(tried: Adapter) -> Verdict:
     """In training some numbers are dropped, at the rate asked for."""
-    model, ids = build(tried, dropout=0.5), pairs(tried)
+    model, ids = build(tried, dropout=RATE), pairs(tried)
     modules_weights(model)
     with mode(model, True), torch.no_grad():
         first, second = (tried.logits(model, *ids) for _ in range(2))
     if torch.equal(first, second):
         return fault("in training two passes are equal: nothing is dropped")
     rates = _rates(tried)
-    if rates - {0.5}:
+    if any(math.isclose(rate, 1 - RATE, rel_tol=1e-5) for rate in rates):
+        return fault(
+            f"{RATE} was asked for, and a share of {1 - RATE:g} is dropped: "
+            "the rate is what is dropped, not what is kept"
+        )
+    if any(not math.isclose(rate, RATE, rel_tol=1e-5) for rate in rates):
         said = " and ".join(f"{rate:g}" for rate in sorted(rates))
         return deviation(
             "dropout at a fixed rate",
-            f"0.5 was asked for, and the rates are {said}",
+            f"{RATE} was asked for, and the rates are {said}",
             "the Annotated Transformer, on attention weights",
         )
     return paper("two passes in training mode differ")
@@ -1526,7 +1639,8 @@ def training_equals_evaluation(tried: Adapter) -> Verdict:
         )
     return fault(
         "without dropout the two modes differ: batch normalization, or two "
-        "ways to compute attention that disagree"
+        "ways to compute attention that disagree",
+        follows=MASKED if _inverted(tried) else "",
     )
 
 
@@ -1655,8 +1769,8 @@ def _drops(call: Call) -> float:
 
 
 def _rates(tried: Adapter) -> set[float]:
-    """The rates of dropout in one pass of training, where 0.5 is asked."""
-    model = build(tried, dropout=0.5)
+    """The rates of dropout in one pass of training, if RATE is asked."""
+    model = build(tried, dropout=RATE)
     trace = Trace(tried, model, *pairs(tried), training=True)
     dropping = [c for c in trace.calls if c.name in ("dropout", KERNEL)]
     return {_drops(call) for call in dropping} - {0.0}

@@ -55,8 +55,9 @@ CONSEQUENCES = {
     "others too small; a score of minus infinity does not.",
     "masks-padding": "Where padding is seen, a sentence's translation "
     "depends on the sentences beside it in the batch.",
-    "masks-causal": "A decoder that sees the next word learns to copy it, "
-    "and has nothing to copy when it translates.",
+    "masks-causal": "What each position of the decoder may see. If that is "
+    "the next word, it learns to copy, and has nothing to copy when it "
+    "translates.",
     "layers-feed-forward": "Without the ReLU the network's two matrices are "
     "one, and its inner width buys nothing.",
     "layers-residual": "Whether the norm comes before or after the addition "

@@ -320,6 +320,8 @@ def factor_of(trace: Trace, attention: Attention, h: int) -> tuple[float, str]:
     """
     scores = attention.scores
     visible = scores > -1e4
+    if not visible.any():
+        raise NotShown("a mask hides every score of an attention")
     candidates: list[Tensor] = []
     for place, _, _, out in trace.linears():
         if place < attention.place:

@@ -534,7 +534,10 @@ def step(tried: Adapter) -> Verdict:
     distance = moved([batch])
     after = moved.loss(batch)
     if distance.abs().max() == 0:
-        return fault("nothing moved: call backward() and step()")
+        return fault(
+            "nothing moved: call backward() and step(), and clear the "
+            "gradients after step(), or before backward(), not between"
+        )
     if after > before:
         return fault(
             f"a small step raised the loss from {before:.3f} to {after:.3f}: "
@@ -662,12 +665,27 @@ def padding_of_a_batch(tried: Adapter) -> Verdict:
 def average(tried: Adapter) -> Verdict:
     """The model that translates is the mean of its last checkpoints."""
     states = [{"w": torch.randn(3, 4), "b": torch.randn(5)} for _ in range(5)]
-    got = tried.average(states)
+    given = [
+        {name: weight.clone() for name, weight in state.items()}
+        for state in states
+    ]
+    got = tried.average(given)
+    changed = any(
+        not torch.equal(given[i][name], weight)
+        for i, state in enumerate(states)
+        for name, weight in state.items()
+    )
     right = {name: sum(s[name] for s in states) / 5 for name in states[0]}
     running = states[0]["w"]
     for state in states[1:]:
         running = (running + state["w"]) / 2
     if all(close(got[name], right[name]) for name in right):
+        if changed:
+            return fault(
+                "your function changes the checkpoints it is given: add to a "
+                "copy of the first one. A tied matrix stands in a checkpoint "
+                "under two names, and in place it would be added twice"
+            )
         return paper("the mean of five, weight by weight")
     mistakes = {
         "this is the sum: divide by the number of checkpoints": (
