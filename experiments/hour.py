@@ -29,7 +29,7 @@ import since
 from variations import claimed
 
 from transformer_lib.batching import TokenBatches
-from transformer_lib.checkpoints import checkpoint_files, save_model
+from transformer_lib.checkpoints import save_model
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import describe_run, write_report
 from transformer_lib.schedule import TrainingConfig
@@ -73,13 +73,11 @@ def train_hour(options):
         keep_checkpoints=1,
         precision=options.precision,
     )
-    begun = checkpoint_files(options.out)
-    step = int(begun[-1].stem.split("-")[1]) if begun else 0
     history = train(
         model,
         batches,
         settings,
-        since.Judge(held_out, step),
+        since.Judge(held_out, since.steps_done(options.out)),
         options.out,
         optimizer=RUNG.optimizers(
             model, since.highest_rate(RATE, model.config.d_model)

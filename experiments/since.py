@@ -355,6 +355,12 @@ def files_of(folder):
     return load_files(name) | read_folder(folder)
 
 
+def steps_done(folder):
+    """Where a run in this folder goes on: the step of its checkpoint."""
+    begun = checkpoint_files(folder)
+    return int(begun[-1].stem.split("-")[1]) if begun else 0
+
+
 def attempt(options, rate, text):
     """The report of a rung at one rate: a finished one, or trained now."""
     rung, folder = RUNGS[options.rung], options.out / f"rate-{rate:g}"
@@ -374,13 +380,11 @@ def attempt(options, rate, text):
     settings = replace(settings, **rung.training)
     model = build(rung, len(tokenizer), options.seed).to(options.device)
     batches = rung.batches(learnt, TOKENS, options.seed)
-    begun = checkpoint_files(folder)
-    step = int(begun[-1].stem.split("-")[1]) if begun else 0
     history = train(
         model,
         batches,
         settings,
-        Judge(held_out, step),
+        Judge(held_out, steps_done(folder)),
         folder,
         optimizer=rung.optimizers(
             model, highest_rate(rate, model.config.d_model)

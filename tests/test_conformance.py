@@ -259,6 +259,11 @@ def test_close_means_by_the_largest_number(a, b, same):
     assert close(torch.tensor(a), torch.tensor(b)) is same
 
 
+def probes_of(*names):
+    """The probes of these names, in their order."""
+    return [one for one in conformance.PROBES if one.name in names]
+
+
 def verdicts(functions, *names):
     """What probes of these names, or of these functions, say."""
     asked = [
@@ -569,7 +574,7 @@ def test_what_a_beam_search_does_nearly_always_is_named(slips, named):
         found = reference(*settings, mistake="no penalty")
         return found[:-1] if next(searches) < slips else found
 
-    asked = [one for one in conformance.PROBES if one.name == "beams"]
+    asked = probes_of("beams")
     [result] = run(Adapter({"beam": beam}), asked)
     verdict = result.verdict
     assert verdict.kind == "fault"
@@ -730,7 +735,7 @@ def test_arguments_may_have_their_names(monkeypatch):
         monkeypatch.setattr(functional, name, by_name)
     asked = "norm_formula residuals order_of_sublayers scores_factor "
     asked += "activation memory_everywhere dropout_places dropout_of_sums"
-    probes = [p for p in conformance.PROBES if p.name in asked.split()]
+    probes = probes_of(*asked.split())
     given = built() | {"encode": ours_module.encode}
     found = list(run(Adapter(given), probes))
     wrong = [r for r in found if r.verdict.kind != "paper"]
@@ -760,8 +765,7 @@ def test_dropout_may_scale_in_evaluation_if_not_in_training():
                     setattr(part, name, Drop(inner.p))
         return model
 
-    asked = [p for p in conformance.PROBES if p.name == "dropout_off"]
-    [result] = run(Adapter(given | {"build": build}), asked)
+    [result] = verdicts(given | {"build": build}, "dropout_off")
     assert result.verdict.name == "dropout scales in evaluation"
 
 
@@ -774,8 +778,7 @@ def test_other_weights_for_another_rate_are_no_fault():
         torch.rand(int(10 * sizes[-1]))
         return whole(*sizes)
 
-    asked = [p for p in conformance.PROBES if p.name == "dropout_off"]
-    [result] = run(Adapter(given | {"build": build}), asked)
+    [result] = verdicts(given | {"build": build}, "dropout_off")
     assert result.verdict.kind == "paper"
 
 
@@ -1122,7 +1125,7 @@ SPOKEN = [  # the change, the probe that finds it first, and its words
 
 @pytest.mark.parametrize("module, old, new, name, words", SPOKEN)
 def test_a_planted_fault_has_its_words(module, old, new, name, words):
-    asked = [one for one in conformance.PROBES if one.name == name]
+    asked = probes_of(name)
     with planted((module, old, new)):
         [result] = run(library(), asked)
     assert words in result.verdict.words
@@ -1190,7 +1193,7 @@ OF_A_MODEL = (
     ],
 )
 def test_what_follows_is_said_to_follow(module, old, new, first, names):
-    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    asked = probes_of(*names.split())
     with planted((module, old, new)):
         found = list(run(library(), asked))
     faults = [r for r in found if r.verdict.kind == "fault"]
@@ -1213,7 +1216,7 @@ def test_what_follows_is_said_to_follow(module, old, new, first, names):
 def test_a_mask_that_is_turned_round_is_one_fault(changes, parts):
     """Whether a query without a key gets zeros, a mean, or nan."""
     names = TURNED.split()[0 if parts else 2 :]
-    asked = [p for p in conformance.PROBES if p.name in names]
+    asked = probes_of(*names)
     lines = [("attention", *change) for change in changes]
     with planted(("masks", "(ids != PAD)", "(ids == PAD)"), *lines):
         found = list(run(library(), asked))
@@ -1259,7 +1262,7 @@ def test_layers_that_begin_behind_the_norm_are_named():
         model = library().functions
         given |= {name: model[name] for name in ("build", "logits")}
         names = "encoder_layer", "decoder_layer", "norm_formula"
-        asked = [p for p in conformance.PROBES if p.name in names]
+        asked = probes_of(*names)
         found = list(run(Adapter(given), asked))
     assert [r.verdict.kind for r in found] == ["fault"] * 3
     assert [bool(r.cause) for r in found] == [False, True, True]
@@ -1280,7 +1283,7 @@ def test_attention_to_the_source_first_is_one_fault():
     with planted(("layers", first + second, turned)):
         given = library().functions | {"decoder_layer": decoder_layer}
         names = "decoder_layer", "order_of_sublayers"
-        asked = [p for p in conformance.PROBES if p.name in names]
+        asked = probes_of(*names)
         one, two = run(Adapter(given), asked)
     assert one.verdict.words == two.verdict.words
     assert "to the source before it attends to itself" in one.verdict.words
@@ -1305,8 +1308,7 @@ def test_an_encoder_without_attention_is_no_causal_one(causal):
         x = model.embed(source_ids, model.source_embedding, 0)
         return x.cumsum(1) if causal else x
 
-    asked = [p for p in conformance.PROBES if p.name == "both_ways"]
-    [result] = run(Adapter(given | {"encode": encode}), asked)
+    [result] = verdicts(given | {"encode": encode}, "both_ways")
     assert ("the decoder's causal mask" in result.verdict.words) is causal
     assert ("sees only itself" in result.verdict.words) is not causal
 
@@ -1322,7 +1324,7 @@ def test_what_follows_from_an_early_end_is_said_to_follow(monkeypatch):
         return reference(*settings, mistake="first end")
 
     names = "beams", "length_penalty", "brute_force"
-    asked = [p for p in conformance.PROBES if p.name in names]
+    asked = probes_of(*names)
     found = list(run(Adapter({"beam": beam}), asked))
     assert found[0].verdict.name == "another early end"
     assert {r.verdict.kind for r in found[1:]} == {"fault"}
@@ -1335,7 +1337,7 @@ def test_what_follows_from_an_early_end_is_said_to_follow(monkeypatch):
 def test_a_table_of_positions_may_be_a_weight_that_stays():
     old = "self.table = sinusoids(max_length, d_model)"
     new = "self.table = nn.Parameter(sinusoids(max_length, d_model), False)"
-    asked = [p for p in conformance.PROBES if p.name == "added_positions"]
+    asked = probes_of("added_positions")
     with planted(("positions", old, new)):
         [result] = run(library(), asked)
     assert result.verdict.kind == "paper"
@@ -1366,14 +1368,14 @@ def test_padding_and_no_future_are_two_faults():
             return self.attention(x, x)
 
     given = {"build": build, "logits": ours_module.logits}
-    asked = [p for p in conformance.PROBES if p.name in ("future", "padding")]
+    asked = probes_of("future", "padding")
     found = list(run(Adapter(given), asked))
     assert [(r.verdict.kind, r.cause) for r in found] == [("fault", None)] * 2
 
 
 def test_a_third_sentence_is_looked_at_too():
     old, new = "(ids != PAD)", "(ids[:2][[0, 1, 1][: len(ids)]] != PAD)"
-    asked = [p for p in conformance.PROBES if p.name == "batch"]
+    asked = probes_of("batch")
     with planted(("masks", old, new)):
         [result] = run(library(), asked)
     assert result.verdict.kind == "fault"
@@ -1411,9 +1413,7 @@ def test_a_probes_own_error_is_no_fault(monkeypatch):
 )
 def test_what_is_returned_is_looked_at_and_one_fault(result, words):
     given = built() | {"logits": lambda *ids: result}
-    asked = [
-        p for p in conformance.PROBES if p.name in ("shape", "future", "past")
-    ]
+    asked = probes_of("shape", "future", "past")
     found = list(run(Adapter(given), asked))
     assert {r.verdict.kind for r in found} == {"fault"}
     assert words in found[0].verdict.words
@@ -1459,7 +1459,7 @@ def test_words_may_be_rows_picked_by_a_one():
     old = "F.embedding(ids, self.weight)"
     new = "F.one_hot(ids, len(self.weight)).float() @ self.weight"
     names = "embedding_factor added_positions dropout_places dropout_of_sums"
-    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    asked = probes_of(*names.split())
     with planted(("embeddings", old, new)):
         kinds = [r.verdict.kind for r in run(library(), asked)]
     assert kinds == ["paper"] * 4
@@ -1488,7 +1488,7 @@ def test_positions_may_come_before_sentences():
     ]
     names = "embedding_factor added_positions scores_factor activation "
     names += "memory_everywhere dropout_of_sums order_of_sublayers"
-    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    asked = probes_of(*names.split())
     with planted(*changes):
         kinds = [r.verdict.kind for r in run(library(), asked)]
     assert kinds == ["paper"] * 7
@@ -1501,7 +1501,7 @@ def test_positions_may_be_looked_up(ids):
     new = f"places = torch.arange(ids.size(1)){ids}\n            x = x + "
     new += "nn.functional.embedding(places, self.positions.table)"
     names = "embedding_factor added_positions dropout_of_sums"
-    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    asked = probes_of(*names.split())
     with planted(("model", old, new)):
         kinds = [r.verdict.kind for r in run(library(), asked)]
     assert kinds == ["paper"] * 3
@@ -1553,7 +1553,7 @@ def test_an_attention_is_seen_in_every_form(form):
     changes = [("attention", *x) for x in (lines | FORMS[form]).items()]
     names = "scores_factor hidden_weights order_of_sublayers training_"
     names += "equals_evaluation memory_everywhere"
-    asked = [p for p in conformance.PROBES if p.name in names.split()]
+    asked = probes_of(*names.split())
     with planted(*changes):
         found = list(run(library(), asked))
     wrong = [r for r in found if r.verdict.kind != "paper"]
@@ -1611,7 +1611,7 @@ def test_an_untied_copy_is_no_layer_that_begins_alike():
 def test_a_norm_before_is_told_from_a_norm_of_the_output(new, words):
     """In neither does a norm follow the addition."""
     old = RESIDUAL.removeprefix("return ")
-    asked = [one for one in conformance.PROBES if one.name == "norm_place"]
+    asked = probes_of("norm_place")
     with planted(("layers", old, new)):
         [result] = run(library(), asked)
     assert words in result.verdict.words

@@ -271,6 +271,15 @@ def give(part):
     expect(note).to_contain_text("from English to Spanish")
 
 
+def translate(part, text, output):
+    """Write a sentence for the model, and wait for what it makes of it."""
+    field = part.get_by_label("A sentence for it")
+    field.fill(text)
+    field.press("Enter")
+    note = part.locator(".live-note")
+    expect(note).to_contain_text(output, timeout=60_000)
+
+
 def test_it_translates_by_beam_search_as_the_library_does(visit):
     page = visit("index.html")
     part = page.locator(".live[data-live=translate]")
@@ -297,11 +306,7 @@ def test_its_search_is_replayed(visit):
     give(part)
     part.get_by_label("2", exact=True).check()
     part.get_by_label("1", exact=True).check()
-    field = part.get_by_label("A sentence for it")
-    field.fill("We sell trees")
-    field.press("Enter")
-    note = part.locator(".live-note")
-    expect(note).to_contain_text("Vendemos árboles", timeout=60_000)
+    translate(part, "We sell trees", "Vendemos árboles")
     translator = shipped("little-spanish")
     source_ids = torch.tensor(translator.encode(["We sell trees"]))
     beam = beam_search(translator.model, source_ids, 2, 1.0)[0]
@@ -325,11 +330,7 @@ def test_its_decoding_is_played(visit):
     part = page.locator(".live[data-live=play]")
     part.locator("summary", has_text="own").wait_for()
     give(part)
-    field = part.get_by_label("A sentence for it")
-    field.fill("We sell trees")
-    field.press("Enter")
-    note = part.locator(".live-note")
-    expect(note).to_contain_text("Vendemos árboles", timeout=60_000)
+    translate(part, "We sell trees", "Vendemos árboles")
     part.get_by_role("button", name="Step", exact=True).click()
     told = part.locator(".play-told")
     expect(told).to_contain_text("Step 1 of")
@@ -360,11 +361,7 @@ def test_its_heads_can_be_seen(visit):
     part = page.locator(".live[data-live=attention]")
     part.locator("summary", has_text="own").wait_for()
     give(part)
-    field = part.get_by_label("A sentence for it")
-    field.fill("I like trees")
-    field.press("Enter")
-    said = part.locator(".live-note")
-    expect(said).to_contain_text("Me gustan los árboles", timeout=60_000)
+    translate(part, "I like trees", "Me gustan los árboles")
     part.get_by_role("button", name="layer 2, head 2", exact=True).click()
     part.get_by_role("button", name="gustan", exact=True).click()
     expect(part.locator(".live-result")).to_contain_text(

@@ -219,6 +219,18 @@ def test_a_chart_that_moves_keeps_its_letters_on_a_phone(read):
     assert letters and min(letters) >= 11
 
 
+def test_a_chart_is_read_in_the_dark(read):
+    """Its words and axes' titles have the page's own ink, drawn or still."""
+    page = read("book/results/attention_maps.html", color_scheme="dark")
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    fills = """() => [...document.querySelectorAll(".vega-embed text")].map(
+      text => getComputedStyle(text).fill)"""
+    assert {*page.evaluate(fills)} == {ink}
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_selector("[id^=altair-viz] svg")
+    assert {*page.evaluate(fills)} == {ink}
+
+
 def test_a_link_shows_what_is_hidden(read):
     page = read(CHAPTER)
     page.locator(".shows select").select_option("paper")
