@@ -229,9 +229,10 @@ def test_every_rung_of_the_records_is_in_the_table():
     measured = load_counts("since_seconds")["rungs"]
     assert {*measured} == {*since.RUNGS} == {*drawings.RUNGS}
     for row in rows:
-        assert f"| {drawings.RUNGS[row['rung']]} |" in table
         assert measured[row["rung"]]["lines"] == row["lines"]
+        assert f"| {drawings.RUNGS[row['rung']]} " in table
         if row["verdict"]:
+            assert f" ({row['lines']}) |" in table
             assert f"| **{row['verdict']}** |" in table
 
 

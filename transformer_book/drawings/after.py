@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import drawsvg
+import numpy as np
 from IPython.display import Markdown
 
 from transformer_book.figures import (
@@ -110,23 +111,34 @@ def machines() -> Picture:
 def rotation() -> Picture:
     """Two places apart by three: vectors turn, their angle stays."""
     turn = math.radians(26)
+    apart = 3 * turn - 0.6  # the query's hand is so far ahead
 
     def clock(sketch: Sketch, x: float, y: float, place: int) -> None:
-        radius = 58
+        radius, inner = 58, 24
+
+        def at(angle: float, distance: float) -> tuple[float, float]:
+            return (
+                x + distance * math.cos(angle),
+                y - distance * math.sin(angle),
+            )
+
         ring = {"fill": "none", "stroke": "currentColor"}
         sketch.append(drawsvg.Circle(x, y, radius, stroke_opacity=0.3, **ring))
-        for idea, at, shift in ("query", place, 0.3), ("key", place - 3, 0.9):
-            angle = shift + turn * at
-            end = (
-                x + radius * math.cos(angle),
-                y - radius * math.sin(angle),
-            )
+        query = 0.3 + turn * place
+        key = query - apart
+        arc = drawsvg.Path().M(*at(key, inner))
+        arc.A(inner, inner, 0, 0, 0, *at(query, inner))
+        sketch.stroke(arc, width=3, colour="attention", arrow=False)
+        degrees = f"{math.degrees(apart):.0f}\u00b0"
+        middle = at((query + key) / 2, inner + 16)
+        sketch.words(*middle, degrees, colour="attention")
+        sketch.free.children.pop()  # there is room between the hands
+        hands = ("query", query, place), ("key", key, place - 3)
+        for idea, angle, number in hands:
+            end = at(angle, radius)
             sketch.line((x, y), end, width=2.6, colour=idea, arrow=True)
-            label = (
-                x + (radius + 13) * math.cos(angle),
-                y - (radius + 13) * math.sin(angle),
-            )
-            sketch.words(*label, str(at), colour=idea)
+            label = at(angle, radius + 13)
+            sketch.words(*label, str(number), colour=idea)
         sketch.words(
             x, y + radius + 34, f"query at {place}, key at {place - 3}"
         )
@@ -144,9 +156,10 @@ def rotation() -> Picture:
 
     return show(
         draw,
-        "A query and a key as two hands of a clock, at three places in a "
+        "A query and a key as two hands of a clock, at several places in a "
         "sentence, always three tokens apart. Both hands turn with their "
-        "places, and the angle between them stays the same.",
+        "places, and an arc between them has the same angle each time, "
+        f"{math.degrees(apart):.0f} degrees.",
     )
 
 
@@ -170,69 +183,80 @@ RUNGS = {
 
 
 def ladder_curves(*rungs: Sequence[Run]) -> Picture:
-    """Loss against steps: every seed of the paper, and of better rungs.
+    """Loss against steps: the paper, and two rungs that are better.
 
-    A dot is where the first seed of a better one is as low as the paper's
-    mean at the end, and below it is the step.
+    A line is the mean of the seeds, and its band has all of them. A dot is
+    where a better rung is as low as the paper at its end.
     """
-    looks = (COLOURS["good"], "-"), ("black", "-"), ("black", "--")
-    at = 13, 9, 21  # of a line's points, where its name is
-    names = [RUNGS[runs[0].report["rung"]] for runs in rungs]
-    drawn = [*zip(names, rungs, looks, at, strict=False)]
-    last = rungs[0][0].log[-1]["step"]
-    paper = [run.log[-1]["validation_loss"] for run in rungs[0]]
-    level = sum(paper) / len(paper)
+    inks = COLOURS["good"], "black", COLOURS["position"]
+    curves = []
+    for runs in rungs:
+        each = [run.series("validation_loss") for run in runs]
+        losses = np.array([losses for _, losses in each])
+        name = RUNGS[runs[0].report["rung"]]
+        curves.append((name, each[0][0], losses))
+    steps, paper = curves[0][1], curves[0][2].mean(0)
+    level = paper[-1]
     reached = [
-        steps_until(*runs[0].series("validation_loss"), level)
-        for runs in rungs[1:]
+        steps_until(steps, [*losses.mean(0)], level)
+        for _, steps, losses in curves[1:]
     ]
-    first, final = min(reached), max(reached)
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.4)
-        ax.plot([first, last], [level] * 2, ":", color=COLOURS["good"])
-        for step in reached:
-            ax.plot([step] * 2, [1.3, level], ":", color="black", lw=1)
-            ax.plot(step, level, "o", color="black", ms=5)
-            ax.annotate(
-                f"{round(step, -1):,.0f}",
-                (step, 1.3),
-                (4 if step == final else -4, 2),
-                textcoords="offset points",
-                ha="left" if step == final else "right",
-                va="bottom",
+        bottom = 1.2
+        dotted = {"ls": ":", "lw": 1.2}
+        ax.axhline(level, color=inks[0], **dotted)
+        ax.annotate(
+            "where the paper ends",
+            (0, level),
+            (6, 4),
+            textcoords="offset points",
+            color=inks[0],
+        )
+        for (_, at, losses), ink in zip(curves, inks, strict=True):
+            ax.fill_between(
+                at, losses.min(0), losses.max(0), color=ink, alpha=0.25, lw=0
             )
-        for name, runs, (ink, line), index in drawn:
-            for run in runs:
-                losses = run.series("validation_loss")
-                ax.plot(*losses, line, color=ink, lw=1.2)
-            steps, losses = runs[0].series("validation_loss")
-            above = runs is rungs[0]
+            ax.plot(at, losses.mean(0), color=ink)
+        for (name, *_), ink, step in zip(
+            curves[1:], inks[1:], reached, strict=True
+        ):
+            before = step == min(reached)
+            ax.plot([step] * 2, [bottom, level], color=ink, **dotted)
+            ax.plot(step, level, "o", color=ink, ms=6)
             ax.annotate(
-                name,
-                (steps[index], losses[index]),
-                (4, 14) if above else (-7, -8),
+                f"{name}\n{round(step, -1):,.0f} steps",
+                (step, bottom),
+                (-5 if before else 5, 3),
                 textcoords="offset points",
                 color=ink,
-                ha="left" if above else "right",
-                va="center",
+                ha="right" if before else "left",
+                va="bottom",
             )
-        ax.set_xlim(0, last)
-        ax.set_ylim(1.3, 2.9)
+        ax.annotate(
+            RUNGS["paper"],
+            (steps[15], paper[15]),
+            (5, 12),
+            textcoords="offset points",
+            color=inks[0],
+        )
+        ax.set_xlim(0, steps[-1])
+        ax.set_ylim(bottom, 2.6)
         ax.set_xticks([0, 500, 1000, 1500, 2000])
         ax.set_xlabel("steps")
         ax.set_ylabel("validation loss, nats per token")
         return figure
 
     ends = "; ".join(
-        f"{name}: "
-        + ", ".join(f"{run.log[-1]['validation_loss']:.2f}" for run in runs)
-        for name, runs, *_ in drawn
+        f"{name}: " + ", ".join(f"{loss:.2f}" for loss in losses[:, -1])
+        for name, _, losses in curves
     )
     return show(
         draw,
-        "Validation loss against training steps, a line for each seed. "
-        f"After {last:,} steps: {ends}. The others are where the paper ends "
+        "Validation loss against training steps, a line for the mean of "
+        "each model's seeds in a band that holds them all. After "
+        f"{steps[-1]:,} steps: {ends}. The others are where the paper ends "
         f"after {', '.join(f'{step:,.0f}' for step in reached)} steps.",
     )
 
@@ -240,49 +264,60 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
 def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     """How far each change is from the paper, with its interval."""
     rows = sorted(rows, key=lambda row: row["gap"])
-    edge = max(abs(row["gap"]) + row["within"] for row in rows) + 0.01
+    low = min(row["gap"] - row["within"] for row in rows) - 0.01
+    high = max(row["gap"] + row["within"] for row in rows) + 0.01
+    apart = 0.05 if high - low < 0.35 else 0.1  # of two ticks
 
     def draw(narrow: bool):
-        row_height = 0.38 if narrow else 0.27
-        figure, ax = panels(1, narrow, height=0.9 + row_height * len(rows))
+        figure, ax = panels(1, narrow, height=1.1 + 0.27 * len(rows))
         for i, row in enumerate(rows):
             judged = row["verdict"] in ("better", "worse")
             ink = "black" if judged else COLOURS["muted"]
             if row["verdict"] == "worse":
                 ink = COLOURS["bad"]
-            low, high = row["gap"] - row["within"], row["gap"] + row["within"]
-            ax.plot([low, high], [i, i], color=ink)
+            ends = row["gap"] - row["within"], row["gap"] + row["within"]
+            ax.plot(ends, [i, i], color=ink)
             inside = ink if row["seeds"] >= SEEDS else "none"
             ax.plot(row["gap"], i, "o", color=ink, mfc=inside, ms=7)
-            if narrow:
-                ax.annotate(
-                    _lines(row),
-                    (0, i),
-                    (-5, -11),
-                    xycoords=("axes fraction", "data"),
-                    textcoords="offset points",
-                    color=COLOURS["muted"],
-                    ha="right",
-                    va="center",
-                )
-            else:
-                ax.text(edge, i, _judged(row), va="center", color=ink)
+            if not narrow:
+                beside = {
+                    "xycoords": ("axes fraction", "data"),
+                    "va": "center",
+                }
+                ax.annotate(_judged(row), (1.02, i), color=ink, **beside)
         ax.axvline(0, color=COLOURS["good"], lw=1.2)
-        names = [RUNGS[row["rung"]] for row in rows]
-        if not narrow:
-            each = zip(names, map(_lines, rows), strict=True)
-            names = [f"{name}, {lines}" for name, lines in each]
-        ax.set_yticks(range(len(rows)), names)
+        for words, x, side in (
+            ("\u2190 better", -5, "right"),
+            ("worse \u2192", 5, "left"),
+        ):
+            ax.annotate(
+                words,
+                (0, -1),
+                (x, 0),
+                textcoords="offset points",
+                ha=side,
+                va="center",
+                weight="bold",
+                annotation_clip=False,
+            )
+        ax.set_yticks(range(len(rows)), [RUNGS[row["rung"]] for row in rows])
         ax.tick_params(axis="y", length=0)
-        ax.set_xlim(-edge, edge if narrow else 1.7 * edge)
-        ax.set_ylim(len(rows) - 0.4, -0.6)
-        ticks = {-0.1: "\u22120.1", 0: "the paper", 0.1: "+0.1"}
-        ax.set_xticks([*ticks], ticks.values())
-        ax.set_xlabel("nats per token above the paper", loc="left")
+        ax.set_xlim(low, high)
+        ax.set_ylim(len(rows) - 0.4, -1.5)
+        first, last = math.ceil(low / apart), math.floor(high / apart)
+        wide = 2 if narrow and last - first > 2 else 1
+        ticks = [i * apart for i in range(first, last + 1) if i % wide == 0]
+        ax.set_xticks(ticks, [_tick(tick) for tick in ticks])
+        across = "nats per token from the paper's"
+        if not narrow:
+            across = f"loss at the end, {across}"
+        elif any(row["seeds"] < SEEDS for row in rows):
+            across += "\n\u25cb fewer than three seeds"
+        ax.set_xlabel(across)
         return figure
 
     said = "; ".join(
-        f"{RUNGS[row['rung']]}, {_lines(row)}, {row['gap']:+.3f} "
+        f"{RUNGS[row['rung']]}, {row['gap']:+.3f} "
         f"\u00b1 {row['within']:.3f}, {_judged(row)}"
         for row in rows
     )
@@ -293,17 +328,19 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     )
 
 
+def _tick(value: float) -> str:
+    """A gap as an axis has it: "−0.05", "the paper" for none."""
+    if abs(value) < 1e-9:
+        return "the paper"
+    return f"{value:+.2f}".replace("-", "\u2212")
+
+
 def _judged(row: Mapping[str, Any]) -> str:
     """What the rule says of a rung, and p once it says something."""
     if row["seeds"] < SEEDS:
         return row["verdict"]
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
     return f"{row['verdict']}, {p}"
-
-
-def _lines(row: Mapping[str, Any]) -> str:
-    """How much a reader writes for a rung."""
-    return "1 line" if row["lines"] == 1 else f"{row['lines']} lines"
 
 
 # In the order of the table, which has a heading for each.
@@ -317,13 +354,16 @@ VERDICTS = (
 
 
 def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """What the records say of each rung, by verdict, the best first."""
+    """What the records say of each rung, by verdict, the best first.
+
+    In brackets are the lines of code that a reader writes for it.
+    """
     [paper] = [row for row in rows if row["rung"] == "paper"]
     above = f"nats above the paper's {paper['nats']:.3f}"
     until = "steps / time / operations, %"
     told = [
         {
-            "change": RUNGS["paper"],
+            "change (lines)": RUNGS["paper"],
             above: "",
             until: "100 / 100 / 100",
             "BLEU": f"{paper['bleu']:.1f}",
@@ -332,12 +372,12 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     for verdict in VERDICTS:
         group = [row for row in rows if row["verdict"] == verdict]
         if group:
-            told.append({"change": f"**{verdict}**"})
+            told.append({"change (lines)": f"**{verdict}**"})
         for row in sorted(group, key=lambda row: row["gap"]):
             gap = f"{row['gap']:+.3f} \u00b1 {row['within']:.3f}"
             told.append(
                 {
-                    "change": RUNGS[row["rung"]],
+                    "change (lines)": f"{RUNGS[row['rung']]} ({row['lines']})",
                     above: gap.replace("-", "\u2212"),
                     until: _until(row, paper),
                     "BLEU": f"{row['bleu']:.1f}",

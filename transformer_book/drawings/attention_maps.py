@@ -148,7 +148,7 @@ def walk(
         )
 
     def across() -> Sketch:
-        top, bottom = 14, 186
+        top, bottom = 38, 200
         sketch = Sketch(PAGE * 96, bottom + 14)
         columns = _places(there, written, width=PAGE * 96 - 10)
         for word, x in zip(there, columns, strict=False):
@@ -160,16 +160,16 @@ def walk(
             start, end = (columns[i], bottom - 12), (columns[j], top + 12)
             line(sketch, start, end, strong=i == now)
         here, ahead = (j for i, _, j in looks if i == now)
-        left = (columns[now] + columns[here]) / 2 - 8
-        right = (columns[now] + columns[ahead]) / 2 + 10
-        bold = {"font_weight": "bold"}
-        sketch.words(left, top + 66, asks[0], "end", **bold)
-        sketch.words(right, bottom - 62, asks[1], "start", **bold)
+        for ask, x, side in (
+            (asks[0], columns[here] + 22, "end"),
+            (asks[1], columns[ahead] - 12, "start"),
+        ):
+            sketch.words(x, 12, ask, side, "attention", font_weight="bold")
         return sketch
 
     def down() -> Sketch:
         step, top = 27, 14
-        left, right = 100, PHONE * 96 - 84
+        left, right = 68, 164  # and the questions beside the words
         rows = max(len(written), len(there))
         sketch = Sketch(PHONE * 96, step * rows + 4)
         for j, word in enumerate(there):
@@ -188,9 +188,11 @@ def walk(
         for i, _, j in looks:
             start, end = (left, top + step * i), (right, top + step * j)
             line(sketch, start, end, strong=i == now)
-        y, middle = top + step * now, (left + right) / 2
-        for ask, beside in zip(asks, (-13, 40), strict=True):
-            sketch.words(middle, y + beside, ask, font_weight="bold")
+        bold = {"font_weight": "bold"}
+        for i, ask, j in looks:
+            if i == now:
+                place = right + 58, top + step * j
+                sketch.words(*place, ask, "start", "attention", **bold)
         return sketch
 
     said = "; ".join(f"{ask} {there[j]}" for i, ask, j in looks if i == now)
