@@ -93,16 +93,25 @@ def recalled(words: Sequence[int], recall: Mapping) -> Picture:
 
 
 def routes(distance: int) -> Picture:
-    """The way of a signal from one word to another, by kind of layer."""
-    doubling = [2**i - 1 for i in range(20) if 2**i <= distance]
-    every = [*range(distance + 1)]
+    """The way of a signal from one word to another, by kind of layer.
+
+    A convolution's window holds a word and the two before it; in the
+    dilated one its places lie three times as far apart in each layer.
+    """
+    spread, rest, apart = [0], distance, 1
+    while rest:
+        spread.append(spread[-1] + apart * (rest % 3))
+        rest, apart = rest // 3, 3 * apart
     ways = {  # its ink, and where it stops
-        "recurrence, within one layer": ("recurrence", every),
-        "convolution of three words, a layer each": ("feed_forward", every),
-        "dilated convolution, a layer each": (
-            "feed_forward",
-            [*doubling, distance],
+        "recurrence, within one layer": (
+            "recurrence",
+            [*range(distance + 1)],
         ),
+        "convolution of three words, a layer each": (
+            "feed_forward",
+            [*range(0, distance, 2), distance],
+        ),
+        "dilated convolution, a layer each": ("feed_forward", spread),
         "self-attention, one layer": ("attention", [0, distance]),
     }
 

@@ -29,17 +29,21 @@ WHAT = {  # of each initialization, in the order of the table
 
 def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
     """What sub-layers add at first against BLEU, a dot for each run."""
-    named = {  # colour, what it is called, and where beside the dot
-        "xavier": ("bad", "each matrix separately", (6, -16), "right"),
-        "packed": ("muted", "packed", (8, -4), "left"),
-        "packed-linear": (
-            "feed_forward",
-            "nn.Linear's feed-forward",
-            (8, 2),
-            "left",
+    named = {  # colour, what it is called, where beside the dot, and side
+        "xavier": (
+            "bad",
+            "each matrix\nseparately",
+            (4, -9),
+            ("right", "top"),
         ),
-        "packed-quarter": ("good", "w_o, w_2 at a quarter", (8, 3), "left"),
-        "packed-nothing": ("black", "at zero", (-4, -18), "left"),
+        "packed": (
+            "black",
+            "the authors'\ncode",
+            (9, 0),
+            ("left", "center"),
+        ),
+        "packed-quarter": ("good", "this book", (0, 9), ("center", "bottom")),
+        "packed-nothing": ("black", "nothing", (-4, -9), ("left", "top")),
     }
 
     def draw(narrow: bool):
@@ -47,8 +51,8 @@ def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
         for start, run in runs.items():
             added = mean(shares(run.report["sizes"]["0"]))
             score = run.series("validation_bleu")[1][-1]
-            ink, words, away, side = named.get(
-                start, ("muted", "", (0, 0), "left")
+            ink, words, away, (across, up) = named.get(
+                start, ("muted", "", (0, 0), ("left", "top"))
             )
             colour = COLOURS.get(ink, ink)
             ax.plot(added, score, "o", color=colour, markersize=7)
@@ -57,11 +61,19 @@ def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
                 (added, score),
                 xytext=away,
                 textcoords="offset points",
-                ha=side,
+                ha=across,
+                va=up,
                 color=colour,
             )
-        ax.set(xlim=(-0.03, 0.85), ylim=(0, 25), ylabel="BLEU")
-        ax.set_xlabel("share that a sub-layer adds at first")
+        ax.axvline(0.3, color=COLOURS["muted"], linestyle=":")
+        ax.text(0.32, 22, "adds much,\nlearns slowly", va="top")
+        ax.text(0.28, 17, "adds little,\nlearns fast", ha="right", va="top")
+        ax.set(xlim=(-0.03, 0.9), ylim=(0, 25), ylabel="BLEU after 800 steps")
+        told = (
+            "what a sub-layer adds at first,\nas a share of what flows past it"
+        )
+        ax.set_xlabel(told if narrow else told.replace("\n", " "))
+        ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8], "0% 20% 40% 60% 80%".split())
         return figure
 
     return show(

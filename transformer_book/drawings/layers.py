@@ -106,51 +106,50 @@ def what_arrives(
     measured: Mapping[str, tuple[list[float], list[float]]],
 ) -> Picture:
     """By kind of layer, gradients and differences up the stack."""
-    looks = {  # colour and dash
-        "no norm": ("bad", ":"),
-        "no residual": ("bad", "-"),
-        "post-norm": ("norm", "-"),
-        "pre-norm": ("good", "-"),
-        "post-norm, small": ("norm", "--"),
-    }
-    # What is written beside a line, and where: layer and height.
-    gradients = {
-        "no norm": ("no norm: more\nthan 100,000 times\ntoo large", 0, 1e3),
-        "pre-norm": ("with both, or without\nthe sum: level", 3.6, 5e-3),
-    }
-    differences = {
-        "no norm": ("no norm", 8.6, 0.42),
-        "no residual": ("no sum: all words\nare one", 3.2, 0.03),
-        "post-norm": ("post-norm", 9.2, 0.15),
-        "pre-norm": ("pre-norm", 9.2, 0.64),
-        "post-norm, small": ("post-norm, small\nlast matrices", 4.6, 1.0),
+    # What is written beside a line, its ink and dash, and where: layer
+    # and height.
+    kinds = {
+        "no residual": (
+            "no sum: all words\nare one",
+            "black",
+            "-",
+            (3.2, 0.03),
+        ),
+        "post-norm": ("post-norm", "norm", "-", (9.2, 0.15)),
+        "no norm": ("no norm", "bad", "-", (8.9, 0.42)),
+        "pre-norm": ("pre-norm", "norm", "--", (9.2, 0.61)),
+        "post-norm, small": (
+            "post-norm, this book's start",
+            "good",
+            "-",
+            (3.8, 1.01),
+        ),
     }
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=3.3)
-        titles = (
-            "the gradient that comes down",
-            "what is a word's own",
-        )
-        words = gradients, differences
-        for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
-            for kind, numbers in measured.items():
-                ink, dash = looks[kind]
-                ax.plot(numbers[i], dash, color=COLOURS[ink])
-                if kind in words[i]:
-                    told, layer, height = words[i][kind]
-                    colour = COLOURS[ink]
-                    if i == 0 and kind == "pre-norm":
-                        colour = "black"  # said of four lines
-                    ax.text(layer, height, told, color=colour)
-            ax.set(title=title, xlabel="layer")
+        figure, (left, right) = panels(2, narrow, height=3.3)
+        layers = range(len(measured["no norm"][0]))
+        for kind, (told, ink, dash, place) in kinds.items():
+            colour = COLOURS.get(ink, ink)
+            gradient, own = measured[kind]
+            is_wild = kind == "no norm"
+            look = (dash, colour) if is_wild else ("-", COLOURS["muted"])
+            left.plot(layers, gradient, look[0], color=look[1])
+            right.plot(layers, own, dash, color=colour)
+            right.text(*place, told, color=colour)
+        grown = COLOURS["bad"]
+        left.text(0.2, 1e3, "no norm: more than\n100,000 times", color=grown)
+        left.text(2.2, 6e-3, "the four others: level", color=COLOURS["muted"])
+        left.set(title="the gradient, on its way down", yscale="log")
+        left.set_ylim(1e-3, 1e9)
+        log_ticks(left.yaxis)
+        left.set_ylabel("times that of the top layer")
+        right.set(title="what is a word's own", ylim=(-0.02, 1.1))
+        right.set_ylabel("share of its vector")
+        right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
+        for ax in (left, right):
+            ax.set_xlabel("layer")
             ax.xaxis.get_major_locator().set_params(integer=True)
-        axes[0].set_yscale("log")
-        axes[0].set_ylim(1e-3, 1e9)
-        log_ticks(axes[0].yaxis)
-        axes[0].set_ylabel("times the one at the top")
-        axes[1].set_ylim(-0.02, 1.18)
-        axes[1].set_ylabel("share of a vector")
         return figure
 
     return show(

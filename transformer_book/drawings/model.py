@@ -16,6 +16,12 @@ KINDS = {  # a class of modules: its words, colour and chapter
     "Residual": ("add", "muted", "layers"),
     "Linear": ("linear", "embedding", "embeddings"),
 }
+CHAPTERS = (  # that write a box, and the boxes' colours
+    ("Embeddings", "embedding"),
+    ("Positions", "position"),
+    ("Attention, Masks", "attention"),
+    ("Layers", "feed_forward", "norm"),
+)
 
 
 def trace(model: Transformer) -> list:
@@ -82,7 +88,7 @@ def figure_1(model: Transformer) -> Picture:
         most = max(len(boxes) for boxes, _ in columns)
         enters = columns[0][1][0][0]  # the first box inside a frame
         apart = 14  # more below a frame, for its edge
-        floor = step * most + apart + 6
+        floor = step * most + apart + 36  # above: what comes out
         sketch = Sketch(width, floor + 26)
         places = (88, width - 88) if narrow else (190, width - 190)
 
@@ -136,6 +142,17 @@ def figure_1(model: Transformer) -> Picture:
         path += [(between, level(meets)), (enter, level(meets))]
         sketch.line(*path, arrow=True)
         sketch.words(between - 8, over - 14, "memory", "end", "encoder")
+        last = level(len(columns[1][0]) - 1) - high / 2
+        sketch.line((decoder, last), (decoder, 18), arrow=True)
+        sketch.words(decoder, 9, "a score for every token")
+        look = {"anchor": "start", "font_weight": "bold"}
+        head = "Built in" if narrow else "Built in the chapters"
+        sketch.words(4, 9, head, **look)
+        for row, (name, *inks) in enumerate(CHAPTERS):
+            y = 9 + 21 * (row + 1)
+            for place, ink in enumerate(inks):
+                sketch.words(4 + 18 * place, y, "■", "start", ink, size=18)
+            sketch.words(44, y, name, "start")
         return sketch
 
     return show(
@@ -143,5 +160,8 @@ def figure_1(model: Transformer) -> Picture:
         "Figure 1: on the left the encoder, six layers of self-attention "
         "and feed-forward; on the right the decoder, six layers of "
         "masked self-attention, cross-attention and feed-forward. Add and "
-        "norm follow each. The encoder's top feeds the cross-attention.",
+        "norm follow each. The encoder's top feeds the cross-attention. A "
+        "box has the colour of its chapter: "
+        + "; ".join(name for name, *_ in CHAPTERS)
+        + ".",
     )

@@ -16,11 +16,11 @@ from transformer_book.figures import (
 from transformer_book.records import Run, markdown_table
 
 LOOKS = {
-    "recurrent": ("recurrence", "o--"),
-    "convolutional": ("feed_forward", "s-."),
-    "dilated": ("feed_forward", "^:"),
-    "self-attention": ("attention", "o-"),
-    "restricted": ("attention", "s--"),
+    "recurrent": "recurrence",
+    "convolutional": "feed_forward",
+    "dilated": "feed_forward",
+    "self-attention": "attention",
+    "restricted": "attention",
 }
 
 
@@ -43,25 +43,43 @@ def three_layers(words: Sequence[str]) -> Picture:
     """
     titles = "recurrence", "convolution", "self-attention"
     looks = "recurrence", "feed_forward", "attention"
+    verdicts = (
+        "in turn, from the left only",
+        "at once, from neighbours only",
+        "at once, from all words",
+    )
     followed = len(words) - 2
+    reach = (  # the words of which it hears
+        range(followed + 1),
+        range(followed - 1, followed + 2),
+        range(len(words)),
+    )
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
         column = wide if narrow else wide / 3
-        height = 190
+        height = 214
         sketch = Sketch(wide, 3 * height if narrow else height)
-        for number, (title, look) in enumerate(
-            zip(titles, looks, strict=True)
-        ):
+        kinds = zip(titles, looks, verdicts, reach, strict=True)
+        for number, (title, look, verdict, heard) in enumerate(kinds):
             left = 0 if narrow else column * number
             top = height * number if narrow else 0
+            room = column - 24
             places = [
-                left + column * (i + 0.6) / (len(words) + 0.2)
+                left + 12 + room * (i + 0.5) / len(words)
                 for i in range(len(words))
             ]
             low, high = top + 142, top + 62
             middle = left + column / 2
-            sketch.words(middle, top + 14, title, font_weight="bold")
+            sketch.box(
+                middle,
+                top + (height - 8) / 2,
+                width=column - 6,
+                height=height - 10,
+                fill_opacity=0,
+                stroke_opacity=0.5,
+            )
+            sketch.words(middle, top + 20, title, font_weight="bold")
             arrow = dict(colour=look, arrow=True)
             if title == "recurrence":
                 for x in places[: followed + 1]:
@@ -71,17 +89,17 @@ def three_layers(words: Sequence[str]) -> Picture:
                 ):
                     sketch.line((start + 11, high), (end - 11, high), **arrow)
             else:
-                near = range(followed - 1, followed + 2)
-                heard = near if title == "convolution" else range(len(words))
                 for i in heard:
                     end = places[followed] + 3 * (i - followed), high + 11
                     sketch.line((places[i], low - 11), end, **arrow)
             for i, (x, word) in enumerate(zip(places, words, strict=True)):
-                kept = title == "recurrence" and i <= followed
-                shown = 1 if kept or i == followed else 0.25
-                sketch.dot(x, high, look, fill_opacity=shown)
-                sketch.dot(x, low, "muted")
-                sketch.words(x, low + 26, word)
+                state = title == "recurrence" and i < followed
+                if state or i == followed:
+                    sketch.dot(x, high, look)
+                known = 1 if i in heard else 0.25
+                sketch.dot(x, low, "muted", fill_opacity=known)
+                sketch.words(x, low + 24, word, fill_opacity=max(known, 0.6))
+            sketch.words(middle, low + 50, verdict, colour=look)
         return sketch
 
     word = words[followed]
@@ -90,37 +108,53 @@ def three_layers(words: Sequence[str]) -> Picture:
         f"Three layers over the same {len(words)} words; arrows show how "
         f"the vector of {word!r} is made. Recurrence: a state is handed "
         "on from word to word. Convolution: from the word and its two "
-        "neighbours. Self-attention: from all words at once.",
+        "neighbours. Self-attention: from all words at once. Words that do "
+        "not reach it are pale.",
     )
 
 
 def work(lengths: Sequence[int], counted: Mapping) -> Picture:
-    """Millions of operations per token by length, a line for each layer."""
-    looks = ("attention", "-"), ("recurrence", "-"), ("attention", "--")
-    # where each line's name begins, as shares of the axes
-    spots = (0.05, 0.88), (0.05, 0.34), (0.42, 0.04)
+    """Each layer's operations by length, as multiples of recurrence's."""
+    looks = {  # ink and dash
+        "self-attention": ("attention", "-"),
+        "convolution of three words": ("feed_forward", "-"),
+        "recurrence": ("recurrence", "-"),
+        "the same without its matrices": ("attention", "--"),
+    }
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.4)
-        lines = zip(counted.items(), looks, spots, strict=True)
-        for (name, numbers), (ink, dash), spot in lines:
+        for name, (ink, dash) in looks.items():
             colour = COLOURS[ink]
-            ax.plot(lengths, numbers, dash, color=colour)
-            words = name.replace(", as", ",\nas")
-            ax.text(*spot, words, color=colour, transform=ax.transAxes)
-        ax.set(xlabel="length of the sentence, n")
-        ax.set_ylabel("million operations\nper token")
-        ax.set_xticks([30, 128, 256, 512])
-        ax.set_ylim(bottom=0)
+            ax.plot(lengths, counted[name], dash, color=colour)
+            if ink != "attention":
+                height = counted[name][0] + 0.05
+                ax.text(lengths[0], height, name, color=colour)
+        told = "self-attention, with\nits four matrices"
+        if not narrow:
+            told = told.replace("\n", " ")
+        look = {"color": COLOURS["attention"], "va": "bottom"}
+        ax.text(lengths[0], 2.45, told, **look)
+        told = "without its matrices,\nas table 1 counts it"
+        ax.text(270, 0.06, told, **look)
+        for n in (30, 512):
+            times = counted["self-attention"][lengths.index(n)]
+            ax.plot(n, times, "o", color=COLOURS["attention"])
+            told = f"{times:.3g} times"
+            ax.text(n + 6, times - 0.06, told, va="top", weight="bold")
+        ax.set(xlabel="tokens in the sentence", ylim=(0, 3.4))
+        ax.set_ylabel("work, in times that of recurrence")
+        ax.set_xticks([30, 128, 256, 384, 512, 640])
+        ax.set_yticks([0, 1, 2, 3], ["0", "1 ×", "2 ×", "3 ×"])
         return figure
 
     return show(
         draw,
-        "Operations per token against the length of the sentence. "
-        "Recurrence is a level line. Attention without projections starts "
-        "near zero and crosses it where n equals d, at 512. Attention with "
-        "its projections starts at twice recurrence and rises to three "
-        "times at 512.",
+        "Operations of a layer against the length of the sentence, in times "
+        "those of recurrence, which is a level line at 1; convolution is one "
+        "at 1.5. Self-attention starts at twice recurrence and rises to "
+        "three times at 512. Without its matrices it starts near zero and "
+        "crosses recurrence at 512.",
     )
 
 
@@ -129,27 +163,47 @@ def waiting(lengths: Sequence[int], counted: Mapping) -> Picture:
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=2.8)
+        ends = {name: numbers[-1] for name, numbers in counted.items()}
+        most = ends["recurrent"]
         for name, numbers in counted.items():
-            ax.plot(lengths, numbers, "o-", color=COLOURS[LOOKS[name][0]])
-        last = counted["recurrent"][-1]
-        waits = "" if narrow else " waits for every word"
+            ax.plot(lengths, numbers, color=COLOURS[LOOKS[name]])
+        middle = len(lengths) // 2
+        each = (most - counted["recurrent"][middle]) / (
+            lengths[-1] - lengths[middle]
+        )
+        told = f"recurrence waits for every word:\n{each:.0f} operations each"
+        if narrow:
+            told = f"recurrence waits:\n{each:.0f} for each word"
         ax.text(
-            0.7 * lengths[-1],
-            0.86 * last,
-            f"recurrence{waits}: {last}",
+            0.97 * lengths[middle],
+            counted["recurrent"][middle] + 0.05 * most,
+            told,
             color=COLOURS["recurrence"],
             ha="right",
         )
-        flat = counted["self-attention"][-1], counted["convolutional"][-1]
-        always = "" if narrow else ", at every length"
-        ax.text(
-            lengths[-1],
-            0.08 * last,
-            f"self-attention: {flat[0]}, convolution: {flat[1]}{always}",
-            color=COLOURS["attention"],
-            ha="right",
+        for name, height, side in (
+            ("self-attention", 0.07, 1.0),
+            ("convolutional", 0.07, 0.5),
+        ):
+            told = "convolution" if "conv" in name else name
+            ax.text(
+                side * lengths[-1],
+                height * most,
+                f"{told}: {ends[name]}",
+                color=COLOURS[LOOKS[name]],
+                ha="right",
+            )
+        ax.annotate(
+            f"{most}",
+            (lengths[-1], most),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            weight="bold",
+            color=COLOURS["recurrence"],
         )
-        ax.set(xticks=lengths, xlabel="length n", ylim=(0, 1.08 * last))
+        ax.set(xlabel="words in the sentence", ylim=(0, 1.08 * most))
+        ax.set(xticks=[0, *lengths[1:]], xlim=(0, 1.1 * lengths[-1]))
         ax.set_ylabel("operations in a row")
         return figure
 
@@ -174,27 +228,33 @@ def path_lengths(lengths: Sequence[int], paths: Mapping) -> Picture:
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.2)
         for name, found in paths.items():
-            ink, marks = LOOKS[name]
-            colour = COLOURS[ink]
-            ax.plot(lengths, found, marks, color=colour, markersize=5)
+            colour = COLOURS[LOOKS[name]]
+            dash = "--" if name in ("dilated", "restricted") else "-"
+            ax.plot(lengths, found, dash, color=colour)
             words = f"{names[name]}: {found[-1]}"
             if narrow:
                 words = words.replace(" ", "\n", words.count(" ") - 1)
-            place = lengths[-1] * (1.15 if narrow else 1.08), found[-1]
-            ax.text(*place, words, color=colour, va="center")
-        ax.set(xscale="log", yscale="log", xlabel="length n")
-        ax.set_ylabel("steps between the ends")
-        ax.set_xticks(lengths, lengths)
-        ax.minorticks_off()
-        ax.set_yticks([1, 3, 10, 30], [1, 3, 10, 30])
+            place = lengths[-1] * 1.02, found[-1]
+            up = "center"
+            if name in ("dilated", "restricted"):  # clear of one another
+                up = "bottom"
+            ax.text(*place, words, color=colour, va=up)
+        ax.set(xlabel="words in the sentence", ylim=(0, None))
+        ax.set_ylabel("steps from end to end")
+        ax.set_xticks(lengths)
         return figure
 
     return show(
         draw,
-        "Steps between both ends against the length: self-attention "
-        "stays at 1, dilated convolutions climb by one for each factor "
-        "of three, restricted attention and plain convolutions grow in "
-        "proportion, recurrence has as many steps as positions.",
+        "Steps between both ends against the length, up to "
+        f"{lengths[-1]} words. Recurrence rises most steeply, with a step "
+        "from every word to the next; convolution and restricted attention "
+        "rise less steeply, dilated convolution hardly, and self-attention "
+        "stays at 1. In the end: "
+        + ", ".join(
+            f"{names[name]} {found[-1]}" for name, found in paths.items()
+        )
+        + ".",
     )
 
 
