@@ -216,11 +216,14 @@ class Sketch(drawsvg.Drawing):
         width: float,
         colour: str,
     ) -> None:
-        """A band between two points that is drawn towards two others."""
-        path = drawsvg.Path().M(*start).C(*bend, *back, *end)
-        self.stroke(
-            path, width=width, colour=colour, arrow=False, stroke_opacity=0.55
-        )
+        """A band between two points that is drawn towards two others.
+
+        Where two cross, the later one is in front.
+        """
+        for wider, ink, strength in (1.5, PAPER, 1), (0, colour, 0.55):
+            path = drawsvg.Path().M(*start).C(*bend, *back, *end)
+            look = dict(colour=ink, arrow=False, stroke_opacity=strength)
+            self.stroke(path, width=width + wider, **look)
 
     def stroke(
         self, path: Any, width: float, colour: str, arrow: bool, **style: Any

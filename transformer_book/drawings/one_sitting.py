@@ -1,5 +1,6 @@
 """What the whole thing in one sitting shows."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor
@@ -7,10 +8,10 @@ from torch import Tensor
 from transformer_book.figures import (
     COLOURS,
     PAGE,
+    PAPER,
     PHONE,
     Picture,
     Sketch,
-    heatmap,
     panels,
     show,
 )
@@ -20,12 +21,16 @@ def depends(
     english: Sequence[str],
     spanish: Sequence[str],
     on: Sequence[tuple[int, int]],
+    gloss: Sequence[str],
 ) -> Picture:
-    """Two sentences; lines from a Spanish word to what decides it."""
+    """Two sentences; lines from a Spanish word to what decides it.
+
+    `gloss` has the meaning of each Spanish word, in one line or two.
+    """
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 170)
+        sketch = Sketch(wide, 192)
 
         def places(count):
             return [wide * (i + 0.5) / count for i in range(count)]
@@ -35,144 +40,241 @@ def depends(
             look = dict(colour="muted", width=1.3)
             if i == len(english) - 1:
                 look = dict(colour="attention", width=2.5)
-            sketch.line((below[j], 120), (above[i], 50), arrow=True, **look)
+            sketch.line((below[j], 112), (above[i], 42), arrow=True, **look)
         for x, word in zip(above, english, strict=True):
-            sketch.box(x, 32, word, "encoder", width=76)
-        for x, word in zip(below, spanish, strict=True):
-            sketch.box(x, 138, word, "decoder", width=76)
+            sketch.box(x, 24, word, "encoder", width=76)
+        for x, word, told in zip(below, spanish, gloss, strict=True):
+            sketch.box(x, 130, word, "decoder", width=76)
+            for number, line in enumerate(told.split("\n")):
+                sketch.words(x, 158 + 18 * number, line, size=12)
         return sketch
 
     told = "; ".join(f"{spanish[j]} needs {english[i]}" for i, j in on)
-    return show(draw, f"Arrows from the Spanish to the English words: {told}.")
+    meant = "; ".join(
+        f"{word} means {' '.join(told.split())}"
+        for word, told in zip(spanish, gloss, strict=True)
+    )
+    return show(
+        draw,
+        f"Arrows from the Spanish to the English words: {told}. {meant}.",
+    )
 
 
-def vectors(tokens: Sequence[str], ids: Sequence[int], x: Tensor) -> Picture:
-    """Each word, its id and its row of numbers: x (len, d_model)."""
+def vectors(
+    tokens: Sequence[str], ids: Sequence[int], table: Tensor
+) -> Picture:
+    """Words, the rows of the table that their ids name, and the numbers.
+
+    `table` is (vocab_size, d_model); it is drawn to scale.
+    """
+    rows = len(table)
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 60 + 48 * len(tokens))
-        box = 58 if narrow else 92
-        first = box + (66 if narrow else 150)
-        column = (wide - first - 6) / x.size(1)
-        place = (box + first) / 2
-        sketch.words(box / 2, 16, "word")
-        sketch.words(place, 16, "id")
+        sketch = Sketch(wide, 292)
+        box, strip = (50, 34) if narrow else (84, 72)
+        left = 96 if narrow else 200  # where the table begins
+        first = left + strip + (30 if narrow else 64)
+        column = (wide - first - 2) / table.size(1)
+        top, high = 50, 228
+        sketch.words(box / 2 + 2, 16, "word")
+        sketch.words(left + strip / 2, 16, f"{rows} rows")
         sketch.words((first + wide) / 2, 16, "vector")
-        rows = zip(tokens, ids, x.tolist(), strict=True)
-        for i, (token, number, row) in enumerate(rows):
-            y = 56 + 48 * i
-            sketch.box(box / 2 + 2, y, token, "encoder", width=box - 4)
-            sketch.line((box + 2, y), (first - 4, y), arrow=True)
-            sketch.words(place - 4, y, str(number))
-            for j, value in enumerate(row):
+        sketch.box(
+            left + strip / 2,
+            top + high / 2,
+            "",
+            "embedding",
+            width=strip,
+            height=high,
+            fill_opacity=0.1,
+        )
+        for name, y in ("0", top + 6), (str(rows - 1), top + high - 6):
+            sketch.words(left - 6, y, name, "end", size=12)
+        for i, (token, number) in enumerate(zip(tokens, ids, strict=True)):
+            y = top + high * (i + 0.5) / len(tokens)
+            row = top + high * (number + 0.5) / rows
+            sketch.box(box / 2 + 2, y, token, "encoder", width=box)
+            sketch.line((box + 4, y), (left - 1, row), arrow=True)
+            sketch.words((box + left) / 2, (y + row) / 2, str(number))
+            look = dict(width=strip, height=4, fill_opacity=1)
+            sketch.box(left + strip / 2, row, "", "embedding", **look)
+            sketch.line((left + strip, row), (first - 1, y), arrow=True)
+            for j, value in enumerate(table[number].tolist()):
                 middle = first + (j + 0.5) * column
                 text = f"{value:.2f}".replace("-", "−")
                 sketch.box(middle, y, text, "embedding", width=column - 2)
         return sketch
 
+    picked = ", ".join(
+        f"{token} row {number}"
+        for token, number in zip(tokens, ids, strict=True)
+    )
     return show(
         draw,
-        f"The words {', '.join(tokens)}, beside each its id, and beside "
-        f"that its row of {x.size(1)} numbers.",
+        f"A table of {rows} rows, in which arrows from the words pick a row "
+        f"each: {picked}. Each picked row is written out beside the table, "
+        f"as {table.size(1)} numbers.",
     )
 
 
-def asks(tokens: Sequence[str], who: int, scores: Sequence[float]) -> Picture:
-    """The query of one word meets every key; lines as wide as scores."""
-    largest = max(abs(score) for score in scores)
-
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 44 + 52 * len(tokens))
-        asking, found = (64, 196) if narrow else (150, 460)
-        box = 116 if narrow else 150
-        middle = 44 + 52 * (len(tokens) - 1) / 2
-        sketch.box(
-            asking, middle, f"query of {tokens[who]}", "query", width=box
-        )
-        sketch.words(found + box / 2 + 8, 12, "score", "start")
-        for i, (token, score) in enumerate(zip(tokens, scores, strict=True)):
-            y = 44 + 52 * i
-            look = {"width": 1 + 6 * abs(score) / largest}
-            if score < 0:
-                look |= {"width": 1.3, "stroke_dasharray": "4 4"}
-            sketch.line(
-                (asking + box / 2, middle),
-                (found - box / 2 - 2, y),
+def _bands(
+    sketch: Sketch,
+    above: Sequence[float],
+    below: Sequence[float],
+    weights: Sequence[Sequence[float]],
+    heights: tuple[float, float],
+    wide: float,
+) -> None:
+    """Bands as wide as the weights; at a word they lie side by side."""
+    top, bottom = heights
+    reach = 0.4 * (bottom - top)
+    ends = [
+        x - wide * sum(column) / 2
+        for x, column in zip(above, zip(*weights, strict=True), strict=True)
+    ]
+    for x, row in zip(below, weights, strict=True):
+        start = x - wide * sum(row) / 2
+        for j, weight in enumerate(row):
+            thick = wide * weight
+            if thick < 0.5:  # nobody would see it
+                continue
+            low, high = start + thick / 2, ends[j] + thick / 2
+            start, ends[j] = start + thick, ends[j] + thick
+            sketch.flow(
+                (low, bottom),
+                (low, bottom - reach),
+                (high, top + reach),
+                (high, top),
+                width=thick,
                 colour="attention",
-                **look,
             )
-            sketch.box(found, y, f"key of {token}", "key", width=box)
-            number = f"{score:.2f}".replace("-", "−")
-            sketch.words(found + box / 2 + 8, y, number, "start")
-        return sketch
-
-    pairs = zip(tokens, scores, strict=True)
-    told = ", ".join(f"{token} {score:.2f}" for token, score in pairs)
-    return show(
-        draw,
-        f"From the query of {tokens[who]} a line to the key of every word, "
-        f"as wide as its score: {told}.".replace(" -", " −"),
-    )
 
 
-def layers() -> Picture:
-    """A layer of each stack: sub-layers, residual connections, norms."""
-    steps = {
-        "encoder layer": ["self-attention", "feed-forward"],
-        "decoder layer": [
-            "masked\nself-attention",
-            "cross-attention",
-            "feed-forward",
-        ],
-    }
+def averages(tokens: Sequence[str], shares: Mapping[str, Tensor]) -> Picture:
+    """Averages with bands from the words that they take from.
+
+    `shares` has, for each title, the weights (len, len).
+    """
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 440)
-        box = 112 if narrow else 176
-        columns = (76, 238) if narrow else (wide * 0.27, wide * 0.73)
-        for x, (title, words) in zip(columns, steps.items(), strict=True):
-            y = 404
-            sketch.words(x, 428, "x")
-            for text in words:
-                plain = text == "feed-forward"
-                part = "feed_forward" if plain else "attention"
-                total, norm = y - 74, y - 104
-                side = x - box / 2 - 14
-                # the residual connection, and the way through the sub-layer
-                around = (x, y), (side, y), (side, total), (x - 11, total)
+        high = 214
+        sketch = Sketch(wide, high * (len(shares) if narrow else 1))
+        half = wide if narrow else wide / len(shares)
+        for number, (title, weights) in enumerate(shares.items()):
+            left = 0 if narrow else number * half
+            top = number * high if narrow else 0
+            places = [
+                left + half * (i + 0.5) / len(tokens)
+                for i in range(len(tokens))
+            ]
+            title_at = left + half / 2
+            sketch.words(title_at, top + 12, title, font_weight="bold")
+            ends = top + 58, top + 172
+            _bands(sketch, places, places, weights.tolist(), ends, 26)
+            for x, token in zip(places, tokens, strict=True):
+                sketch.box(x, top + 42, token, "value", width=76)
+                sketch.box(x, top + 188, f"new {token}", "value", width=84)
+        return sketch
+
+    told = " ".join(
+        f"{title}: "
+        + "; ".join(
+            f"{token} takes "
+            + ", ".join(
+                f"{share:.2f} of {other}"
+                for other, share in zip(tokens, row, strict=True)
+                if share
+            )
+            for token, row in zip(tokens, weights.tolist(), strict=True)
+        )
+        + "."
+        for title, weights in shares.items()
+    )
+    return show(
+        draw,
+        f"Bands lead from the values of the words down to new ones. {told}",
+    )
+
+
+def encoder_layer(tokens: Sequence[str]) -> Picture:
+    """A layer of the encoder, with a column for each word."""
+
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        sketch = Sketch(wide, 392)
+        edge, step = (124, 82) if narrow else (270, 150)
+        columns = [edge + step * i for i in range(len(tokens))]
+        aside = 24 if narrow else 38  # where the input goes around
+        words, attention, feed = 374, 282, 132
+        names = {
+            attention: "self-attention",
+            attention - 52: "add",
+            attention - 82: "norm",
+            feed: "feed-forward",
+            feed - 48: "add",
+            feed - 78: "norm",
+        }
+        for y, name in names.items():
+            look = {"font_weight": "bold"} if y in (attention, feed) else {}
+            if narrow and "-" in name:
+                one, two = name.split("-")
+                sketch.words(2, y - 8, f"{one}-", "start", **look)
+                sketch.words(2, y + 8, two, "start", **look)
+                continue
+            sketch.words(2, y - (8 if look else 0), name, "start", **look)
+        if not narrow:
+            told = "here the words meet"
+            sketch.words(2, attention + 10, told, "start")
+            sketch.words(2, feed + 10, "each word alone", "start")
+        middle = (columns[0] + columns[-1]) / 2
+        sketch.box(
+            middle,
+            attention,
+            "",
+            "attention",
+            width=columns[-1] - columns[0] + 2 * aside - 14,
+            height=48,
+        )
+        for x, token in zip(columns, tokens, strict=True):
+            for other in columns:
+                ends = (x, attention + 24), (other, attention - 24)
+                sketch.line(*ends, colour="attention", width=1.6)
+            sketch.box(x, words, token, "encoder", width=64)
+            box = 2 * aside - 16
+            sketch.box(x, feed, "", "feed_forward", width=box, height=34)
+            for start, part, end in (
+                (words - 15, attention, attention - 52),
+                (attention - 93, feed, feed - 48),
+            ):
+                half = 24 if part == attention else 17
+                sketch.line((x, start), (x, part + half + 1), arrow=True)
+                sketch.line((x, part - half), (x, end + 10))
+                fork, side = start - 14, x - aside
+                around = (x, fork), (side, fork), (side, end), (x - 10, end)
                 sketch.line(*around, width=2.5, arrow=True)
-                high = 36 if "\n" in text else 30
-                sketch.line((x, y + 12), (x, y - 38 + high / 2), arrow=True)
-                sketch.box(x, y - 38, text, part, width=box, height=high)
-                sketch.line((x, y - 38 - high / 2), (x, total + 11))
-                sketch.plus(x, total)
-                sketch.line((x, total - 10), (x, norm + 12), arrow=True)
-                sketch.box(x, norm, "norm", "norm", width=box, height=22)
-                y = norm - 15
-            sketch.line((x, y + 4), (x, y - 12), arrow=True)
-            sketch.words(x, y - 24, title, font_weight="bold")
-            if title.startswith("decoder"):
-                memory = 404 - 119 - 38
-                edge = x + box / 2
-                sketch.line((edge + 22, memory), (edge, memory), arrow=True)
-                sketch.words(edge + 10, memory - 22, "memory", size=12)
+                sketch.plus(x, end)
+                sketch.line((x, end - 10), (x, end - 20), arrow=True)
+                look = dict(width=box, height=20)
+                sketch.box(x, end - 30, "", "norm", **look)
+            sketch.line((x, feed - 88), (x, feed - 106), arrow=True)
+            sketch.words(x, feed - 118, f"new {token}")
         return sketch
 
     return show(
         draw,
-        "Two columns, read upwards. The encoder layer: x goes through "
-        "self-attention; a line around it carries x to a sum; then a norm; "
-        "the same around feed-forward. The decoder layer has three such "
-        "steps: masked self-attention, cross-attention, into which the "
-        "memory comes, and feed-forward.",
+        f"A column for each of {', '.join(tokens)}, read upwards. "
+        "Self-attention is one broad box, in which every column is joined "
+        "to every other. All else is separate for each word: the sum, the "
+        "norm, feed-forward, the sum and the norm again. Around "
+        "self-attention and around feed-forward a thick line carries what "
+        "goes in to the sum.",
     )
 
 
 def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
-    """Encoder and decoder, from a sentence to the next word of another."""
+    """Encoder and decoder, and the one way from the one to the other."""
     add = "add & norm"
 
     def draw(narrow: bool) -> Sketch:
@@ -183,45 +285,55 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
         floor = 436
         sketch.words(left, floor, " ".join(source))
         sketch.words(right, floor, " ".join(target[:-1]))
-        start = ("embedding + positions", 394, "embedding")
+        start = ("embedding + positions", 394)
         masked = "masked\nself-attention"
         steps = {
             left: [
                 start,
-                ("self-attention", 330, "attention"),
-                (add, 292, "norm"),
-                ("feed-forward", 246, "feed_forward"),
-                (add, 208, "norm"),
+                ("self-attention", 330),
+                (add, 292),
+                ("feed-forward", 246),
+                (add, 208),
             ],
             right: [
                 start,
-                (masked, 326, "attention"),
-                (add, 286, "norm"),
-                ("cross-attention", 244, "attention"),
-                (add, 206, "norm"),
-                ("feed-forward", 164, "feed_forward"),
-                (add, 126, "norm"),
-                ("linear", 64, "embedding"),
+                (masked, 326),
+                (add, 286),
+                ("cross-attention", 244),
+                (add, 206),
+                ("feed-forward", 164),
+                (add, 126),
+                ("linear", 64),
             ],
         }
         for x, part, top in (left, "encoder", 190), (right, "decoder", 108):
             frame = dict(width=box + 22, height=356 - top, part=part)
             sketch.box(x, (top + 356) / 2, fill_opacity=0.06, **frame)
+        edge = (box + 22) / 2
+        # the frame is open where the memory comes in
+        door = sketch._area(right - edge - 3, 235, 6, 18, PAPER)
+        sketch.append(door)
         for x, boxes in steps.items():
             below = floor - 10
-            for text, y, colour in boxes:
+            for text, y in boxes:
+                part = "encoder" if x == left else "decoder"
+                look = {"fill_opacity": 0.1, "stroke_opacity": 0.6}
+                if text == "cross-attention":
+                    part, look = "attention", {"fill_opacity": 0.4}
                 if narrow:
                     text = text.replace(" + ", " +\n")
                 high = 38 if "\n" in text else 22 if text == add else 30
                 sketch.line((x, below), (x, y + high / 2), arrow=True)
-                sketch.box(x, y, text, colour, width=box, height=high)
+                look |= dict(width=box, height=high)
+                sketch.box(x, y, text, part, **look)
                 below = y - high / 2
-        edge = (box + 22) / 2 - 4
-        sketch.words(left - edge, 180, "× 2", "start")
-        sketch.words(right - edge, 98, "× 2", "start")
-        way = [(left, 197), (left, 176), (wide / 2, 176), (wide / 2, 244)]
-        sketch.line(*way, (right - box / 2, 244), arrow=True, width=2)
-        sketch.words(left, 162, "memory")
+        sketch.words(left - edge + 4, 180, "× 2", "start")
+        sketch.words(right - edge + 4, 98, "× 2", "start")
+        way = [(left, 189), (left, 170), (wide / 2, 170), (wide / 2, 244)]
+        look = dict(arrow=True, width=4, colour="attention")
+        sketch.line(*way, (right - box / 2 - 1, 244), **look)
+        sketch.append(sketch.lines.children.pop())  # in front of the frame
+        sketch.words(left, 154, "memory", font_weight="bold")
         sketch.line((right, 49), (right, 32), arrow=True)
         sketch.words(right, 20, target[-1])
         return sketch
@@ -230,10 +342,12 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
         draw,
         f"On the left {' '.join(source)} goes through vectors with "
         "positions and two encoder layers of self-attention and feed-forward, "
-        "each followed by add and norm. The result, the memory, goes into "
-        "the cross-attention of the decoder on the right, which has read "
-        f"{' '.join(target[:-1])} and gives each word a score, by a linear "
-        f"layer; the best is {target[-1]}.",
+        "each followed by add and norm. The result, the memory, leaves by "
+        "one thick line, which goes into the cross-attention of the decoder "
+        "on the right; no other line joins the two. The decoder has read "
+        f"{' '.join(target[:-1])}; through masked self-attention, "
+        "cross-attention, feed-forward and a linear layer it comes to "
+        f"{target[-1]}.",
     )
 
 
@@ -272,28 +386,46 @@ def teacher_forcing(inputs: Sequence[str], labels: Sequence[str]) -> Picture:
     )
 
 
-def places(encodings: Tensor) -> Picture:
-    """Position vectors (length, d_model), a row for each position."""
+def places(encodings: Tensor, numbers: Sequence[int], one: int) -> Picture:
+    """Some numbers of the position vectors (length, d_model), as waves.
+
+    `numbers` are sines; the position `one` is marked in all of them.
+    """
     length, d_model = encodings.shape
+    turns = {k: 2 * math.pi * 10_000 ** (k / d_model) for k in numbers}
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.6)
-        heatmap(encodings, range(length), range(d_model), ax=ax)
-        figure.axes[-1].remove()  # the scale of sines needs no bar
-        ax.set(xticks=[0, d_model - 1], yticks=[0, length - 1])
-        ax.set(xticklabels=["number 0", f"{d_model - 1}"])
-        ax.tick_params(axis="x", rotation=0)
-        ax.set_ylabel("position")
-        look = dict(transform=ax.transAxes, va="bottom")
-        ax.text(0, 1.02, "fast hands", ha="left", **look)
-        ax.text(1, 1.02, "slow hands", ha="right", **look)
+        # below one another on both: the positions are the same
+        figure, axes = panels(len(turns), True, height=0.95, sharex=True)
+        if not narrow:
+            figure.set_figwidth(PAGE)
+        ink = COLOURS["position"]
+        fine = [i / 20 for i in range(20 * length - 19)]
+        for ax, (k, turn) in zip(axes, turns.items(), strict=True):
+            wave = [math.sin(2 * math.pi * x / turn) for x in fine]
+            ax.axhline(0, color=COLOURS["muted"], linewidth=0.6)
+            ax.axvspan(
+                one - 0.3, one + 0.3, color=COLOURS["muted"], alpha=0.3, lw=0
+            )
+            ax.plot(fine, wave, color=ink, linewidth=1.2)
+            ax.plot(encodings[:, k], "o", color=ink, markersize=3.5)
+            ax.plot(one, encodings[one, k], "o", color=ink, markersize=8)
+            ax.set(ylim=(-1.25, 1.25), yticks=[-1, 1])
+            told = f"number {k}: a wave is {turn:,.0f} positions long"
+            if narrow:
+                told = f"number {k}: {turn:,.0f} positions long"
+            ax.set_title(told, loc="left")
+        axes[-1].set(xlabel="position", xticks=range(0, length, 5))
+        axes[0].set_title(f"position {one}", loc="right")
         return figure
 
+    told = ", ".join(f"{k} of {turn:,.0f}" for k, turn in turns.items())
     return show(
         draw,
-        f"A grid of {length} positions by {d_model} numbers. On the left, "
-        "where the hands are fast, the colours change from row to row; on "
-        "the right, where they are slow, they hardly change at all.",
+        f"Waves over the positions 0 to {length - 1}, below each other. "
+        f"Numbers and the length of their waves, in positions: {told}. The "
+        f"first goes up and down, the last hardly leaves 0. A grey stripe "
+        f"marks position {one} in all of them.",
     )
 
 
@@ -307,26 +439,20 @@ def echo(words: Sequence[str], again: Tensor, right: Tensor) -> Picture:
     heights = range(len(read))
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.6)
-        for chances, shift, ink, told in (
-            (again, -0.2, COLOURS["target"], "{} again"),
-            (right, 0.2, COLOURS["muted"], "{}"),
-        ):
-            names = read if shift < 0 else following
-            ax.barh(
-                [y + shift for y in heights],
-                chances.tolist(),
-                height=0.36,
-                color=ink,
+        figure, ax = panels(1, narrow, height=2.3)
+        ink = COLOURS["target"]
+        ax.barh(heights, again.tolist(), height=0.5, color=ink)
+        for y in heights:
+            words = (
+                f"{read[y]} again: {again[y]:.2f}",
+                f"{following[y]}: {right[y]:.2f}",
             )
-            for y, chance, name in zip(
-                heights, chances.tolist(), names, strict=True
-            ):
-                words = f"{told.format(name)}, {chance:.2f}"
-                ax.text(chance + 0.01, y + shift, words, va="center")
+            # one below the other where they do not fit beside each other
+            words = ("\n" if narrow else ";  ").join(words)
+            ax.text(again[y] + 0.01, y, words, va="center")
         ax.set_yticks(heights, [f"after {word}" for word in read])
         ax.invert_yaxis()
-        ax.set(xlim=(0, 1.35 if narrow else 1.1), xticks=[0, 0.5, 1])
+        ax.set(xlim=(0, 0.95 if narrow else 0.8), xticks=[0, 0.2, 0.4, 0.6])
         ax.set_xlabel("probability of the next word")
         return figure
 
@@ -365,7 +491,7 @@ def learning(
                 words = words[:room].rsplit(" ", 1)[0] + " …"
             ax.plot(step, at, "o", color=COLOURS["loss"], markersize=4)
             ax.annotate(
-                f"{step}: {words or 'nothing'}",
+                f"{step}: {words or '(writes nothing)'}",
                 (step, at),
                 (step + 14, height + 0.1),
                 va="bottom",
@@ -373,11 +499,11 @@ def learning(
         ax.text(
             len(losses),
             least - 0.12,
-            f"as low as it can go: {least:.2f}",
+            f"{least:.2f}: with smoothing it can go no lower",
             ha="right",
             va="top",
         )
-        ax.set(xlabel="step", ylabel="loss per word", ylim=(0, None))
+        ax.set(xlabel="step", ylabel="loss per word", ylim=(0, losses[0] + 1))
         return figure
 
     told = "; ".join(f"step {step}: {words}" for step, words in said.items())
@@ -401,18 +527,8 @@ def looked(
         sketch = Sketch(wide, 230)
         above = [wide * (j + 0.5) / len(source) for j in range(len(source))]
         below = [wide * (i + 0.5) / len(target) for i in range(len(target))]
-        for i, row in enumerate(weights.tolist()):
-            for j, weight in enumerate(row):
-                if weight < 0.1:
-                    continue
-                sketch.flow(
-                    (below[i], 200),
-                    (below[i], 120),
-                    (above[j], 110),
-                    (above[j], 30),
-                    width=22 * weight,
-                    colour="attention",
-                )
+        drawn = weights.where(weights >= 0.1, 0.0).tolist()
+        _bands(sketch, above, below, drawn, (30, 200), 26)
         for x, word in zip(above, source, strict=True):
             sketch.words(x, 16, word, colour="source")
         for x, word in zip(below, target, strict=True):
