@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+import drawsvg
 from torch import Tensor
 
 from transformer_book.figures import (
@@ -17,78 +18,84 @@ from transformer_book.figures import (
 )
 
 
-def journey(
-    source: Sequence[str],
-    written: Sequence[str],
-    following: str,
-    *,
-    layers: int,
-    d_model: int,
-    vocab_size: int,
-) -> Picture:
-    """The path of a sentence through the model, at one of its steps.
+def journey(source: Sequence[str], written: Sequence[str]) -> Picture:
+    """One run of the encoder, and the first runs of the decoder.
 
-    `source` and `written` are the tokens that go in, `following` is the
-    next one. On the site, each box is a link to its section.
+    `source` are the tokens that go in, `written` those that come out, one
+    from each run. On the site, each box is a link to its section.
     """
-    vectors = "#sentence-vectors"
     encoder, decoder = "#sentence-encoder", "#sentence-decoder"
-    memory = f"memory: {len(source)} × {d_model}"
-    left = [
-        (" ".join(source), "encoder", vectors),
-        ("embedding + positions", "embedding", vectors),
-        (f"encoder, {layers} layers", "encoder", encoder),
-        (memory, "encoder", encoder),
-    ]
-    right = [
-        (" ".join(written), "decoder", decoder),
-        ("embedding + positions", "embedding", vectors),
-        (f"decoder, {layers} layers", "decoder", decoder),
-        (f"linear: {vocab_size} scores", "embedding", decoder),
-        (f"next: {following}", "decoder", decoder),
-    ]
+    vectors = "#sentence-vectors"
+    written = written[:5]
 
-    def draw(narrow: bool) -> Sketch:
-        width = 138 if narrow else 210
-        places = (71, 241) if narrow else (200, 480)
-        edge = 328 if narrow else 620  # where the loop goes down
-        sketch = Sketch((PHONE if narrow else PAGE) * 96, 272)
-        heights = [252 - 56 * row for row in range(len(right))]
-        for x, column in zip(places, (left, right), strict=True):
-            for row, (words, part, link) in enumerate(column):
-                y = heights[row]
-                if row:
-                    sketch.line((x, y + 41), (x, y + 17), arrow=True)
-                high = 30
-                if narrow and part == "embedding" and "+" in words:
-                    words, high = words.replace("+ ", "+\n"), 35
-                look = dict(width=width, height=high, href=link)
-                sketch.box(x, y, words, part, **look)
-        ends = places[0] + width / 2, places[1] - width / 2
-        middle = sum(ends) / 2
-        sketch.line(
-            (ends[0], heights[3]),
-            (middle, heights[3]),
-            (middle, heights[2]),
-            (ends[1] - 2, heights[2]),
-            arrow=True,
+    def across() -> Sketch:
+        sketch = Sketch(PAGE * 96, 274)
+        left, first = 84, 236
+        step = (PAGE * 96 - first - 52) / max(1, len(written) - 1)
+        token, run, bus = 24, 116, 196
+        sketch.box(
+            left, 256, " ".join(source), "encoder", width=150, href=vectors
         )
-        side = places[1] + width / 2
-        sketch.line(
-            (side, heights[4]),
-            (edge, heights[4]),
-            (edge, heights[0]),
-            (side + 2, heights[0]),
-            arrow=True,
+        sketch.line((left, 240), (left, bus + 16), arrow=True)
+        sketch.box(left, bus, "encoder", "encoder", width=110, href=encoder)
+        sketch.words(left, bus - 28, "runs once", font_weight="bold")
+        end = first + step * (len(written) - 1)
+        sketch.line((left + 55, bus), (end, bus), colour="source", width=2.5)
+        sketch.words((left + 55 + first) / 2, bus, "memory")
+        told = "runs once for every token"
+        sketch.words((first + end) / 2, bus + 28, told, font_weight="bold")
+        look = dict(width=min(90, step - 14), href=decoder)
+        before = left
+        sketch.box(left, token, "<bos>", "decoder", **look)
+        for number, word in enumerate(written):
+            x = first + step * number
+            up = dict(arrow=True, colour="source", width=2.5)
+            sketch.line((x, bus), (x, run + 17), **up)
+            sketch.line(
+                (before + 24, token + 15), (x - 16, run - 16), arrow=True
+            )
+            sketch.box(x, run, "decoder", "decoder", **look)
+            sketch.line((x, run - 15), (x, token + 17), arrow=True)
+            sketch.box(x, token, word, "decoder", **look)
+            before = x
+        return sketch
+
+    def down() -> Sketch:
+        step, first = 62, 168
+        sketch = Sketch(PHONE * 96, first + step * len(written) - 26)
+        bus, run, token = 26, 128, 270
+        sketch.box(
+            76, 18, " ".join(source), "encoder", width=148, href=vectors
         )
+        sketch.line((56, 33), (56, 57), arrow=True)
+        sketch.box(56, 74, "encoder", "encoder", width=108, href=encoder)
+        sketch.words(120, 74, "runs once", "start", font_weight="bold")
+        end = first + step * (len(written) - 1)
+        sketch.line((bus, 90), (bus, end), colour="source", width=2.5)
+        sketch.words(4, 112, "memory", "start")
+        look = dict(width=92, href=decoder)
+        before = first - 52
+        sketch.box(token, before, "<bos>", "decoder", **look)
+        for number, word in enumerate(written):
+            y = first + step * number
+            on = dict(arrow=True, colour="source", width=2.5)
+            sketch.line((bus, y), (run - 48, y), **on)
+            sketch.line(
+                (token - 46, before + 8), (run + 30, y - 17), arrow=True
+            )
+            sketch.box(run, y, "decoder", "decoder", **look)
+            sketch.line((run + 46, y), (token - 48, y), arrow=True)
+            sketch.box(token, y, word, "decoder", **look)
+            before = y
         return sketch
 
     return show(
-        draw,
-        "Left, from below: English tokens, embedding plus position, encoder, "
-        "memory. Right: Spanish tokens so far, embedding plus position, the "
-        "decoder, also fed by the memory, scores, the next token, from "
-        "which an arrow leads back down.",
+        lambda narrow: down() if narrow else across(),
+        f"One box, the encoder, which runs once and has read "
+        f"{' '.join(source)}. From it one line, the memory, leads to a row "
+        f"of {len(written)} boxes, the decoder, which runs once for every "
+        "token. The first one reads <bos>. Each writes one token, from which "
+        f"an arrow leads to the next: {', '.join(written)}.",
     )
 
 
@@ -100,45 +107,61 @@ def moved(
     `alike` has, for the place and the word that is put there, the cosine
     of each vector (len,) with that of the sentence of `words`.
     """
+    turned = {
+        exchange: [math.degrees(math.acos(min(1, one))) for one in row]
+        for exchange, row in (
+            (exchange, cosines.tolist()) for exchange, cosines in alike.items()
+        )
+    }
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 62 * len(alike))
         step = wide / len(words)
-        box = min(96, step - 8)
-        for row, ((place, other), cosines) in enumerate(alike.items()):
-            y = 18 + 62 * row
-            for k, (word, cosine) in enumerate(
-                zip(words, cosines.tolist(), strict=True)
-            ):
+        box = min(96, step - 6)
+        radius, high = (27, 92) if narrow else (40, 104)
+        sketch = Sketch(wide, 46 + high * len(turned))
+        for k, word in enumerate(words):
+            sketch.box(step * (k + 0.5), 18, word, "source", width=box)
+        for row, ((place, other), angles) in enumerate(turned.items()):
+            y = 80 + high * row
+            for k, angle in enumerate(angles):
                 x = step * (k + 0.5)
                 if k == place:
                     look = dict(fill_opacity=0, stroke_dasharray="4 3")
                     sketch.box(x, y, other, "source", width=box, **look)
                     continue
-                turned = min(0.85, 4 * (1 - cosine))
-                sketch.box(
-                    x, y, word, "source", width=box, fill_opacity=turned
-                )
-                sketch.words(x, y + 26, f"{cosine:.2f}")
+                _turn(sketch, x, y + (8 if narrow else 14), radius, angle)
+                sketch.words(x, y + (24 if narrow else 32), f"{angle:.0f}°")
         return sketch
 
     told = "; ".join(
         f"with {other}: "
         + ", ".join(
-            f"{word} {cosine:.2f}"
-            for k, (word, cosine) in enumerate(
-                zip(words, cosines.tolist(), strict=True)
-            )
+            f"{word} {angle:.0f}°"
+            for k, (word, angle) in enumerate(zip(words, angles, strict=True))
             if k != place
         )
-        for (place, other), cosines in alike.items()
+        for (place, other), angles in turned.items()
     )
     return show(
         draw,
-        f"The sentence {' '.join(words)} with one word exchanged, and the "
-        f"cosine of every other word's vector with the old one. {told}.",
+        f"Below the sentence {' '.join(words)}, a row for each word that is "
+        "exchanged, with two hands under every other word, its vector "
+        f"before and after. The angles between them are {told}.",
     )
+
+
+def _turn(
+    sketch: Sketch, x: float, y: float, radius: float, angle: float
+) -> None:
+    """A hand that points up and one turned by `angle`, in degrees."""
+    turn = math.radians(angle)
+    tip = x + radius * math.sin(turn), y - radius * math.cos(turn)
+    wedge = drawsvg.Path(fill=COLOURS["source"], fill_opacity=0.45)
+    wedge.M(x, y).L(x, y - radius).A(radius, radius, 0, 0, 1, *tip).Z()
+    sketch.append(wedge)
+    sketch.line((x, y), (x, y - radius), colour="muted", width=1.6)
+    sketch.line((x, y), tip, colour="source", width=3)
 
 
 def one_score(
