@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import drawsvg
 from IPython.display import Markdown
 from torch import Tensor
 
@@ -21,20 +22,32 @@ from transformer_book.records import markdown_table
 
 
 def hands(places: Sequence[int], angles: Sequence) -> Picture:
-    """Dials whose hands point at `angles`, a list for each place."""
+    """Dials whose hands point at `angles`, a list for each place.
+
+    Where places are left out, three dots say so.
+    """
     pairs = len(angles[0])
+    order = "first", "second", "third", "fourth", "fifth", "sixth"
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        left = 52 if narrow else 110
-        step = (wide - left) / len(places)
+        left, gap = (56, 14) if narrow else (90, 44)
+        jumps = [
+            after - before > 1
+            for before, after in zip(places, places[1:], strict=False)
+        ]
+        step = (wide - left - gap * sum(jumps)) / len(places)
         radius = min(34, 0.42 * step)
         down = 2 * radius + (24 if narrow else 18)
         sketch = Sketch(wide, 46 + pairs * down)
-        middle = left + step * len(places) / 2
-        sketch.words(middle, 10, "position")
+        sketch.words(left + (wide - left) / 2, 10, "position")
+        x = left + 0.5 * step
         for column, pos in enumerate(places):
-            x = left + step * (column + 0.5)
+            if column:
+                x += step
+                if jumps[column - 1]:
+                    x += gap
+                    sketch.words(x - (step + gap) / 2, 32, "…")
             sketch.words(x, 32, str(pos))
             for row, angle in enumerate(angles[column]):
                 y = 46 + down * (row + 0.5)
@@ -50,19 +63,16 @@ def hands(places: Sequence[int], angles: Sequence) -> Picture:
                 )
         for row in range(pairs):
             y = 46 + down * (row + 0.5)
-            if narrow:
-                sketch.words(0, y, f"{2 * row}, {2 * row + 1}", "start")
-            else:
-                name = f"numbers {2 * row}, {2 * row + 1}"
-                sketch.words(0, y, name, "start")
+            name = order[row] if narrow else f"{order[row]} hand"
+            sketch.words(0, y, name, "start")
         return sketch
 
     return show(
         draw,
-        f"Dials in {pairs} rows, a column each for the positions "
-        f"{', '.join(map(str, places))}. At position 0 all hands stand "
-        "upright. From each position to the next the first row's hand "
-        "turns by a radian, the second's by a tenth of it, the third's "
+        f"Dials in {pairs} rows, one for each hand, a column each for the "
+        f"positions {', '.join(map(str, places))}. At position 0 all hands "
+        "point straight up. From each position to the next the first hand "
+        "turns by a radian, the second by a tenth of it, the third "
         "by a hundredth; the last one hardly moves.",
     )
 
@@ -93,93 +103,109 @@ def table(encodings: Tensor) -> Picture:
 
 
 def ladders(hands: int) -> Picture:
-    """Wavelengths on a logarithmic line: by one factor, by one step."""
+    """Wavelengths by one factor and by one step, counted by tens.
+
+    The line is logarithmic, and under each of its tenfold parts is how
+    many hands it has.
+    """
     longest = 2 * math.pi * 10_000 ** ((hands - 1) / hands)
     shares = [i / (hands - 1) for i in range(hands)]
     first = 2 * math.pi
     rows = {
-        "by the same factor": [
+        "each longer by the same factor": [
             first * (longest / first) ** share for share in shares
         ],
-        "by the same step": [
+        "each longer by the same number": [
             first + (longest - first) * share for share in shares
         ],
     }
+    bounds = [4, 10, 100, 1000, 10_000, 60_000]
+
+    def counted(lengths: Sequence[float]) -> list[int]:
+        return [
+            sum(low <= length < high for length in lengths)
+            for low, high in zip(bounds, bounds[1:], strict=False)
+        ]
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 196)
+        sketch = Sketch(wide, 232)
 
         def place(length: float) -> float:
-            return 14 + (wide - 34) * math.log10(length / 5) / 4.05
+            whole = math.log10(bounds[-1] / bounds[0])
+            return 4 + (wide - 8) * math.log10(length / bounds[0]) / whole
 
+        for bound in bounds[1:-1]:
+            x = place(bound)
+            look = dict(colour="muted", stroke_dasharray="3 4")
+            sketch.line((x, 24), (x, 188), **look)
+            sketch.words(x, 200, f"{bound:,}")
         for row, (name, lengths) in enumerate(rows.items()):
-            y = 48 + 70 * row
-            sketch.words(4, y - 30, name, "start", font_weight="bold")
-            sketch.line((10, y), (wide - 6, y), colour="muted")
+            y = 50 + 88 * row
+            sketch.words(4, y - 32, name, "start", font_weight="bold")
+            sketch.line((4, y), (wide - 4, y), colour="muted")
             for length in lengths:
-                sketch.line(
-                    (place(length), y - 12),
-                    (place(length), y + 12),
-                    colour="position",
-                    width=2.5,
-                )
-        for length, name in (
-            (10, "10"),
-            (100, "100"),
-            (1000, "1,000"),
-            (10_000, "10,000"),
-        ):
-            sketch.line((place(length), 138), (place(length), 146))
-            sketch.words(place(length), 158, name)
-        sketch.words(wide / 2, 182, "positions until the hand is back")
+                x = place(length)
+                look = dict(colour="position", width=2.5)
+                sketch.line((x, y - 12), (x, y + 12), **look)
+            inner = zip(bounds, bounds[1:], strict=False)
+            for (low, high), count in zip(
+                inner, counted(lengths), strict=True
+            ):
+                x = (place(low) + place(high)) / 2
+                told = f"{count or 'no'} hand{'s' if count != 1 else ''}"
+                sketch.words(x, y + 26, str(count) if narrow else told)
+        told = "positions for one turn, ten times as many at each line"
+        if narrow:
+            told = "positions for one turn (logarithmic)"
+        sketch.words(wide / 2, 222, told)
         return sketch
 
-    fast = sum(length < 1000 for length in rows["by the same step"])
+    told = "; ".join(
+        f"{name}: {', '.join(map(str, counted(lengths)))}"
+        for name, lengths in rows.items()
+    )
     return show(
         draw,
-        f"Two lines with {hands} marks each, from 6 to {longest:,.0f} "
-        "positions, on a logarithmic scale. By the same factor they are "
-        f"evenly spread; by the same step all but {fast} lie above 1,000.",
+        f"Two logarithmic lines with {hands} marks each, from 6 to "
+        f"{longest:,.0f} positions. How many take under 10 positions, under "
+        f"100, under 1,000, under 10,000 and more: {told}.",
     )
 
 
 def head(weights: Tensor) -> Picture:
-    """The weights (query_len, key_len) of a head that looks back."""
-    count = len(weights)
+    """The weights (query_len, key_len) of a head that looks back.
+
+    An arc from each position to the one that has most of its weight.
+    """
+    most = weights.argmax(-1).tolist()
+    back = len(most) - 1 - most[-1]
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        cell = 20
-        sketch = Sketch(wide, 44 + cell * count)
-        left = 90 if narrow else 250
-        sketch.words(left + cell * count / 2, 10, "looked at")
-        sketch.words(left - 30, 30, "looks", "end")
-        for i, row in enumerate(weights.tolist()):
-            y = 42 + cell * (i + 0.5)
-            sketch.words(left - 14, y, str(i), "end", size=12)
-            x = left + cell * (i + 0.5)
-            sketch.words(x, 30, str(i), size=12)
-            for j, weight in enumerate(row):
-                sketch.box(
-                    left + cell * (j + 0.5),
-                    y,
-                    "",
-                    "attention",
-                    width=cell - 2,
-                    height=cell - 2,
-                    fill_opacity=0.03 + 0.9 * weight,
-                    stroke_opacity=0.3,
-                )
-            # where it is itself
-            sketch.dot(x, y, "none", 4, stroke="currentColor")
+        step = (wide - 30) / (len(most) - 1)
+        sketch = Sketch(wide, 128)
+        level = 84
+        for i, j in enumerate(most):
+            if i == j:
+                continue
+            start, end = 15 + step * i, 15 + step * j
+            path = drawsvg.Path().M(start, level - 9)
+            path.Q((start + end) / 2, level - 150, end + 2, level - 9)
+            look = dict(colour="attention", width=2)
+            if i - j < back:
+                look = dict(colour="muted", width=1.3, stroke_dasharray="4 3")
+            sketch.stroke(path, arrow=True, **look)
+        for i in range(len(most)):
+            sketch.dot(15 + step * i, level, "position", 7)
+            sketch.words(15 + step * i, level + 24, str(i))
         return sketch
 
+    told = ", ".join(f"{i} at {j}" for i, j in enumerate(most))
     return show(
         draw,
-        "Attention weights: apart from the first three rows, each row has "
-        "its full cell three columns to the left of the diagonal, which is "
-        "marked by circles.",
+        f"{len(most)} positions in a row, and an arc from each to the one at "
+        f"which it looks: {told}.",
     )
 
 
