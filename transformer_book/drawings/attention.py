@@ -23,13 +23,18 @@ def _matrix(
     part: str,
     size: tuple[float, float],
     name: str = "",
+    lit: int | None = None,
 ) -> float:
-    """A grid of numbers from its upper left corner; where it ends."""
+    """A grid of numbers from its upper left corner; where it ends.
+
+    The row `lit` stands out; without it no row does.
+    """
     wide, high = size
     for (i, j), number in np.ndenumerate(numbers):
         middle = x + wide * (j + 0.5), y + high * (i + 0.5)
         text = f"{number:g}".replace("-", "−")
-        sketch.box(*middle, text, part, wide, high)
+        strength = 0.22 if lit is None else 0.5 if i == lit else 0.05
+        sketch.box(*middle, text, part, wide, high, fill_opacity=strength)
     end = x + wide * numbers.shape[1]
     if name:
         sketch.words((x + end) / 2, y - 12, name)
@@ -40,8 +45,12 @@ def projections(
     tokens: Sequence[str],
     X: np.ndarray,
     maps: Mapping[str, tuple[str, np.ndarray, np.ndarray]],
+    lit: int,
 ) -> Picture:
-    """X times each W: `maps` has the part, W and X W for each name."""
+    """X times each W: `maps` has the part, W and X W for each name.
+
+    The token `lit` is marked in X and in the products.
+    """
 
     def draw(narrow: bool) -> Sketch:
         width = (PHONE if narrow else PAGE) * 96
@@ -53,9 +62,10 @@ def projections(
         below = 28 + step
         for i, token in enumerate(tokens):
             y = below + size[1] * (i + 0.5)
-            sketch.words(start - 8, y, token, anchor="end")
+            look = {"font_weight": "bold"} if i == lit else {}
+            sketch.words(start - 8, y, token, anchor="end", **look)
         middle = below + 1.5 * size[1]
-        end = _matrix(sketch, start, below, X, "embedding", size, "X")
+        end = _matrix(sketch, start, below, X, "embedding", size, "X", lit)
         for number, (name, (part, W, product)) in enumerate(maps.items()):
             y = 28 + step * number
             level = y + 1.5 * size[1]
@@ -69,16 +79,20 @@ def projections(
             sketch.words(beside, y - 17, name, size=12)
             begin = end + 2 * gap + size[0] * 4
             sketch.words((after + begin) / 2, level, "=")
-            last = _matrix(sketch, begin, y, product, part, size, name)
-            for i, token in enumerate([] if narrow else tokens):
-                beside = y + size[1] * (i + 0.5)
-                sketch.words(last + 10, beside, token, anchor="start")
+            last = _matrix(sketch, begin, y, product, part, size, name, lit)
+            if not narrow:
+                what = {"query": "its query", "key": "its key"}
+                told = what.get(part, "its value")
+                beside = y + size[1] * (lit + 0.5)
+                sketch.words(last + 10, beside, told, anchor="start")
         return sketch
 
     return show(
         draw,
         "X, with one row per token, is multiplied by W Q, W K and W V. "
-        "Q and K have four numbers per token, V has two.",
+        "Q and K have four numbers per token, V has two. The row of "
+        f"{tokens[lit]} is marked in X, and so are its query, its key and "
+        "its value.",
     )
 
 
@@ -88,7 +102,8 @@ def one_query(
     query: np.ndarray,
     K: np.ndarray,
     V: np.ndarray,
-    weights: np.ndarray,
+    scores: Sequence[float],
+    weights: Sequence[float],
     output: np.ndarray,
 ) -> Picture:
     """One query against every key, and the values that it mixes."""
@@ -97,8 +112,8 @@ def one_query(
         width = (PHONE if narrow else PAGE) * 96
         size = (16, 22) if narrow else (30, 26)
         step = 74 if narrow else 84
-        sketch = Sketch(width, 64 + step * len(tokens))
-        gap = 21 if narrow else 54
+        sketch = Sketch(width, 38 + step * len(tokens))
+        gap = 21 if narrow else 44
         middle = 74 + step * (len(tokens) - 1) / 2
         corner = middle - size[1] / 2
         end = _matrix(sketch, 4, corner, query[None], "query", size)
@@ -106,22 +121,36 @@ def one_query(
         sketch.words((end + 4) / 2, corner - 12, f"of {asks}")
         keys = end + gap
         shares = keys + size[0] * K.shape[1] + 5
-        values = shares + (62 if narrow else 70)
+        if not narrow:
+            shares += 66  # a column of scores before that of weights
+        values = shares + (62 if narrow else 76)
         leave = values + size[0] * V.shape[1]
-        arrive = leave + gap + (12 if narrow else 40)
-        places = (keys, shares, "keys"), (shares, values, "weights")
-        last = values, leave + (24 if narrow else 0), "values"
-        for start, stop, name in (*places, last):
+        arrive = leave + gap + (12 if narrow else 50)
+        close = keys + size[0] * K.shape[1]
+        places = [
+            (keys, close, "keys"),
+            (shares, values, "weights"),
+            (values, leave + (24 if narrow else 0), "values"),
+        ]
+        if not narrow:
+            places.append((close, shares, "scores"))
+        for start, stop, name in places:
             sketch.words((start + stop) / 2, 14, name, font_weight="bold")
         wide = 28 if narrow else 34
         below = middle - wide / 2
-        for i, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
+        rows = zip(tokens, scores, weights, strict=True)
+        for i, (token, score, weight) in enumerate(rows):
             y = 74 + step * i
             top = y - size[1] / 2
             sketch.line((end, middle), (keys, y), colour="query", arrow=True)
             _matrix(sketch, keys, top, K[i : i + 1], "key", size)
             sketch.words(keys, top - 12, token, anchor="start")
             sketch.words((shares + values) / 2, y, f"{weight:.3f}")
+            if narrow:  # above its weight
+                told = f"score {score:.0f}"
+                sketch.words((shares + values) / 2, y - 20, told, size=12)
+            else:
+                sketch.words((close + shares) / 2, y, f"{score:.1f}")
             _matrix(sketch, values, top, V[i : i + 1], "value", size)
             thick = wide * weight
             below += thick / 2
@@ -139,7 +168,7 @@ def one_query(
     return show(
         draw,
         "On the left a query, joined to the keys of all three tokens. Each "
-        "key leads to a weight and to its token's value. Bands from the "
+        "key leads to a score, a weight and its token's value. Bands from the "
         "values, as wide as the weights, run together into the output: "
         "the widest comes from trees, then I.",
     )
@@ -243,8 +272,8 @@ def figure_2() -> Picture:
         for y, text, part in (
             (56, "MatMul", "value"),
             (126, "SoftMax", "attention"),
-            (178, "Mask (optional)", "muted"),
-            (230, "Scale", "muted"),
+            (178, "Mask (optional)", "attention"),
+            (230, "Scale", "attention"),
             (282, "MatMul", "attention"),
         ):
             middle = x + 35 if y == 56 else x
@@ -274,7 +303,7 @@ def figure_2() -> Picture:
         sketch.box(x, top + 117, "Concat", "muted", 130)
         sketch.line((x, top + 172), (x, top + 132), arrow=True)
         stack(sketch, x, top + 197, words, "attention", 230, 3)
-        sketch.words(x + 140, top + 187, "h")
+        sketch.words(x + 132, top + 190, "× h", "start")
         for shift, name, part in (
             (-90, "Q", "query"),
             (0, "K", "key"),
@@ -287,7 +316,7 @@ def figure_2() -> Picture:
             sketch.words(
                 place, top + 346, name, colour=part, font_weight="bold"
             )
-        sketch.words(x + 140, top + 262, "h")
+        sketch.words(x + 138, top + 265, "× h", "start")
 
     def draw(narrow: bool) -> Sketch:
         size = (PHONE * 96, 760) if narrow else (PAGE * 96, 362)
