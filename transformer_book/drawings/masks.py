@@ -3,15 +3,16 @@
 import math
 from collections.abc import Sequence
 
+import drawsvg
 from torch import Tensor
 
 from transformer_book.figures import (
     COLOURS,
     PAGE,
+    PAPER,
     PHONE,
     Picture,
     Sketch,
-    heatmap,
     panels,
     show,
 )
@@ -19,38 +20,65 @@ from transformer_book.figures import (
 
 def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
     """Scores, the scores that a mask leaves, and the weights."""
+    count = len(tokens)
     left = scores.masked_fill(closed, -math.inf)
     matrices = {
         "scores": scores,
-        "after the mask": left.masked_fill(closed, math.nan),
+        "after the mask": left,
         "weights": left.softmax(-1),
     }
 
-    def draw(narrow: bool):
-        figure, axes = panels(3, narrow, height=3.1)
-        for ax, (title, matrix) in zip(axes, matrices.items(), strict=True):
-            is_weight = title == "weights"
-            limits = (0, 1) if is_weight else (-4, 4)
-            words = "query" if narrow or ax is axes[0] else "", "key"
-            heatmap(matrix, tokens, tokens, title, ax, limits, axes=words)
-            ax.images[0].colorbar.remove()
-            ax.tick_params(axis="x", rotation=0)
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        cell, line = (60, 30) if narrow else (49, 36)
+        edge = 62 if narrow else 56
+        high = 62 + line * count
+        gap = 0 if narrow else (wide - edge - 3 * cell * count - 4) / 2
+        sketch = Sketch(wide, high * (3 if narrow else 1))
+        for number, (title, matrix) in enumerate(matrices.items()):
+            start = edge + (0 if narrow else number * (cell * count + gap))
+            top = (number * high if narrow else 0) + 24
+            middle = start + cell * count / 2
+            sketch.words(middle, top - 12, title, font_weight="bold")
+            if number and not narrow:
+                level = top + line * count / 2
+                ends = (start - gap + 8, level), (start - 8, level)
+                sketch.line(*ends, arrow=True)
             for i, row in enumerate(matrix.tolist()):
-                for j, number in enumerate(row):
-                    shut = bool(closed[i, j]) and ax is not axes[0]
-                    told = f"{number:.1f}".replace("-", "−")
-                    told = "−∞" if shut else told
-                    if is_weight:
-                        told = "" if shut else f"{number:.2f}"
-                    ax.text(j, i, told, ha="center", va="center")
-        return figure
+                y = top + line * (i + 0.5)
+                if narrow or not number:
+                    sketch.words(start - 8, y, str(tokens[i]), "end")
+                x = start + cell * (i + 0.5)
+                below = top + line * count + 14
+                sketch.words(x, below, str(tokens[i]), size=12)
+                for j, value in enumerate(row):
+                    shut = bool(closed[i, j]) and number > 0
+                    digits = 2 if title == "weights" else 1
+                    told = f"{value:.{digits}f}".replace("-", "−")
+                    ink, strength = "muted", 0
+                    if shut:
+                        told = "0" if title == "weights" else "−∞"
+                        strength = 0.25
+                    elif title == "weights":
+                        ink, strength = "attention", 0.1 + 0.75 * value
+                    sketch.box(
+                        start + cell * (j + 0.5),
+                        y,
+                        told,
+                        ink,
+                        width=cell - 2,
+                        height=line - 2,
+                        fill_opacity=strength,
+                        stroke_opacity=0.5,
+                    )
+        return sketch
 
     return show(
         draw,
-        "Three four by four grids. First all scores, positive and "
-        "negative. Then the scores with minus infinity above the "
-        "diagonal. Then the weights: empty above the diagonal, and each "
-        "row sums to one.",
+        f"Three grids of {count} queries by {count} keys. First the scores. "
+        "Then the same scores with minus infinity above the diagonal, in "
+        "grey. Then the weights: zero above the diagonal, and each row sums "
+        "to one.",
     )
 
 
@@ -69,11 +97,13 @@ def together(
         "future": ("muted", 0.25),
     }
 
-    def state(title: str, query: int, key: int) -> str:
+    def states(title: str, query: int, key: int) -> list[str]:
+        found = []
+        if title != "padding mask" and not past[query, key]:
+            found.append("future")
         if title != "causal mask" and not real[key]:
-            return "padding"
-        shut = title != "padding mask" and not past[query, key]
-        return "future" if shut else "open"
+            found.append("padding")
+        return found or ["open"]
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
@@ -81,7 +111,7 @@ def together(
         edge = 48 if narrow else 64
         gap = (wide - edge - 3 * cell * count - 4) / 2
         sketch = Sketch(wide, 60 + cell * count)
-        titles = "padding mask", "causal mask", "both"
+        titles = "padding mask", "causal mask", "together"
         for number, title in enumerate(titles):
             left = edge + number * (cell * count + gap)
             middle = left + cell * count / 2
@@ -100,10 +130,11 @@ def together(
                     below = 32 + cell * count + 14
                     sketch.words(x, below, token, size=12)
                 for j in range(count):
-                    ink, strength = looks[state(title, i, j)]
+                    place = left + cell * (j + 0.5), y
+                    found = states(title, i, j)
+                    ink, strength = looks[found[0]]
                     sketch.box(
-                        left + cell * (j + 0.5),
-                        y,
+                        *place,
                         "",
                         ink,
                         width=cell - 2,
@@ -111,10 +142,12 @@ def together(
                         fill_opacity=strength,
                         stroke_opacity=0.4,
                     )
+                    if len(found) == 2:  # closed twice: half of each
+                        _half(sketch, *place, cell - 2, *looks[found[1]])
         return sketch
 
     open_ = [
-        sum(state("both", i, j) == "open" for j in range(count))
+        sum(states("together", i, j) == ["open"] for j in range(count))
         for i in range(count)
     ]
     return show(
@@ -123,6 +156,24 @@ def together(
         "closes the columns of padding, the causal mask what is above the "
         "diagonal. Both together leave each query "
         f"{', '.join(map(str, open_))} keys.",
+    )
+
+
+def _half(
+    sketch: Sketch, x: float, y: float, side: float, ink: str, strength: float
+) -> None:
+    """The lower left half of a cell, in an ink of its own."""
+    low, high = x - side / 2, x + side / 2
+    corners = (low, y - side / 2), (low, y + side / 2), (high, y + side / 2)
+    flat = [number for corner in corners for number in corner]
+    sketch.append(
+        drawsvg.Lines(
+            *flat, close=True, fill=PAPER, stroke=PAPER, stroke_width=1
+        )
+    )
+    colour = COLOURS[ink]
+    sketch.append(
+        drawsvg.Lines(*flat, close=True, fill=colour, fill_opacity=strength)
     )
 
 
@@ -146,8 +197,12 @@ def honest_and_leaking(
         ax.axhline(best, color="black", linestyle=":", linewidth=1.2)
         ax.plot(end, used, "o", color=bad, markersize=8)
         beside = {"ha": "right", "ma": "right", "va": "center"}
-        words = f"the mask is back: {used:.1f},\nworse than guessing"
-        ax.text(0.93 * end, used, words, color=bad, **beside)
+        words = f"the same model with the mask back: {used:.1f} "
+        if narrow:
+            words = f"with the mask back: {used:.1f} "
+        ax.text(
+            end * (0.96 if narrow else 0.98), used, words, color=bad, **beside
+        )
         words = "with the mask: it guesses (ln 20)"
         ax.text(end, best + 0.7, words, color=good, **beside)
         words = "mask forgotten: it reads the answer"
@@ -171,49 +226,52 @@ def honest_and_leaking(
 def doors() -> Picture:
     """A word and a padded position: what may go from one to the other."""
     floors = "attention", "feed-forward", "loss"
+    inks = "attention", "feed_forward", "loss"
 
     def draw(narrow: bool) -> Sketch:
         width = (PHONE if narrow else PAGE) * 96
-        step, bottom = 84, 252
-        sketch = Sketch(width, bottom + 30)
-        word, padding = (96, 256) if narrow else (230, 500)
-        names = {word: "trees", padding: "<pad>"}
-        for x, name in names.items():
+        step, bottom = 88, 268
+        sketch = Sketch(width, bottom + 28)
+        word, padding = (84, 262) if narrow else (210, 510)
+        middle = (word + padding) / 2
+
+        def shut(x: float, y: float) -> None:
+            sketch.dot(x, y, PAPER, 11, stroke="currentColor")
+            cross = drawsvg.Path(stroke="currentColor", stroke_width=2.4)
+            cross.M(x - 5, y - 5).L(x + 5, y + 5)
+            cross.M(x - 5, y + 5).L(x + 5, y - 5)
+            sketch.append(cross)
+
+        for x, name in (word, "trees"), (padding, "<pad>"):
             sketch.words(x, bottom + 14, name, font_weight="bold")
-        inks = "attention", "feed_forward", "loss"
-        for number, floor in enumerate(floors):
-            y = bottom - 56 - step * number
-            for x in names:
+            for number, floor in enumerate(floors):
+                y = bottom - 58 - step * number
                 low = y + step - 21 if number else bottom
-                if floor != "loss" or x == word:
-                    sketch.line((x, low), (x, y + 21), arrow=True)
-                sketch.box(x, y, floor, inks[number], 92, 40, solid=True)
-            middle = (word + padding) / 2
-            left, right = word + 50, padding - 50
-            if floor == "attention":
-                sketch.line((left, y - 10), (right, y - 10), arrow=True)
-                sketch.line(
-                    (right, y + 10), (left, y + 10), colour="bad", arrow=True
-                )
-                sketch.words(middle, y + 10, "✕", colour="bad", size=17)
-                words = "closed" if narrow else "the mask closes the column"
-                sketch.words(middle, y + 30, words, colour="bad")
-            elif number == 1:
-                words = "alone" if narrow else "no way across"
-                sketch.words(middle, y, words)
-            else:
-                at = y + 42
-                sketch.words(padding, at, "✕", colour="bad", size=17)
-                words = "left out" if narrow else "its label is left out"
-                sketch.words(middle, y, words, colour="bad")
+                if x == padding and floor == "loss":
+                    gone = dict(stroke_dasharray="4 4", colour="muted")
+                    sketch.line((x, low), (x, y + 21), **gone)
+                    shut(x, (low + y + 21) / 2)
+                    sketch.words(x, y + 4, "no label")
+                    continue
+                sketch.line((x, low), (x, y + 21), arrow=True)
+                sketch.box(x, y, floor, inks[number], 104, 40, solid=True)
+        left, right = word + 54, padding - 54
+        y = bottom - 58
+        sketch.line((left, y - 12), (right, y - 12), arrow=True)
+        gone = dict(stroke_dasharray="4 4", colour="muted")
+        sketch.line((right, y + 12), (left, y + 12), arrow=True, **gone)
+        shut(middle, y + 12)
+        y -= step
+        sketch.line((right, y), (left, y), arrow=True, **gone)
+        shut(middle, y)
         return sketch
 
     return show(
         draw,
         "Two columns from the bottom to the top, a word and a padded "
         "position: attention, feed-forward, loss. In attention an "
-        "arrow leads from the word to the padding, and the one from the "
-        "padding to the word is crossed out. Between the boxes above nothing "
-        "leads across. The padded position's way into the loss is crossed "
-        "out.",
+        "arrow leads from the word to the padding. Three ways out of the "
+        "padding are crossed out: in attention to the word, in feed-forward "
+        "to the word, and at the top into the loss, because padding has no "
+        "label.",
     )
