@@ -74,38 +74,53 @@ def what_is_computed(steps: int) -> Picture:
 
 def sure(shares: Sequence[float], taught: float) -> Picture:
     """How likely the chosen token was, everywhere, and what was taught."""
+    low = min(0.88, min(shares)) - 0.005
+    middle, top = float(np.median(shares)), max(shares)
+    above = sum(share > taught for share in shares)
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.3)
-        heights, _, _ = ax.hist(
-            shares, np.linspace(0.8, 1, 41), color=COLOURS["target"]
-        )
-        top = max(heights)
-        ax.axvline(taught, color="black", linewidth=1.5)
+        figure, ax = panels(1, narrow, height=2.5)
+        bins = np.arange(0.1, 1.0001, 0.005)
+        heights, _, _ = ax.hist(shares, bins, color=COLOURS["target"])
+        most = max(heights)
         ax.annotate(
-            f"taught: {taught:.1f} ",
-            (taught, 0.8 * top),
-            (-4, 0),
+            f"{above} of {len(shares)} lie\nabove {taught:.1f}",
+            (middle, most),
+            (0, 5),
             textcoords="offset points",
-            ha="right",
+            ha="center",
         )
-        ax.axvline(1, color="black", linestyle=":", linewidth=1.5)
-        ax.annotate(
-            "certain",
-            (1, 1.1 * top),
-            (-4, 0),
-            textcoords="offset points",
-            ha="right",
-        )
-        ax.set(xlim=(0.8, 1.002), ylim=(0, 1.25 * top), yticks=[])
-        ax.spines["left"].set_visible(False)
-        ax.set_xlabel("probability of the likeliest next token")
+        for place, told in (
+            (taught, f"taught: {taught:.1f}"),
+            (1, "certain"),
+        ):
+            ax.axvline(place, color="black", linewidth=1.5, linestyle=":")
+            ax.annotate(
+                told,
+                (place, 1.25 * most),
+                (-5, 0),
+                textcoords="offset points",
+                ha="right",
+            )
+        if not narrow:
+            for share in shares:
+                if share < taught:
+                    ax.annotate(
+                        "one lies below",
+                        (share, 1),
+                        (0, 16),
+                        textcoords="offset points",
+                        ha="left",
+                        arrowprops={"arrowstyle": "-"},
+                    )
+        ax.set(xlim=(low, 1.001), ylim=(0, 1.4 * most))
+        ax.set(xlabel="probability of the likeliest next token")
+        ax.set_ylabel("positions")
         return figure
 
-    middle = float(np.median(shares))
     return show(
         draw,
-        f"A histogram of {len(shares)} probabilities. Nearly all lie "
-        f"between 0.9 and 0.97, with the middle at {middle:.2f}: a little "
-        f"above {taught:.1f}, which was taught, and none near 1.",
+        f"A histogram of {len(shares)} probabilities. {above} are above "
+        f"{taught:.1f}, which was taught. Their median is {middle:.2f}, and "
+        f"none is above {top:.2f}.",
     )
