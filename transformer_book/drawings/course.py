@@ -8,14 +8,25 @@ from IPython.display import Markdown
 from transformer_book.figures import COLOURS, Picture, panels, show
 from transformer_book.records import markdown_table
 
-# Which mistakes the picture names, and where the name is put: points
-# to the right of the dot and above it.
+# Which mistakes the picture names, with which words, and where these are
+# put: points to the right of the dot and above it.
 NAMED = {
-    "no factor √d_model": (12, 12, "right"),
-    "no cross-attention": (0, 34, "center"),
-    "no residual connection": (0, 56, "center"),
-    "no root": (8, -2, "left"),
-    "the share not taken from the right token": (8, -2, "left"),
+    "no factor √d_model": ("embeddings\nwithout √d", 0, 7, "center"),
+    "no cross-attention": ("no cross-attention", 0, 46, "left"),
+    "a ramp that does not meet the root": (
+        "warm-up too steep",
+        0,
+        62,
+        "left",
+    ),
+    "no residual connection": ("no residual connection", 0, 78, "left"),
+    "no root": ("scores not divided by √d", 8, -2, "left"),
+    "the share not taken from the right token": (
+        "smoothed labels that add up to more than 1",
+        8,
+        -2,
+        "left",
+    ),
 }
 LEAKS = [
     "labels shown to the decoder",
@@ -46,20 +57,20 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
             ink = COLOURS["bad" if bad else "muted"]
             ax.plot(row["last"], row["right"], "o", color=ink, ms=6, alpha=0.8)
             if row["mistake"] in NAMED:
-                x, y, side = NAMED[row["mistake"]]
-                words = row["mistake"].replace("d_model", "d")
-                if narrow and side == "left":
-                    words = words.replace("not ", "not\n")
-                    words = words.replace("the right", "the\nright")
+                words, x, y, side = NAMED[row["mistake"]]
+                if narrow:
+                    words = words.replace(" that ", "\nthat ")
+                led = y > 20  # to its dot, by a line
                 line = {"arrowstyle": "-", "color": COLOURS["muted"]}
+                line |= {"relpos": (0, 0), "shrinkA": 0}
                 ax.annotate(
                     words,
                     (row["last"], row["right"]),
                     (x, y),
                     textcoords="offset points",
                     ha=side,
-                    va="center" if side == "left" else "bottom",
-                    arrowprops=line if side == "center" else None,
+                    va="center" if y < 0 else "baseline",
+                    arrowprops=line if led else None,
                 )
         leaks = [row["last"] for row in shown if row["mistake"] in LEAKS]
         ax.annotate(
@@ -74,7 +85,7 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
         ax.set(
             xlabel="loss at the end, nats per token",
             ylabel="right, of 100",
-            xlim=(0.9, 3.3),
+            xlim=(0.9, 3.55 if narrow else 3.4),
             ylim=(-6, 110),
         )
         return figure

@@ -36,7 +36,10 @@ def sentence_gap(run: Run, than: Run) -> tuple[float, float, float]:
 def swapped(
     transformer: Sequence[Run], swaps: Mapping[str, Sequence[Run]]
 ) -> Picture:
-    """What each swap does to the loss, seed by seed, and its BLEU."""
+    """What each swap does to the loss, seed by seed, and its BLEU.
+
+    `swaps` is {"windows in the encoder": its runs}, by stack.
+    """
     gaps = {
         what: [
             sentence_gap(run, base)
@@ -44,55 +47,75 @@ def swapped(
         ]
         for what, runs in swaps.items()
     }
-    scores = {
-        what: ", ".join(f"{run.report['test']['bleu']:.1f}" for run in runs)
-        for what, runs in swaps.items()
-    }
+
+    def bleus(runs: Sequence[Run]) -> list[str]:
+        return [f"{run.report['test']['bleu']:.1f}" for run in runs]
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.6)
-        for row, (what, seeds) in enumerate(gaps.items()):
-            for seed, (gap, low, high) in enumerate(seeds):
-                y = -row + 0.15 - 0.3 * seed
-                ink = COLOURS["muted"] if low < 0 < high else "black"
-                if low > 0:
-                    ink = COLOURS["bad"]
-                ax.plot([low, high], [y, y], color=ink)
-                ax.plot(gap, y, "o", color=ink, ms=5)
-            words = f"{scores[what]} BLEU"
-            ax.text(0.05, -row, words, va="center")
+        figure, ax = panels(1, narrow, height=3.8)
+        names = {0.0: "the Transformer"}  # and where each row is
+        for seed, score in enumerate(bleus(transformer)):
+            place = 0.2 - 0.4 * seed
+            ax.plot(0, place, "o", color=COLOURS["attention"], ms=6)
+            _score(ax, score, place, color=COLOURS["attention"])
+        y, stack = 0.0, ""
+        for what, seeds in gaps.items():
+            layer, where = what.split(" in the ")
+            if where != stack:
+                stack = where
+                y -= 0.9
+                names[y] = f"in the {where}:"
+            y -= 0.9
+            names[y] = layer
+            scores = bleus(swaps[what])
+            for seed, ((gap, low, high), score) in enumerate(
+                zip(seeds, scores, strict=True)
+            ):
+                place = y + 0.2 - 0.4 * seed
+                ax.plot([low, high], [place] * 2, color="black")
+                ax.plot(gap, place, "o", color="black", ms=5)
+                _score(ax, score, place)
         ax.axvline(0, color=COLOURS["attention"], lw=1.2)
+        _score(ax, "BLEU", 0.85, weight="bold")
         for words, x, side in (
             ("\u2190 better", -0.005, "right"),
             ("worse \u2192", 0.005, "left"),
         ):
-            ax.text(x, 0.65, words, ha=side, va="center", weight="bold")
-        ax.set_ylim(0.4 - len(gaps), 0.95)
-        names = [
-            what.replace(" in the", "\nin the") if narrow else what
-            for what in gaps
-        ]
-        ax.set_yticks([-row for row in range(len(gaps))], names)
+            if narrow:  # no room for arrows
+                words = words.strip("\u2190\u2192 ")
+            ax.text(x, 0.85, words, ha=side, va="center", weight="bold")
+        ax.set_ylim(y - 0.5, 1.2)
+        ax.set_yticks([*names], names.values())
+        for label in ax.get_yticklabels():
+            if label.get_text().endswith(":"):
+                label.set_weight("bold")
         ax.tick_params(axis="y", length=0)
-        ax.set_xlim(-0.1, 0.14 if narrow else 0.11)
-        ticks = {-0.08: "\u22120.08", -0.04: "\u22120.04", 0: "same"}
+        ax.set_xlim(-0.095, 0.06)
+        ticks = {-0.08: "\u22120.08", -0.04: "\u22120.04", 0: "0"}
+        ticks |= {0.04: "+0.04"}
         ax.set_xticks([*ticks], ticks.values())
-        if narrow:
-            ax.set_xticks([-0.08, 0], ["\u22120.08", "same"])
-        ax.set_xlabel("nats per token above the Transformer", loc="left")
+        across = "nats per token from the Transformer's"
+        ax.set_xlabel(across if narrow else f"validation loss, {across}")
         return figure
 
     said = "; ".join(
         f"{what}: "
         + " and ".join(f"{gap:+.3f}" for gap, *_ in seeds)
-        + f" nats, {scores[what]} BLEU"
+        + f" nats, {', '.join(bleus(swaps[what]))} BLEU"
         for what, seeds in gaps.items()
     )
     return show(
         draw,
         "For each of four swaps and two seeds, a dot with an interval: how "
-        f"many nats it is above the Transformer. {said}.",
+        f"many nats it is above the Transformer. {said}. The Transformer "
+        f"itself: {', '.join(bleus(transformer))} BLEU.",
     )
+
+
+def _score(ax: Any, words: str, y: float, **look: Any) -> None:
+    """A figure of the column at the right."""
+    place = {"xycoords": ("axes fraction", "data"), "ha": "right"}
+    ax.annotate(words, (1.1, y), va="center", **place, **look)
 
 
 def race_curves(runs: Sequence[Run]) -> Picture:
@@ -192,14 +215,14 @@ def _means(ax: Any, places: Sequence[float], seeds: Any, kind: str) -> list:
 
 
 def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
-    """Greedy BLEU by the length of the source, and all with a beam."""
+    """BLEU of all captions with a beam; greedy, by the source's length."""
     parts = next(iter(races.values()))[0].report["by_length"]
-    names = [part["words"] for part in parts]
-    names[-1] = f"{names[-1].split()[0]} or\nmore words"
+    spans = [part["words"].replace(" to ", "\u2013") for part in parts]
+    spans[-1] = parts[-1]["words"].split()[0] + " or more"
     greedy = {
         kind: [
             [run.report["by_length"][i]["bleu"] for run in runs]
-            for i in range(len(names))
+            for i in range(len(spans))
         ]
         for kind, runs in races.items()
     }
@@ -207,56 +230,48 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
         kind: [run.report["test"]["bleu"] for run in runs]
         for kind, runs in races.items()
     }
-    last = len(names) + 0.3
+    scores = sum(beam.values(), [])
+    spread = max(scores) - min(scores)
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        places = [*range(len(names))]
-        for number, kind in enumerate(races):
+        sides = {} if narrow else {"width_ratios": (1, 1.5), "sharey": True}
+        figure, (whole, split) = panels(2, narrow, height=3, **sides)
+        for number, (kind, each) in enumerate(beam.items()):
             ink, _, mark = LOOKS[kind]
-            means = _means(ax, places, greedy[kind], kind)
-            lift = {"transformer": 0.9, "convolutional": -0.5}.get(kind, 0)
+            whole.plot([number] * len(each), each, mark, color=ink, ms=6)
             name = "Transformer" if kind == "transformer" else kind
-            # a phone has no room beside the lines, but below them
-            at = (
-                (-0.1, 27 - 2 * number) if narrow else (-0.15, means[0] + lift)
-            )
-            side = "left" if narrow else "right"
-            ax.text(*at, name, ha=side, va="center", color=ink)
-            aside = last + 0.12 * (number - 1)
-            ax.plot([aside] * 2, beam[kind], mark, color=ink, ms=5)
-        ax.axvline(last - 0.65, color=COLOURS["muted"], lw=0.8, ls=":")
-        scores = sum(beam.values(), [])
-        spread = max(scores) - min(scores)
-        ax.text(1.5, 38.4, "greedy, by length", ha="center", weight="bold")
-        ax.text(last, 38.4, "beam", ha="center", weight="bold")
-        ax.text(
-            last,
-            min(scores) - 1,
-            f"all within\n{spread:.1f} points",
-            ha="center",
-            va="top",
+            whole.text(number, 35, name, ha="center", color=ink)
+        whole.text(
+            1, 29.5, f"all within {spread:.1f} points", ha="center", va="top"
         )
-        labels = [*names, "all, with\na beam"]
+        whole.set(title="all captions, with a beam", xticks=[])
+        whole.set_xlim(-0.6, len(beam) - 0.4)
+        places = [*range(len(spans))]
+        for kind in races:
+            means = _means(split, places, greedy[kind], kind)
+            if kind == "recurrent":
+                split.text(
+                    0, means[0] - 1.2, kind, va="top", color=LOOKS[kind][0]
+                )
+        split.set(title="greedy, by length", xlabel="words of the caption")
+        split.set_xticks(places, spans)
+        for ax in whole, split:
+            ax.set(ylim=(22, 38), yticks=range(22, 39, 4))
+        whole.set_ylabel("BLEU")
         if narrow:
-            labels = [name.replace(" to ", "\u2013") for name in names]
-            labels[-1:] = [labels[-1].split()[0] + "+", "beam"]
-            ax.set_xlabel("words")
-        ax.set_xticks([*places, last], labels)
-        ax.set(ylabel="BLEU", ylim=(21, 39.5), yticks=range(22, 39, 4))
-        ax.set_xlim(-0.4 if narrow else -1.1, last + 0.4)
+            split.set_ylabel("BLEU")
         return figure
 
     said = "; ".join(
-        f"{kind}: "
+        f"{kind}: with a beam {sum(beam[kind]) / len(beam[kind]):.1f}, greedy "
         + ", ".join(f"{sum(each) / len(each):.1f}" for each in greedy[kind])
-        + f", with a beam {sum(beam[kind]) / len(beam[kind]):.1f}"
         for kind in races
     )
     return show(
         draw,
-        f"BLEU of greedy translations by the words of the source, {names}, "
-        f"and of all with a beam of four, means of two seeds. {said}.",
+        "Left, BLEU of all captions with a beam of four; right, of greedy "
+        f"translations by the words of the source, {', '.join(spans)}; "
+        f"means of two seeds. {said}.",
     )
 
 
@@ -270,13 +285,12 @@ def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=2.9)
         for kind, told in shares.items():
-            means = _means(ax, [*range(len(told))], [*told.values()], kind)
+            means = _means(ax, [*told], [*told.values()], kind)
             words = "Transformer" if kind == "transformer" else kind
-            _named(ax, words, (len(told) - 1, means[-1]), kind)
-        lengths = [*next(iter(shares.values()))]
-        ax.set_xticks(range(len(lengths)), lengths)
-        ax.set_xlim(-0.2, len(lengths) + (0.5 if narrow else -0.2))
-        ax.set(xlabel="symbols, up to", ylabel="% copied", ylim=(-4, 104))
+            _named(ax, words, (max(told), means[-1]), kind)
+        _distances(ax, [*next(iter(shares.values()))], narrow)
+        ax.set_xlabel("trained on sequences of up to so many symbols")
+        ax.set(ylabel="copied without an error, %", ylim=(-4, 104))
         return figure
 
     said = "; ".join(
@@ -299,19 +313,25 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
+        heights = {"recurrent": 22, "convolutional": 4}
+        distances = [int(distance) for distance in right["self-attention"]]
         for name, shares in right.items():
-            places = [*range(len(shares))]
             values = [[100 * x for x in each] for each in shares.values()]
-            means = _means(ax, places, values, name)
-            words, height = name, means[-1]
-            if name == "recurrent":
-                words, height = "recurrent and\nconvolutional", 12
-            if name != "convolutional":
-                _named(ax, words, (places[-1], height), name)
-        distances = [*next(iter(right.values()))]
-        ax.set_xticks(range(len(distances)), distances)
-        ax.set_xlim(-0.2, len(distances) + (1 if narrow else 0.1))
-        ax.set(xlabel="distance", ylabel="% right", ylim=(0, 105))
+            ink = LOOKS[name][0]
+            if name == "dilated":  # a line would leap about
+                for distance, each in zip(distances, values, strict=True):
+                    seeds = [distance] * len(each)
+                    ax.plot(seeds, each, "D", color=ink, mfc="none", ms=7)
+                _named(ax, "dilated", (distances[-1], max(values[-1])), name)
+                continue
+            means = _means(ax, distances, values, name)
+            height = heights.get(name, means[-1])
+            _named(ax, name, (distances[-1], height), name)
+        ax.axhline(100 / 8, color=COLOURS["muted"], ls=":", lw=1.2)
+        ax.text(5, 3, "guessing", color=COLOURS["muted"], va="center")
+        _distances(ax, distances, narrow)
+        ax.set(xlabel="symbols back to the first", ylabel="right, %")
+        ax.set(ylim=(-2, 105))
         return figure
 
     told = "; ".join(
@@ -322,5 +342,15 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
     return show(
         draw,
         "How often the first symbol is given at the end, by the "
-        f"distance, mean of the seeds: {told}.",
+        f"distance, mean of the seeds: {told}. Guessing is right 0.12.",
     )
+
+
+def _distances(ax: Any, places: Sequence[int], narrow: bool) -> None:
+    """A logarithmic axis of distances, with room for names at its end."""
+    ax.set_xscale("log")
+    ax.set_xticks(places, map(str, places))
+    ax.minorticks_off()
+    room = 1 + (0.75 if narrow else 0.28)
+    span = places[-1] / places[0]
+    ax.set_xlim(places[0] / span**0.03, places[0] * span**room)
