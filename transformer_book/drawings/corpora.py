@@ -22,6 +22,15 @@ def lines(left: Sequence[str], right: Sequence[str], lost: int) -> Picture:
             ax.axis("off")
         axes[0].set_title("all lines are there")
         axes[1].set_title(f"line {lost + 1} is lost")
+        ink = COLOURS["bad"]
+        axes[1].annotate(  # the gap, between two lines
+            f"no {right[lost]}",
+            (1, 0.5 - lost),
+            (1.45, 0.5 - lost),
+            va="center",
+            color=ink,
+            arrowprops={"arrowstyle": "->", "color": ink},
+        )
         return figure
 
     return show(

@@ -41,8 +41,8 @@ def targets(tokens: Sequence[str], kinds: Mapping[str, Tensor]) -> Picture:
 def learning(learnt: Mapping[float, Sequence]) -> Picture:
     """By share, the probability and the lead of the right token."""
     titles = "probability of the right token", "lead of its score"
-    names = "no smoothing", "a tenth spread"
-    ends = "never stops", "stops"
+    names = "no smoothing", "smoothed with 0.1"
+    ends = "still climbing", "at rest"
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=2.4)
@@ -64,6 +64,7 @@ def learning(learnt: Mapping[float, Sequence]) -> Picture:
                 )
             ax.set(title=title, xlabel="step", ylim=(0, 11))
         axes[0].set(ylim=(0, 1.2), yticks=[0, 0.5, 1])
+        axes[1].set_yticks([0, 5, 10])
         return figure
 
     return show(
@@ -87,10 +88,10 @@ def price(
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.2)
-        for (share, loss), dash in zip(curves.items(), DASHES, strict=True):
+        for (share, loss), dash in zip(curves.items(), DASHES, strict=False):
             ax.plot(sure, loss, dash, color=COLOURS["loss"])
-            name = f"a share of {share:g}" if share else "no smoothing"
-            place = 0 if share else len(sure) // 4
+            name = f"smoothed with {share:g}" if share else "no smoothing"
+            place = len(sure) // 20 if share else len(sure) // 4
             ax.annotate(
                 name,
                 (sure[place], loss[place]),
@@ -129,10 +130,9 @@ def price(
         draw,
         "Loss against the probability given to the right token. Without "
         "smoothing the curve falls all the way to zero. With a share of "
-        "0.1 or 0.2 it reaches its lowest point at about 0.9 and 0.8, well "
-        "above zero, and climbs steeply beyond. At a share of 0.1 two dots, "
-        f"at {equal[0][0]} and {equal[1][0]}, are equally high: "
-        f"{equal[0][1]:.2f} nats.",
+        "0.1 it reaches its lowest point at about 0.9, well above zero, and "
+        f"climbs steeply beyond. Two dots, at {equal[0][0]} and "
+        f"{equal[1][0]}, are equally high: {equal[0][1]:.2f} nats.",
     )
 
 
@@ -145,36 +145,49 @@ def seeds_apart(
     `intervals` are {measure: {share: (low, high)}}, the measures in the
     order of the panels.
     """
-    titles = {
-        "nats": "plain loss, nats: higher",
-        "right": "tokens right: more",
-        "sure": "certainty: less",
+    rows = {  # what it is called, its scale and its unit
+        "right": ("more tokens right", 100, "percentage points"),
+        "sure": ("less certainty", 100, "percentage points"),
+        "nats": ("a higher plain loss", 1, "nats"),
     }
-    shares = list(seeds)
+    shares = list(seeds)[1:]
 
     def draw(narrow: bool):
-        figure, axes = panels(len(intervals), narrow, height=2.5)
+        figure, axes = panels(len(intervals), narrow, height=2.2)
         for ax, (what, told) in zip(axes, intervals.items(), strict=True):
-            table = [list(measured[what]) for measured in seeds.values()]
-            for one in zip(*table, strict=True):
-                ax.plot(one, "-", color=COLOURS["muted"], lw=0.8, alpha=0.7)
-            means = [sum(row) / len(row) for row in table]
+            name, scale, unit = rows[what]
             ink = COLOURS["loss"] if what == "nats" else "black"
-            ax.plot(means, "D-", color=ink)
-            names = [
-                share
-                if share not in told
-                else "{}\n{:+.3f}\nto {:+.3f}".format(share, *told[share])
-                for share in shares
-            ]
-            names[0] = "none"
-            names = [name.replace("-", "\u2212") for name in names]
-            ax.set_xticks(range(len(shares)), names)
-            ax.set(title=titles[what], xlim=(-0.4, len(shares) - 0.6))
+            for y, share in enumerate(shares):
+                change = scale * (seeds[share][what] - seeds["0.0"][what])
+                below = [-y - 0.16] * len(change)
+                ax.plot(change, below, "o", ms=4, color=COLOURS["muted"])
+                low, high = (scale * end for end in told[share])
+                ax.plot([low, high], [-y, -y], color=ink, lw=3)
+                middle = (low + high) / 2
+                ax.plot(middle, -y, "o", color=ink, ms=7)
+                words = f"{middle:+.1f}" if scale > 1 else f"{middle:+.2f}"
+                if low < 0 < high:
+                    words += ", undecided"
+                ax.annotate(
+                    words.replace("-", "\u2212"),
+                    (low, -y),
+                    (5 if low < 0 < high else 0, 7),
+                    textcoords="offset points",
+                    color=ink,
+                    weight="bold",
+                )
+            ax.axvline(0, color=COLOURS["muted"], lw=1.2, ls=":")
+            first = narrow or ax is axes[0]
+            names = [f"with {share}" for share in shares] if first else []
+            ax.set_yticks([-y for y in range(len(names))], names)
+            ax.set(ylim=(0.5 - len(shares), 0.5), title=name, xlabel=unit)
+            ax.margins(x=0.14)
+            ax.tick_params(axis="y", length=0)
+            ax.spines["left"].set_visible(False)
         return figure
 
     changes = "; ".join(
-        f"{titles[what]}: "
+        f"{rows[what][0]}: "
         + ", ".join(
             f"{low:+.3f} to {high:+.3f} at {share}"
             for share, (low, high) in told.items()
@@ -183,7 +196,7 @@ def seeds_apart(
     )
     return show(
         draw,
-        "Three charts with a thin line for each of eight seeds over the "
-        "shares 0, 0.1 and 0.3, and their mean. The change from no "
-        f"smoothing, 95%: {changes}.",
+        "Three charts with a row for each of two shares, 0.1 and 0.3; dots "
+        "are the changes of eight seeds from no smoothing. The mean change, "
+        f"95%: {changes}.",
     )

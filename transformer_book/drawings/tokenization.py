@@ -1,6 +1,6 @@
 """What the chapter on tokenization shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from transformer_book.figures import (
     COLOURS,
@@ -11,8 +11,6 @@ from transformer_book.figures import (
     panels,
     show,
 )
-
-NAMES = {"de": "German", "en": "English", "es": "Spanish"}
 
 
 def staircase(states: Sequence[Sequence[str]]) -> Picture:
@@ -48,41 +46,39 @@ def staircase(states: Sequence[Sequence[str]]) -> Picture:
 
 
 def lengths_by_size(
-    sizes: Sequence[int],
-    tokens: Mapping[str, Sequence[float]],
-    words: float,
+    sizes: Sequence[int], tokens: Sequence[float], words: float
 ) -> Picture:
-    """Tokens per sentence by size of vocabulary; `words` are German."""
-    looks = {0: ("encoder", "o-"), 1: ("decoder", "s-")}
+    """Tokens of a German sentence by size of vocabulary, and `words`."""
+    at = dict(zip(sizes, tokens, strict=True))
+    first, early, late, last = sizes[0], 1000, 4000, sizes[-1]
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
-        for number, (language, lengths) in enumerate(tokens.items()):
-            colour, marks = looks[number]
-            ax.plot(sizes, lengths, marks, color=COLOURS[colour])
-            place, lift = (1, 3) if number == 0 else (3, -7)
-            ax.text(
-                sizes[place] * (1.06 if number == 0 else 1),
-                lengths[place] + lift,
-                NAMES.get(language, language),
-                color=COLOURS[colour],
-                ha="left" if number == 0 else "right",
-            )
+        ink = COLOURS["encoder"]
+        ax.plot(sizes, tokens, color=ink)
+        ax.plot([early, late], [at[early], at[late]], "o", color=ink)
+        told = (
+            f"the first {early - first} merges:\n"
+            f"from {at[first]:.0f} tokens to {at[early]:.0f}"
+        )
+        ax.text(early + 250, (at[first] + at[early]) / 2, told)
+        told = (
+            f"the last {last - late:,}:\nfrom {at[late]:.0f} to {at[last]:.0f}"
+        )
+        ax.text((late + last) / 2, at[late] + 3, told, ha="center")
         ax.axhline(words, color=COLOURS["muted"], linestyle=":")
-        ax.text(sizes[0], words - 1.5, "German, in words", va="top")
-        ax.set_xscale("log")
-        ticks = [
-            size for size in (300, 1000, 3000, 10_000) if size <= sizes[-1]
-        ]
+        ax.text(last, words - 1.5, f"{words:.1f} words", ha="right", va="top")
+        ticks = [early, late, 7000, last]
         ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
-        ax.minorticks_off()
         ax.set(xlabel="tokens in the vocabulary", ylim=(0, None))
-        ax.set_ylabel("tokens per sentence")
+        ax.set_ylabel("tokens per German sentence")
         return figure
 
     return show(
         draw,
-        "Tokens per test sentence against the size of the vocabulary, on "
-        "a logarithmic scale. Both curves fall steeply and then become level "
-        f"above a dotted line: a German sentence has {words:.1f} words.",
+        "Tokens per German test sentence against the size of the vocabulary. "
+        f"The curve falls like a cliff, from {at[first]:.0f} tokens to "
+        f"{at[early]:.0f} at {early:,}, and is then nearly level: "
+        f"{at[late]:.0f} at {late:,}, {at[last]:.0f} at {last:,}. It stays "
+        f"above a dotted line: a sentence has {words:.1f} words.",
     )
