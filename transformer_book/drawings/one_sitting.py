@@ -311,8 +311,8 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
             sketch.box(x, (top + 356) / 2, fill_opacity=0.06, **frame)
         edge = (box + 22) / 2
         # the frame is open where the memory comes in
-        door = sketch._area(right - edge - 3, 235, 6, 18, PAPER)
-        sketch.append(door)
+        door = dict(width=5, height=18, fill_opacity=1)
+        sketch.box(right - edge, 244, "", PAPER, **door)
         for x, boxes in steps.items():
             below = floor - 10
             for text, y in boxes:
