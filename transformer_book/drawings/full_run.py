@@ -29,23 +29,16 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
     """Training loss and validation BLEU against the seconds of the log."""
     looks = ("good", "o-"), ("muted", ".-")
     words = [name.replace(", ", ",\n") for name in runs]
-    places = (  # of a panel, in its own coordinates: the names of the runs
-        ((0.32, 0.2), (0.66, 0.55)),
-        ((0.02, 0.86), (0.71, 0.1)),
-    )
+    places = (0.62, 0.88), (0.34, 0.3)  # of the names beside their losses
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=3.2)
-        for ax, name, title, ends in zip(
-            axes,
-            ("nll", "validation_bleu"),
-            ("training loss, nats per token", "validation BLEU"),
-            places,
-            strict=True,
+        loss, bleu = axes
+        for ax, name, title in (
+            (loss, "nll", "training loss, nats per token"),
+            (bleu, "validation_bleu", "validation BLEU"),
         ):
-            for run, (colour, dash), who, (x, y) in zip(
-                runs.values(), looks, words, ends, strict=True
-            ):
+            for run, (colour, dash) in zip(runs.values(), looks, strict=True):
                 points = [
                     (line["seconds"], line[name])
                     for line in run.log
@@ -57,18 +50,25 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
                     color=COLOURS[colour],
                     markersize=3,
                 )
-                ax.text(
-                    x,
-                    y,
-                    who,
-                    transform=ax.transAxes,
-                    color=COLOURS[colour],
-                    va="bottom",
-                )
             ax.set(xlabel="time", ylabel=title, ylim=(0, None), xscale="log")
             marks = {6: "6 s", 60: "1 min", 600: "10 min", 6000: "100 min"}
             ax.set_xticks([*marks], [*marks.values()])
             ax.minorticks_off()
+        bleu.set_ylim(0, 62)
+        for run, (colour, _), who, place in zip(
+            runs.values(), looks, words, reversed(places), strict=True
+        ):
+            ink = {"color": COLOURS[colour]}
+            loss.text(*place, who, transform=loss.transAxes, va="top", **ink)
+            end = run.log[-1]
+            bleu.annotate(
+                f"done: {_clock(end['seconds'])}",
+                (end["seconds"], end["validation_bleu"]),
+                (0, 7),
+                textcoords="offset points",
+                ha="center" if colour == "good" else "right",
+                **ink,
+            )
         return figure
 
     ends = [
@@ -84,14 +84,21 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
     )
 
 
+def _clock(seconds: float) -> str:
+    """A duration in minutes, or in hours and minutes."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
 def turns(run: Run) -> Picture:
     """Held-out loss and BLEU by step; the turn of the loss is marked."""
     steps, losses = run.series("validation_loss")
     _, bleus = run.series("validation_bleu")
     turn = losses.index(min(losses))
+    lowest, highest = min(bleus[turn:]), max(bleus[turn:])
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.7)
+        figure, axes = panels(2, narrow, height=2.9)
         sides = (
             (losses, "loss", "validation loss, nats per token"),
             (bleus, "target", "validation BLEU"),
@@ -100,36 +107,28 @@ def turns(run: Run) -> Picture:
             ax.plot(steps, values, color=COLOURS[ink])
             ax.plot(steps[turn], values[turn], "o", color=COLOURS[ink])
             ax.axvline(steps[turn], color=COLOURS["muted"], linestyle=":")
-            ax.set(xlabel="step", ylabel=title)
-        axes[0].set_ylim(0.8, 1.6)
-        axes[1].set_ylim(30, 60)
-        axes[0].annotate(
-            f"{losses[turn]:.2f}",
-            (steps[turn], losses[turn]),
-            (-6, -12),
-            textcoords="offset points",
-            ha="right",
+            ax.set(xlabel="step", ylabel=title, xlim=(1000, steps[-1] + 100))
+            ax.set_xticks(range(1000, steps[-1] + 1, 1000))
+        loss, bleu = axes
+        loss.set_ylim(0.8, 1.2)
+        bleu.set_ylim(42, 58)
+        bleu.fill_between(
+            steps[turn:],
+            lowest,
+            highest,
+            color=COLOURS["target"],
+            alpha=0.15,
+            lw=0,
         )
-        axes[0].annotate(
-            f"{losses[-1]:.2f}",
-            (steps[-1], losses[-1]),
-            (-4, 8),
-            textcoords="offset points",
-            ha="right",
-        )
-        axes[1].annotate(
-            f"{bleus[turn]:.1f}",
-            (steps[turn], bleus[turn]),
-            (4, -16),
-            textcoords="offset points",
-        )
-        axes[1].annotate(
-            f"{bleus[-1]:.1f}",
-            (steps[-1], bleus[-1]),
-            (-4, 10),
-            textcoords="offset points",
-            ha="right",
-        )
+        beside = {"textcoords": "offset points", "ha": "right"}
+        for ax, step, value, shift, words in (
+            (loss, turn, losses[turn], (-6, -14), f"{losses[turn]:.2f}"),
+            (loss, -1, losses[-1], (0, 8), f"{losses[-1]:.2f}: worse"),
+            (bleu, turn, bleus[turn], (-6, 4), f"{bleus[turn]:.1f}"),
+            (bleu, -1, highest, (0, 4), f"up to {highest:.1f}"),
+            (bleu, -1, lowest, (0, -14), f"down to {lowest:.1f}"),
+        ):
+            ax.annotate(words, (steps[step], value), shift, **beside)
         return figure
 
     return show(
@@ -137,7 +136,8 @@ def turns(run: Run) -> Picture:
         f"Left, the loss on held-out sentences: it falls to "
         f"{losses[turn]:.2f} at step {steps[turn]:,} and rises to "
         f"{losses[-1]:.2f}. Right, BLEU of the same sentences: "
-        f"{bleus[turn]:.1f} at that step, {bleus[-1]:.1f} at the end.",
+        f"{bleus[turn]:.1f} at that step, then between {lowest:.1f} and "
+        f"{highest:.1f}, and {bleus[-1]:.1f} at the end.",
     )
 
 
@@ -280,21 +280,21 @@ def ways_to_decode(apart: Mapping[str, Mapping[str, Any]]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def mistakes(by_length: Sequence, by_rarity: Sequence) -> Picture:
-    """BLEU by the source's length, words found by their rarity."""
-    spans = ["{} to {}".format(*row["words"]) for row in by_length]
-    bleus = [row["bleu"] for row in by_length]
+def mistakes(by_rarity: Sequence, by_length: Sequence) -> Picture:
+    """Words found by their rarity, BLEU by the source's length."""
     often = [
         row["seen"].replace(" times", "").replace(" to ", "\u2013")
         for row in by_rarity
     ]
     shares = [100 * row["found"] / row["words"] for row in by_rarity]
+    spans = ["{}\u2013{}".format(*row["words"]) for row in by_length]
+    bleus = [row["bleu"] for row in by_length]
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=2.7)
         sides = (
-            (spans, bleus, "words of the source", "BLEU"),
             (often, shares, "times seen in training", "words found, %"),
+            (spans, bleus, "words of the source, in quarters", "BLEU"),
         )
         for ax, (names, heights, across, up) in zip(axes, sides, strict=True):
             bars = ax.bar(names, heights, color=COLOURS["good"])
@@ -303,11 +303,11 @@ def mistakes(by_length: Sequence, by_rarity: Sequence) -> Picture:
             ax.margins(y=0.12)
         return figure
 
-    shown = zip([*spans, *often], [*bleus, *shares], strict=True)
+    shown = zip([*often, *spans], [*shares, *bleus], strict=True)
     return show(
         draw,
-        "Left, the BLEU of each quarter of the test set, by the number of "
-        "words in the source. Right, the share of the references' words "
-        "found, by how often they were seen in training. "
+        "Left, the share of the references' words found, by how often they "
+        "were seen in training. Right, the BLEU of each quarter of the test "
+        "set, by the number of words in the source. "
         + "; ".join(f"{name}: {height:.0f}" for name, height in shown),
     )
