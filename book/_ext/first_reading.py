@@ -5,8 +5,9 @@ sign where a page has something to play with.
 
 A first reading is what is open in an article: its words, its code, its
 formulas, figures and outputs, but nothing that is folded and no
-interactive figure. A word is what is between spaces and holds a letter
-or a digit; a formula within a line takes the time of three. A line of code
+interactive figure. A caption is read like any text, besides the look at
+its figure. A word is what is between spaces and holds a letter or a
+digit; a formula within a line takes the time of three. A line of code
 counts unless it is blank. The paces are those of somebody who reads the
 code so as to be able to explain it. Readers with a clock needed what they
 give, within a quarter on nearly every page, or less; the first page says
@@ -44,7 +45,7 @@ class Reading(NamedTuple):
 
     words: int  # of the prose and its tables
     lines: int  # of code
-    shown: int  # words and numbers in outputs
+    shown: int  # words and numbers in outputs, captions among them
     looks: int  # figures, and formulas on lines of their own
 
     def minutes(self) -> float:
@@ -66,7 +67,7 @@ def measured(page: str) -> Reading:
     looks = len(article.select("figure, div.math"))
     shown = 0
     for part in article.select(".cell_output"):
-        for picture in part.select("svg, figcaption"):
+        for picture in part.select("svg"):
             picture.decompose()
         shown += word_count(part)
         part.decompose()

@@ -18,7 +18,9 @@ class="headerlink">#</a></h1><p class="first-reading">Not here</p>
 <span class="math">\\(a + b\\)</span></p></div>
 <div class="cell"><div class="cell_input">no</div>
 <div class="cell_output"><p>12 words <svg><text>no</text></svg></p>
-</div></div><figure><svg></svg></figure><div class="math">a</div>
+<figure><svg><text>no</text></svg><figcaption>A caption is read
+</figcaption></figure></div></div><figure><svg></svg></figure>
+<div class="math">a</div>
 <div class="highlight"><pre>a line of code
 
 and another</pre></div>
@@ -29,10 +31,11 @@ and another</pre></div>
 
 
 def test_what_counts_as_a_word():
-    # a formula within a line is three words, one by itself is looked at
+    # a formula within a line is three words, one by itself is looked at,
+    # and a figure is looked at and its caption read
     found = counting.measured(SAMPLE)
     assert found == counting.Reading(
-        words=2 + 6 + 1, lines=2, shown=2 + 4, looks=2
+        words=2 + 6 + 1, lines=2, shown=2 + 4 + 4, looks=3
     )
     opened = SAMPLE.replace("details", "section")
     assert counting.measured(opened)[:2] == (2 + 6 + 1 + 3, 3)
