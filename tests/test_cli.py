@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from transformer_book.records import load_run
 from transformer_lib import cli
 from transformer_lib.checkpoints import (
     average_checkpoints,
@@ -196,6 +197,32 @@ def test_a_preset_says_what_is_not_given(words, sizes, monkeypatch):
     assert experiment.languages == ("de", "en")
     assert experiment.half and experiment.precision == "fp32"
     assert command.startswith("python -m transformer_lib train --out new")
+
+
+@pytest.mark.parametrize("page", ["README.md", "book/results/after.md"])
+def test_the_two_hours_are_those_of_the_command_beside_them(
+    page, root, monkeypatch
+):
+    """It has every setting of the recorded run that decides the weights."""
+    given = []
+    monkeypatch.setattr(
+        cli, "run_experiment", lambda *run, start: given.append(run)
+    )
+    text = (root / page).read_text("utf-8").replace("\\\n", " ")
+    [words] = re.findall(r"-m transformer_lib (train .* --out mine)\n", text)
+    assert main(words.split()) == 0
+    experiment, *_ = given[0]
+    run = load_run("tatoeba-de-en")
+    trained_on = run.config["info"]
+    assert experiment.corpus == trained_on["corpus"]
+    assert [*experiment.languages] == trained_on["languages"]
+    assert vars(experiment.model) == run.config["model"]
+    assert experiment.average == run.report["result"]["averaged_checkpoints"]
+    ours = vars(experiment) | vars(experiment.training)
+    for name, value in run.report["training"].items():
+        if name not in ("precision", "device", "validate_every"):
+            assert json.loads(json.dumps(ours[name])) == value, name
+    assert 2 < run.report["result"]["seconds"] / 3600 < 2.25
 
 
 def test_pages_name_commands_that_there_are(root, capsys):
