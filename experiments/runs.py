@@ -204,7 +204,7 @@ UNTUNED = (
     " short-first"
 )
 RATE_OF |= dict.fromkeys(UNTUNED.split(), "paper")
-RATE_OF["together"] = "muon"
+RATE_OF["together"] = RATE_OF["all-three"] = "muon"
 for seed in range(3):
     for rung, source in RATE_OF.items():
         tries = rung == source and seed == 0

@@ -17,9 +17,9 @@ The rates are multiples of equation 3's. The first seed of the paper, and of
 every rung with another optimizer or schedule, is trained at three of them,
 and beyond the best as long as the best is the highest or the lowest that was
 tried; its other seeds take the best. A rung that changes the model or the
-batches takes the paper's rate for all its seeds, and `together` takes Muon's.
-What a better one would add is not known, and the table says how many were
-tried.
+batches takes the paper's rate for all its seeds; `together` and `all-three`
+take Muon's. What a better one would add is not known, and the table says how
+many were tried.
 
 What the records say, and when a rung counts as better than the paper, is in
 transformer_book/ladder.py.
@@ -300,6 +300,14 @@ RUNGS = {
         Rotary,
         sizes={"positions": "none"},
         optimizers=muon,
+        parts=(RotaryAttention,),
+    ),
+    # And with the schedule, whose first seed was below them, too.
+    "all-three": Rung(
+        Rotary,
+        sizes={"positions": "none"},
+        optimizers=muon,
+        schedule=cool_down,
         parts=(RotaryAttention,),
     ),
 }

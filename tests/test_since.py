@@ -86,7 +86,9 @@ def test_a_change_is_a_few_lines():
     lines = {name: rung.lines() for name, rung in since.RUNGS.items()}
     assert lines.pop("paper") == 0 and lines["pre-norm"] == 1
     assert lines["rms-norm"] == 3
-    assert lines.pop("together") == lines["muon"] + lines["rotary"]
+    pair = lines.pop("together")
+    assert pair == lines["muon"] + lines["rotary"]
+    assert lines.pop("all-three") == pair + lines["cool-down"]
     assert all(0 < each <= 15 for each in lines.values())
 
 
@@ -107,8 +109,8 @@ def test_the_table_says_whose_rate_a_rung_takes():
             since.equation_3,
         )
         wanted = "paper" if trains_alike else name
-        if name == "together":
-            wanted = "muon"  # whose optimizer it has
+        if name in ("together", "all-three"):
+            wanted = "muon"  # whose optimizer they have
         assert runs.RATE_OF[name] == wanted
         first, second = (runs.RUNS[f"since/{name}-{n}"] for n in (0, 1))
         assert second.after == f"since/{wanted}-0"
