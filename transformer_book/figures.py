@@ -8,7 +8,6 @@ family of letters, and take the colour of the page's own text.
 import hashlib
 import html
 import io
-import json
 import math
 import os
 import re
@@ -504,47 +503,6 @@ def altair() -> Any:
         alt.renderers.register("picture", with_picture)
         alt.renderers.enable("picture")
     return alt
-
-
-def attention_chart(
-    weights: Any,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    title: str = "",
-    description: str = "",
-) -> Any:
-    """Attention weights (query_len, key_len) to point at, by altair."""
-    import numpy as np
-
-    alt = altair()
-    cells = [
-        {"i": i, "j": j, "query": queries[i], "key": keys[j]}
-        | {"amount": float(weight), "weight": f"{weight:.3f}"}
-        for (i, j), weight in np.ndenumerate(_matrix(weights))
-    ]
-    side = min(42, 350 // max(len(keys), len(queries)))
-    shade = alt.Scale(domain=[0, 1], range=[0, 1])
-    plain = {"domain": False, "ticks": False}
-    across = f"{json.dumps(list(keys))}[datum.value]"
-    down = f"{json.dumps(list(queries))}[datum.value]"
-    return (
-        alt.Chart(
-            alt.Data(values=cells),
-            width=side * len(keys),
-            height=side * len(queries),
-            title=title,
-            description=description or f"Attention weights: {title}",
-        )
-        .mark_rect(color=COLOURS["attention"], stroke=COLOURS["muted"] + "59")
-        .encode(
-            x=alt.X("j:O", title="key").axis(
-                labelExpr=across, labelAngle=-50, **plain
-            ),
-            y=alt.Y("i:O", title="query").axis(labelExpr=down, **plain),
-            fillOpacity=alt.FillOpacity("amount:Q", scale=shade, legend=None),
-            tooltip=["query:N", "key:N", "weight:N"],
-        )
-    )
 
 
 def shape_table(tensors: Mapping[str, Any]) -> Any:

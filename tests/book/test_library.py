@@ -1,5 +1,6 @@
 """The library is what the chapters write, and imports when asked."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from jupytext.config import load_jupytext_config
 from run_chapters import is_notebook
 
 import transformer_lib
+from transformer_book.drawings import attention_maps
 
 BEGIN = '''\
 ({name})=
@@ -107,9 +109,11 @@ def test_what_the_book_is_built_on_stays(package):
 
 
 def test_a_chart_can_be_pointed_at():
-    """What altair is for: a chapter has one of its charts."""
+    """What altair is for: a chapter's dots say which head each of them is."""
+    code = inspect.getsource(attention_maps.prices)
+    assert "altair()" in code and "tooltip=" in code
     assert any(
-        re.search(r"^attention_chart\(", path.read_text("utf-8"), re.M)
+        re.search(r"^drawings\.prices\(", path.read_text("utf-8"), re.M)
         for path in tangle.contents()
     )
 

@@ -9,13 +9,13 @@ import tangle
 import torch
 
 import transformer_lib as lib
+from transformer_book.drawings.attention_maps import prices
 from transformer_book.exercises import check
 from transformer_book.figures import (
     COLOURS,
     DARK,
     SIGNED,
     Sketch,
-    attention_chart,
     heatmap,
     legend,
     panels,
@@ -23,7 +23,12 @@ from transformer_book.figures import (
     show,
     style,
 )
-from transformer_book.records import load_run, markdown_table, recorded_runs
+from transformer_book.records import (
+    load_counts,
+    load_run,
+    markdown_table,
+    recorded_runs,
+)
 from transformer_book.where import where
 
 # Figures
@@ -149,13 +154,18 @@ def test_heatmap_draws_the_numbers_in_order():
     plt.close(ax.figure)
 
 
-def test_charts_tell_repeated_words_apart():
-    words = ["the", "dog", "the"]
-    spec = attention_chart(torch.eye(3) / 3, words, words).to_dict()
-    cells = spec["data"]["values"]
-    assert len(cells) == 9 and cells[8]["weight"] == "0.333"
-    expression = spec["encoding"]["y"]["axis"]["labelExpr"]
-    assert expression == '["the", "dog", "the"][datum.value]'
+def test_each_head_is_a_dot_to_point_at():
+    chart = prices(load_counts("heads")["prices"])
+    dots, *words = chart.layer
+    heads = dots.data.values
+    assert len({(head["where"], head["head"]) for head in heads}) == 48
+    shown = [field["field"] for field in dots.to_dict()["encoding"]["tooltip"]]
+    assert shown == ["head", "where", "job", "nats", "bleu"]
+    named = [layer.data.values[0]["words"] for layer in words]
+    assert named == [
+        "1.4, missed most by the loss",
+        "4.1, missed most by BLEU",
+    ]
 
 
 def test_shape_table_checks_the_axes():

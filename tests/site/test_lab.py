@@ -13,7 +13,8 @@ import jupytext
 import pytest
 import tangle
 
-from transformer_book.figures import Sketch, attention_chart
+from transformer_book.drawings.attention_maps import KINDS, prices
+from transformer_book.figures import Sketch
 
 CHAPTER = "book/architecture/layers.md"  # has a check, drawings, a table
 FOLDED = """() => [...document.querySelectorAll(".jp-CodeCell")].map(cell =>
@@ -64,7 +65,8 @@ def address_of(folder, server) -> str:
 
 def test_a_chart_stays_without_a_network(browser):
     """A picture is in its place when Vega's scripts cannot be loaded."""
-    chart = attention_chart([[0.25, 0.75]], ["a"], ["b", "c"])
+    head = {"1.1": {"nats": 0.1, "bleu": 1.0}}
+    chart = prices(dict.fromkeys(KINDS, head))
     shown = chart._repr_mimebundle_(None, None)["text/html"]
     page = browser.new_page()
     failed = []

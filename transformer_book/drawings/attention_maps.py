@@ -11,9 +11,9 @@ from transformer_book.figures import (
     COLOURS,
     PAGE,
     PHONE,
-    SIZE,
     Picture,
     Sketch,
+    altair,
     panels,
     show,
 )
@@ -205,10 +205,13 @@ def walk(
     )
 
 
-def sheet(maps: Mapping[str, Sequence[Tensor]]) -> Picture:
-    """Every head, a square each; those whose job has a name are framed.
+def sheet(
+    maps: Mapping[str, Sequence[Tensor]], behind: Mapping[str, int]
+) -> Picture:
+    """Every head, a square each; above, large, those whose job has a name.
 
-    For each of `KINDS` a tensor (h, rows, columns) a layer.
+    For each of `KINDS` a tensor (h, rows, columns) a layer. `behind` says
+    by how many places a token's row comes after its column.
     """
     from matplotlib import pyplot
     from matplotlib.colors import LinearSegmentedColormap
@@ -217,94 +220,120 @@ def sheet(maps: Mapping[str, Sequence[Tensor]]) -> Picture:
     fading = LinearSegmentedColormap.from_list("attention", ends)
     layers, h = len(maps["cross"]), len(maps["cross"][0])
 
-    def block(part: Any, kind: str, narrow: bool) -> None:
+    def square(ax: Any, kind: str, name: str) -> Tensor:
+        layer, head = (int(number) - 1 for number in name.split("."))
+        weights = maps[kind][layer][head]
+        look = {"aspect": "auto", "cmap": fading, "vmin": 0, "vmax": 1}
+        ax.imshow(weights, **look)
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(True)
+        return weights
+
+    def named(part: Any, narrow: bool) -> None:
+        axes = part.subplots(*((3, 2) if narrow else (1, 5))).flat
+        for ax, ((kind, name), job) in zip(axes, NAMED.items(), strict=False):
+            rows, columns = square(ax, kind, name).shape
+            if job != "articles":
+                first = behind[kind]
+                ends = [0, rows - 1 - first], [first, rows - 1]
+                ax.plot(*ends, color="black", lw=1, ls=":")
+            ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
+            ax.set_title(f"{name} {job}", pad=4)
+        axes[0].set(xlabel="looked at", ylabel="asking")
+        for ax in axes[len(NAMED) :]:
+            ax.axis("off")
+
+    def block(part: Any, kind: str) -> None:
         axes = part.subplots(layers, h)
         part.suptitle(KINDS[kind], weight="bold")
-        names = [
-            f"{head} {job}" for (at, head), job in NAMED.items() if at == kind
-        ]
-        if not narrow:  # all blocks end with three lines
-            names += [""] * (3 - len(names))
-        part.supxlabel("\n".join(names), size=SIZE * 0.75)
         for layer in range(layers):
             for head in range(h):
                 ax = axes[layer][head]
-                ax.imshow(
-                    maps[kind][layer][head],
-                    aspect="auto",
-                    cmap=fading,
-                    vmin=0,
-                    vmax=1,
-                )
-                ax.set(xticks=[], yticks=[])
                 name = f"{layer + 1}.{head + 1}"
+                square(ax, kind, name)
                 known = (kind, name) in NAMED
                 ax.set_title(name, pad=2, weight="bold" if known else None)
-                ax.spines[:].set_visible(True)
                 ink = "black" if known else COLOURS["muted"]
                 ax.spines[:].set(color=ink, linewidth=2.2 if known else 0.6)
 
     def draw(narrow: bool):
-        shape = (3, 1) if narrow else (1, 3)
-        size = (PHONE, 12.6) if narrow else (PAGE, 4)
+        size = (PHONE, 16) if narrow else (PAGE, 5.3)
         figure = pyplot.figure(figsize=size)
-        for part, kind in zip(figure.subfigures(*shape), KINDS, strict=True):
-            block(part, kind, narrow)
+        heights = (4.4, 11.6) if narrow else (1.7, 3.6)
+        above, below = figure.subfigures(2, 1, height_ratios=heights)
+        named(above, narrow)
+        shape = (3, 1) if narrow else (1, 3)
+        for part, kind in zip(below.subfigures(*shape), KINDS, strict=True):
+            block(part, kind)
         return figure
 
-    named = "; ".join(
+    jobs = "; ".join(
         f"{KINDS[kind]} {head}: {job}" for (kind, head), job in NAMED.items()
     )
     return show(
         draw,
-        f"Attention of {layers} layers with {h} heads each, three times: a "
-        "square a head, for one sentence. Some are diagonals, some have a "
-        "few dark columns, others spread out. Framed are the heads whose "
-        f"job has a name: {named}.",
+        "Above, five heads as large squares: 1.3 has dark columns; along a "
+        "dotted diagonal 4.3 is often one place to the right and 4.4 one to "
+        "the left, 1.4 is on it and 2.1 one to the right. Below, attention of "
+        f"{layers} layers with {h} heads each, three times, a small square a "
+        "head. Some are diagonals, some have a few dark columns, others "
+        f"spread out. Framed are the five: {jobs}.",
     )
 
 
 def jobs(rows: Mapping[str, Mapping[str, float]], evenly: Mapping) -> Picture:
-    """For each job the weight that each of 16 heads gives to it: dots.
+    """For each job the weight of 16 heads on it, the largest first: bars.
 
-    The head that gives most is named, with those that are level with it; a
-    tick is an even spread.
+    Coloured and counted are those with 2.5 times as much as an even
+    spread, a dotted line, would give.
     """
+    shared = {
+        job: [
+            head
+            for head in sorted(weights, key=weights.get, reverse=True)
+            if weights[head] > 2.5 * evenly[job]
+        ]
+        for job, weights in rows.items()
+    }
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.1)
-        for y, (job, weights) in enumerate(rows.items()):
-            best = max(weights, key=weights.get)
-            leaders = [
-                head
-                for head, weight in weights.items()
-                if weights[best] - weight < 0.01
-            ]
-            for head, weight in weights.items():
-                ink = COLOURS["attention" if head in leaders else "muted"]
-                ax.plot(weight, -y, "o", color=ink, alpha=0.8)
-            ax.annotate(
-                ", ".join(leaders),
-                (weights[best], -y),
-                (0, 7),
-                textcoords="offset points",
-                ha="center",
+        figure, axes = panels(
+            len(rows), narrow, height=1.45 if narrow else 2.6, sharey=True
+        )
+        for ax, (job, weights) in zip(axes, rows.items(), strict=True):
+            mine = shared[job]
+            inks = [COLOURS["attention"]] * len(mine)
+            inks += [COLOURS["muted"]] * (len(weights) - len(mine))
+            heights = sorted(weights.values(), reverse=True)
+            ax.bar(range(len(weights)), heights, color=inks)
+            ax.axhline(evenly[job], color="black", linewidth=1, ls=":")
+            heads = f"{len(mine)} heads" if len(mine) > 1 else "one head"
+            above, below = (0.95, 0.68) if narrow else (1.02, 0.91)
+            ax.text(
+                len(weights) - 0.5,
+                above,
+                heads,
+                ha="right",
                 weight="bold",
+                color=COLOURS["attention"],
             )
-            ax.plot(evenly[job], -y, "|", color="black", markersize=16)
-        ax.set_yticks([-y for y in range(len(rows))], rows)
-        ax.set(xlim=(0, 1), ylim=(0.6 - len(rows), 0.7))
-        ax.set_xlabel("share of a head's weight")
+            which = ", ".join(mine) if len(mine) < 5 else f"{mine[0]} first"
+            ax.text(len(weights) - 0.5, below, which, ha="right")
+            ax.set_title(job.replace("\n", " ") if narrow else job)
+            ax.set(xticks=[], yticks=[0, 0.5, 1], ylim=(0, 1.12))
+        axes[0].set_ylabel("share of weight")
         return figure
 
     said = []
     for job, weights in rows.items():
         best = max(weights, key=weights.get)
-        said.append(f"{job}: head {best}, {weights[best]:.2f}")
+        told = f"{len(shared[job])}, the first {best}, {weights[best]:.2f}"
+        said.append(f"{job}: {told}".replace("\n", " "))
     return show(
         draw,
-        "What share of its weight each of sixteen heads gives to a job, and "
-        f"the head that gives most. {'; '.join(said)}.",
+        "Five rows of sixteen bars: what share of its weight each head gives "
+        "to a job, and how many heads give more than 2.5 times as much as "
+        f"an even spread would. {'; '.join(said)}.",
     )
 
 
@@ -354,53 +383,64 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
-    """What the loss rises by without each head: dots, the named ones named."""
+def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
+    """What is lost without each head: dots to point at, by altair.
 
-    # the head without which translations lose most
-    worst = max(
-        ((kind, head) for kind in KINDS for head in told[kind]),
-        key=lambda at: told[at[0]][at[1]]["bleu"],
+    A dot is a head; from left to right the loss rises, upwards BLEU falls.
+    """
+    alt = altair()
+    heads = [
+        {
+            "head": head,
+            "where": KINDS[kind],
+            "job": NAMED.get((kind, head), ""),
+            "nats": round(row["nats"], 4),
+            "bleu": round(row["bleu"], 2),
+        }
+        for kind in KINDS
+        for head, row in told[kind].items()
+    ]
+    ink = COLOURS["muted"]
+    plain = {"grid": False, "domainColor": ink, "tickColor": ink}
+    places = {
+        "x": alt.X("nats:Q", title="nats per token lost").axis(
+            format=".2f", tickCount=6, **plain
+        ),
+        "y": alt.Y("bleu:Q", title="BLEU points lost").axis(**plain),
+    }
+    inks = [COLOURS[part] for part in ("encoder", "decoder", "attention")]
+    legend = {"orient": "bottom-right", "labelColor": "currentColor"}
+    chart = (
+        alt.Chart(alt.Data(values=heads))
+        .mark_circle(size=80, opacity=0.8)
+        .encode(
+            **places,
+            color=alt.Color("where:N", title=None)
+            .scale(domain=[*KINDS.values()], range=inks)
+            .legend(**legend),
+            tooltip=["head:N", "where:N", "job:N", "nats:Q", "bleu:Q"],
+        )
     )
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.3)
-        for y, kind in enumerate(KINDS):
-            for head, row in told[kind].items():
-                known = (kind, head) in NAMED
-                ink = COLOURS["attention" if known else "muted"]
-                ax.plot(row["nats"], -y, "o", color=ink, alpha=0.8)
-            heads = told[kind]
-            dear = max(heads, key=lambda head, rows=heads: rows[head]["nats"])
-            named = {head for at, head in NAMED if at == kind}
-            if kind == worst[0]:
-                named.add(worst[1])
-            for head in named | {dear}:
-                if heads[head]["nats"] < 0.02 and head != dear:
-                    continue
-                job = NAMED.get((kind, head))
-                wide = job and not narrow
-                ax.annotate(
-                    f"{head} {job}" if wide else head,
-                    (heads[head]["nats"], -y),
-                    (5 if wide else 0, 7),
-                    textcoords="offset points",
-                    ha="right" if wide else "center",
-                    weight="bold" if job else None,
-                )
-        ax.set_yticks([-y for y in range(len(KINDS))], KINDS.values())
-        ax.set_ylim(0.5 - len(KINDS), 0.7)
-        ax.set_xlabel("nats lost without the head")
-        return figure
-
-    dear = max(
-        ((kind, head) for kind in KINDS for head in told[kind]),
-        key=lambda at: told[at[0]][at[1]]["nats"],
-    )
-    top = told[dear[0]][dear[1]]["nats"]
-    return show(
-        draw,
-        "By how much the loss rises without each head, in nats per token, a "
-        "row of sixteen dots for encoder, decoder and encoder-decoder "
-        f"attention. The costliest: {dear[0]} {dear[1]}, {top:.2f}.",
+    dearest = {}
+    for cost, misses, align in (
+        ("nats", "the loss", "right"),
+        ("bleu", "BLEU", "center"),
+    ):
+        head = max(heads, key=lambda head, cost=cost: head[cost])
+        dearest[cost] = f"{head['head']}, {head['where']}"
+        named = head | {"words": f"{head['head']}, missed most by {misses}"}
+        chart += (
+            alt.Chart(alt.Data(values=[named]))
+            .mark_text(color="currentColor", fontSize=12, dy=-12, align=align)
+            .encode(**places, text="words:N")
+        )
+    return chart.properties(
+        width=540,
+        height=300,
+        description=(
+            f"A dot for each of {len(heads)} heads: by how much the loss "
+            "rises without it, and by how much BLEU falls. Most are near "
+            f"zero. Farthest to the right is {dearest['nats']}; highest is "
+            f"{dearest['bleu']}."
+        ),
     )

@@ -4,65 +4,65 @@ from collections.abc import Sequence
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import PAGE, PHONE, Picture, Sketch, show
 from transformer_book.records import markdown_table
 
-Series = tuple[Sequence[int], Sequence[float]]
+Row = tuple[int, float, float, str]
 
 
-def learning(training: Series, validation: Series, exact: Series) -> Picture:
-    """The loss by step, and the share of sentences exactly right."""
+def learning(rows: Sequence[Row], right: str) -> Picture:
+    """By step the loss, the share that is right, and what one becomes.
 
-    # the first time that one sentence in ten is right
-    enough = [i for i, share in enumerate(exact[1]) if share >= 0.1]
-    late = enough[0] if enough else -1
-    step, share = exact[0][late], exact[1][late]
-    loss = validation[1][list(validation[0]).index(step)]
+    A row has the step, the loss, the share of sentences exactly right,
+    and what the model writes for the sentence whose translation is
+    `right`.
+    """
+    highest = max(loss for _, loss, *_ in rows)
 
-    def draw(narrow: bool):
-        figure, (left, right) = panels(
-            2, narrow, height=2.9, sharex=not narrow
+    def draw(narrow: bool) -> Sketch:
+        rise = 44 if narrow else 24
+        sketch = Sketch(
+            (PHONE if narrow else PAGE) * 96, rise * len(rows) + 26
         )
-        for ax, height, words, at in (
-            (left, loss, f"{loss:.1f} nats left", (8, 8)),
-            (right, share, f"{share:.0%} right", (8, -4)),
-        ):
-            ax.axvline(step, color=COLOURS["muted"], ls=":")
-            ax.annotate(
-                words,
-                (step, height),
-                at,
-                textcoords="offset points",
-                va="center",
-                weight="bold",
-            )
-        left.plot(*training, color=COLOURS["loss"])
-        left.plot(*validation, "o", color=COLOURS["loss"], mfc="none")
-        left.set(xlabel="step", ylabel="nats per token", ylim=(0, None))
-        labels = {
-            "training, with dropout": (training, 2, 0.85),
-            "validation": (validation, 1, 0.6),
-        }
-        for words, ((steps, losses), place, height) in labels.items():
-            left.annotate(
-                words,
-                (steps[place], losses[place]),
-                (0.42, height),
-                textcoords="axes fraction",
-                va="center",
-                arrowprops={"arrowstyle": "-", "color": COLOURS["muted"]},
-            )
-        right.plot(*exact, "o-", color=COLOURS["target"])
-        right.set(xlabel="step", ylabel="exactly right", ylim=(0, 1.02))
-        right.set_xlim(0, None)
-        return figure
+        places = (48, 188) if narrow else (52, 236)  # of both bars
+        room = 90 if narrow else 130  # for a bar
+        text, most = (48, 38) if narrow else (430, 38)
+        sketch.words(36, 12, "step", "end")
+        for x, name in zip(places, ("loss", "exactly right"), strict=True):
+            sketch.words(x, 12, name, "start", font_weight="bold")
+        if not narrow:
+            sketch.words(text, 12, "what the model writes", "start")
+        for number, (step, loss, share, written) in enumerate(rows):
+            y = 26 + rise * number + 12
+            sketch.words(36, y, str(step), "end")
+            for x, part, size, told in (
+                (places[0], "loss", loss / highest, f"{loss:.1f}"),
+                (places[1], "target", share, f"{share:.0%}"),
+            ):
+                end = x + room * size
+                if size > 0.01:
+                    sketch.line((x, y), (end, y), width=11, colour=part)
+                sketch.words(end + 6, y, told, "start")
+            if len(written) > most:
+                written = written[: most - 1] + "\u2026"
+            look = {"font_style": "italic"}
+            if written == right:
+                look = {"font_weight": "bold", "colour": "target"}
+            below = 18 if narrow else 0
+            words = written or "(nothing)"
+            sketch.words(text, y + below, words, "start", **look)
+        return sketch
 
+    said = "; ".join(
+        f"step {step}: loss {loss:.1f}, {share:.0%} right, "
+        f"{written[:40] or 'nothing'}"
+        for step, loss, share, written in rows
+    )
     return show(
         draw,
-        f"Two curves over {training[0][-1]} steps. The loss falls steeply "
-        "at first and then flattens. The share of sentences exactly right "
-        "begins to rise when much of the loss is gone; at the end it is "
-        f"{exact[1][-1]:.0%}.",
+        "A row for each of some steps, with a bar for the loss, a bar for "
+        "the share of sentences exactly right, and what the model writes "
+        f"for a sentence whose translation is {right}. {said}.",
     )
 
 
