@@ -6,25 +6,30 @@ from transformer_book.figures import COLOURS, Picture, panels, show
 
 
 def amnesia(start: int, losses: Mapping[str, Sequence[float]]) -> Picture:
-    """Validation losses from a checkpoint on, every other step."""
+    """Losses from a checkpoint on, "with" Adam's means and "without".
+
+    Each has the losses of every other step.
+    """
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=2.8)
-        last = 0
-        for (name, values), dash in zip(
-            losses.items(), ("-", "--"), strict=True
+        steps = [start + 2 * i for i in range(len(losses["with"]))]
+        last, ink = steps[-1], COLOURS["loss"]
+        first = losses["with"][0]
+        ax.axhline(first, ls=":", color=COLOURS["muted"])
+        names = {"without": "without\nAdam's means", "with": "with them"}
+        for name, colour, dash in (
+            ("without", "black", "--"),
+            ("with", ink, "-"),
         ):
-            steps = [start + 2 * i for i in range(len(values))]
-            last = steps[-1]
-            ax.plot(steps, values, dash, color=COLOURS["loss"])
-            ax.text(last + 0.4, values[-1], name, va="center")
-        first = next(iter(losses.values()))[0]
-        ax.plot([start, last], [first, first], ":", color=COLOURS["muted"])
-        ax.plot(start, first, "o", color=COLOURS["loss"])
-        span = last - start
-        ax.set_xlabel(f"step, resumed at {start}")
-        ax.set_ylabel("loss on unseen sentences")
-        ax.set_xlim(start - 0.5, last + span * (0.65 if narrow else 0.3))
+            ax.plot(steps, losses[name], dash, color=colour)
+            place = last + 0.4, losses[name][-1]
+            up = "top" if name == "without" else "center"
+            ax.text(*place, names[name], va=up, color=colour)
+        ax.plot(start, first, "o", color=ink)
+        ax.text(last + 0.4, first, f"step {start}", va="bottom")
+        ax.set(xlabel="step", ylabel="loss on unseen sentences")
+        ax.set_xlim(start - 0.5, last + (last - start) * 0.3)
         ax.set_xticks(range(start, last + 1, 5))
         return figure
 
@@ -33,64 +38,64 @@ def amnesia(start: int, losses: Mapping[str, Sequence[float]]) -> Picture:
         f"{values[-1]:.2f}"
         for name, values in losses.items()
     )
-    return show(draw, f"Two curves from one checkpoint on: {said} nats.")
+    return show(
+        draw,
+        "Two curves from one checkpoint on, with Adam's means and without: "
+        f"{said} nats.",
+    )
 
 
-def fan(
-    last: int, every: int, alone: Sequence[float], mean: Sequence[float]
-) -> Picture:
-    """Perplexities of checkpoints, and of means of all from there on.
+def means(alone: Sequence[float], mean: Sequence[float]) -> Picture:
+    """Perplexity by how many of the last checkpoints are averaged.
 
-    Both begin with the newest checkpoint.
+    `alone` is that of each, from the newest on; `mean` of all so far.
     """
+    best = min(range(len(mean)), key=mean.__getitem__)
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.2)
-        steps = [last - every * back for back in range(len(alone))]
-        ax.plot(steps, alone, "o-", color=COLOURS["muted"])
-        ax.plot(steps, mean, "o-", color=COLOURS["loss"])
-        ax.plot(
-            [steps[0], steps[-1]], 2 * [alone[0]], ":", color=COLOURS["muted"]
-        )
-        best = min(range(len(mean)), key=mean.__getitem__)
+        counts = range(1, len(mean) + 1)
+        ink, grey = COLOURS["loss"], COLOURS["muted"]
+        ax.axhline(mean[0], ls=":", color=grey)
+        ax.plot(counts, alone, "o-", color=grey)
+        ax.plot(counts, mean, "o-", color=ink)
+        span = max(mean) - min(mean)
+        ax.set_ylim(min(mean) - 0.6 * span, max(mean) + 2.2 * span)
+        below = {"xytext": (0, -18), "textcoords": "offset points"}
         ax.annotate(
             f"mean of {best + 1}: {mean[best]:.2f}",
-            (steps[best], mean[best]),
-            (0, -17),
-            textcoords="offset points",
+            (best + 1, mean[best]),
             ha="center",
             weight="bold",
-            color=COLOURS["loss"],
+            color=ink,
+            **below,
         )
-        ax.annotate(
-            f"the last one: {alone[0]:.2f}",
-            (steps[-1], alone[0]),
-            (0, 4),
-            textcoords="offset points",
+        ax.text(
+            len(mean),
+            mean[0] + 0.07 * span,
+            f"the last one alone: {mean[0]:.2f}",
+            ha="right",
         )
-        ax.annotate(
-            "each checkpoint alone",
-            (steps[-2], alone[-2]),
-            (12, 6),
-            textcoords="offset points",
+        top = ax.get_ylim()[1]
+        ax.text(
+            best + 1.3,
+            top,
+            f"the oldest of them alone:\n{alone[best]:.2f} at {best + 1}, "
+            f"{alone[-1]:.2f} at {len(alone)}",
+            va="top",
+            color=grey,
         )
-        ax.annotate(
-            "the mean of all from here on",
-            (steps[-1], min(mean)),
-            (0, -34 if narrow else -17),
-            textcoords="offset points",
-            color=COLOURS["loss"],
-        )
-        room = (0.32 if narrow else 0.16) * (max(alone) - min(mean))
-        ax.set(xlabel="step of the checkpoint", ylabel="perplexity")
-        ax.set_ylim(min(mean) - room, None)
-        ax.set_xticks(sorted(steps)[:: 2 if not narrow else 3])
+        ax.set_xticks(counts)
+        ax.set_xlabel("how many of the last checkpoints are averaged")
+        ax.set_ylabel("perplexity")
         return figure
 
     return show(
         draw,
-        "Two lines over the checkpoints' steps that meet at the last one, at "
-        f"{alone[0]:.2f}. Backwards, the checkpoints alone get worse, up to "
-        f"{alone[-1]:.2f}, while the means get better, to {min(mean):.2f}, "
-        f"and then slowly worse, to {mean[-1]:.2f}.",
+        "Perplexity of the mean of the last one to "
+        f"{len(mean)} checkpoints: it falls from {mean[0]:.2f} to "
+        f"{mean[best]:.2f} at {best + 1} and rises to {mean[-1]:.2f}. The "
+        "oldest checkpoint that is in the mean has by itself "
+        f"{alone[best]:.2f} at {best + 1} and {alone[-1]:.2f} in the end, "
+        "which is beyond the picture.",
     )

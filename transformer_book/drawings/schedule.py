@@ -27,9 +27,11 @@ def ramp_and_root(
         ax.loglog(steps, root, "--", color=muted)
         ax.loglog(steps, rates, color=loud, lw=3)
         ax.plot(*peak, "o", color=loud)
-        ax.text(steps[4], 2.2 * root[4], "root")
-        ax.text(steps[-1], 1.6 * ramp[-1], "ramp", ha="right")
-        told = "equation 3:\nthe lower of the two"
+        told = "root" if narrow else "root: falls with the root of the step"
+        ax.text(steps[4], 2.2 * root[4], told)
+        told = "ramp" if narrow else "ramp: grows with the step"
+        ax.text(steps[-1], 1.9 * ramp[-1], told, ha="right")
+        told = "the rate, equation 3:\nthe lower of the two"
         ax.text(steps[6], 0.4 * ramp[6], told, va="top")
         told = f"step {peak[0]:,}\nrate {peak[1]:.5f}"
         ax.annotate(
@@ -56,27 +58,36 @@ def ramp_and_root(
 def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
     """Learning rates from step 1 on: a given one, and what changes it.
 
-    The first curve is dashed.
+    The first curve is a broad line, on which the others may lie.
     """
-    looks = [("--", "muted"), ("-", "norm"), ("-", "position")]
-    effects = {
-        "twice the warm-up": "\nthe peak comes later and is lower",
-        "twice the width": ": all of it is lower",
-    }
+    base, later, wider = curves.items()
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
-        for (name, values), (dash, colour) in zip(
-            curves.items(), looks, strict=True
-        ):
-            steps = range(1, len(values) + 1)
-            ax.plot(steps, values, dash, color=COLOURS[colour])
-            top = max(range(len(values)), key=values.__getitem__)
-            told = name if narrow else name + effects.get(name, "")
-            if name == "twice the width":  # below its end, where there is room
-                ax.text(20_000, values[-1] - 0.7e-4, told, ha="right")
-            else:
-                ax.text(top + 150, values[top] + 0.2e-4, told)
+        steps = range(1, len(base[1]) + 1)
+        wide = {"color": COLOURS["muted"], "lw": 6, "alpha": 0.4}
+        ax.plot(steps, base[1], **wide)  # the others lie on it
+        peaks = []
+        for (_, values), colour in ((later, "norm"), (wider, "position")):
+            ax.plot(steps, values, color=COLOURS[colour])
+            height = max(values)
+            peaks.append((values.index(height) + 1, height))
+            ax.plot(*peaks[-1], "o", color=COLOURS[colour])
+        ax.plot(*zip(*sorted(peaks), strict=True), ":", color="black", lw=1)
+        middle = (peaks[0][0] + peaks[1][0]) / 2
+        ax.text(middle, peaks[0][1], "÷ √2", ha="center", va="bottom")
+        top = max(base[1])
+        at = base[1].index(top) + 1
+        ax.text(at + 500, top, base[0], va="center")
+        told = later[0] + (
+            "" if narrow else ":\nlater and lower, then the same"
+        )
+        ink = COLOURS["norm"]
+        ax.text(peaks[0][0] + 500, peaks[0][1], told, va="bottom", color=ink)
+        told = wider[0] + ("" if narrow else ": all of it is lower")
+        last, ink = len(base[1]), COLOURS["position"]
+        below = wider[1][-1] - 0.4e-4
+        ax.text(last, below, told, ha="right", va="top", color=ink)
         ax.set(xlabel="step", ylabel="learning rate", ylim=(0, 8e-4))
         ticks = [0, 5_000, 10_000, 15_000, 20_000]
         ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -96,28 +107,34 @@ def warm_ups(
     runs: Mapping[str, Sequence[float]], frequencies: float
 ) -> Picture:
     """The losses with and without a warm-up, named where they end."""
-    looks = {
-        "no warm-up": ("-", "bad"),
-        "same peak, no ramp": ("-", "position"),
-        "no warm-up, pre-norm": ("--", "norm"),
-        "warm-up of 100": ("-", "attention"),
+    looks = {  # dash, ink, and how it is called
+        "no warm-up": ("-", "bad", "no warm-up"),
+        "same peak, no ramp": ("-", "position", "the same peak at once"),
+        "no warm-up, pre-norm": ("--", "norm", "no warm-up, but pre-norm"),
+        "warm-up of 100": ("-", "attention", "warm-up of 100 steps"),
     }
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.6)
+        figure, ax = panels(1, narrow, height=3.4)
         last = max(map(len, runs.values()))
         below = float("inf")
         ends = {name: sum(run[-10:]) / 10 for name, run in runs.items()}
+        known = {"color": "black", "lw": 1.2, "zorder": 3}
+        ax.plot([0, last], 2 * [frequencies], ":", **known)
+        told = "knows only\nfrequencies"
+        if not narrow:
+            told = "knows only how frequent each token is"
+        ax.text(last, frequencies + 0.5, told, ha="right")
         for name in sorted(runs, key=ends.__getitem__, reverse=True):
-            dash, colour = looks[name]
+            dash, colour, told = looks[name]
             ax.plot(runs[name], dash, color=COLOURS[colour])
-            apart = 1.15 if narrow else 0.62
+            apart = 1.2 if narrow else 0.6
             below = min(ends[name], below - apart)
-            label = name.replace(", ", ",\n") if narrow else name
-            ax.text(last + 2, below, label, va="center", color=COLOURS[colour])
-        ax.plot([0, last], 2 * [frequencies], ":", color=COLOURS["muted"])
-        ax.text(last, frequencies + 0.5, "frequencies alone", ha="right")
-        ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 9))
+            if narrow:
+                told = told.replace(", ", ",\n").replace(" peak", "\npeak")
+                told = told.replace(" of", "\nof")
+            ax.text(last + 2, below, told, va="center", color=COLOURS[colour])
+        ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 7.8))
         ax.set_xlim(0, last * (1.75 if narrow else 1.4))
         ax.set_xticks(range(0, last + 1, 40))
         return figure

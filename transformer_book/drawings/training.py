@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from matplotlib.patches import Rectangle
+
 from transformer_book.figures import (
     COLOURS,
     PAGE,
@@ -15,75 +17,110 @@ from transformer_book.figures import (
 Series = tuple[Sequence[int], Sequence[float]]  # steps, values
 
 
-def shift(reads: Sequence[str], labels: Sequence[str]) -> Picture:
-    """What the decoder reads, and below it what it is asked for."""
+def tasks(reads: Sequence[str], labels: Sequence[str]) -> Picture:
+    """A row for each position: what it may read, and what is asked."""
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        left = 4 if narrow else 110
-        step = (wide - left) / len(reads)
-        top = 24 if narrow else 0
-        sketch = Sketch(wide, 110 + 2 * top)
-        at = (0, 12) if narrow else (0, 22)
-        sketch.words(*at, "it reads", "start")
-        below = (0, 128) if narrow else (0, 88)
-        sketch.words(*below, "is asked for", "start")
-        high, low = (46, 96) if narrow else (22, 88)
-        for place, (word, label) in enumerate(zip(reads, labels, strict=True)):
-            x = left + step * (place + 0.5)
-            box = {"width": step - 6, "height": 30}
-            sketch.box(x, high, word, "target", **box)
-            sketch.box(x, low, label, "target", fill_opacity=0, **box)
-            if place:  # the same word, one position on
-                start = x - step, low - 15
-                sketch.line(start, (x, high + 15), colour="target", arrow=True)
+        count, down = len(reads), 36
+        step = wide / (count + 1.25)
+        high = 26
+        sketch = Sketch(wide, 30 + down * count)
+        sketch.words(2, 10, "it reads", "start", font_weight="bold")
+        asked = wide - 2
+        sketch.words(asked, 10, "is asked for", "end", font_weight="bold")
+        for row, label in enumerate(labels):
+            y = 24 + down * row + high / 2
+            for place, word in enumerate(reads):
+                x = step * (place + 0.5)
+                box = {"width": step - 4, "height": high}
+                if place <= row:
+                    sketch.box(x, y, word, "target", **box)
+                else:  # hidden by the mask
+                    faint = {"fill_opacity": 0, "stroke_opacity": 0.25}
+                    sketch.box(x, y, "", "muted", **box, **faint)
+            x = wide - step / 2
+            start = step * count - 2
+            sketch.line((start, y), (x - step / 2, y), arrow=True)
+            look = {"fill_opacity": 0, "stroke_width": 2}
+            sketch.box(x, y, label, "target", step - 4, high, **look)
         return sketch
 
-    pairs = ", ".join(
-        f"{word} and {label}"
-        for word, label in zip(reads, labels, strict=True)
+    rows = "; ".join(
+        f"from {' '.join(reads[: place + 1])} to {label}"
+        for place, label in enumerate(labels)
     )
     return show(
         draw,
-        "Two rows of boxes: what the decoder reads, and below it what it is "
-        f"asked for. In columns: {pairs}. An arrow leads from each label to "
-        "the same word in the column to its right.",
+        f"{len(labels)} rows, one for each position. What the decoder reads "
+        "grows by a word from row to row, later words are hidden, and an "
+        f"arrow leads to the word that is asked for: {rows}.",
     )
 
 
 def normal(runs: Mapping[str, tuple[Series, Series]]) -> Picture:
-    """By run, validation loss and BLEU against the share of its steps."""
+    """By run, loss and BLEU against the share of its steps.
+
+    A loss is a share of the run's first one. A curve that enters what
+    is coloured is a sign that something is wrong.
+    """
     inks = "muted", "attention", "position"
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.9)
+        figure, (left, right) = panels(2, narrow, height=2.9)
         for (name, both), ink in zip(runs.items(), inks, strict=True):
-            for ax, (steps, values) in zip(axes, both, strict=True):
-                shares = [100 * step / steps[-1] for step in steps]
-                ax.plot(shares, values, color=COLOURS[ink])
-                low = name != "tatoeba-de-en" and ax is axes[1]
-                align = "top" if low else "bottom"
-                ax.text(102, values[-1], name, va=align, color=COLOURS[ink])
-        axes[0].set(title="validation loss", ylabel="nats per token")
-        axes[1].set(title="BLEU on validation sentences")
-        top = max(max(loss[1]) for loss, _ in runs.values())
-        axes[0].text(54, top, "halfway: nearly\ndone falling", va="top")
-        axes[1].text(54, 3, "halfway: still\nrising a little")
-        for ax in axes:
-            ax.axvline(50, color=COLOURS["muted"], ls=":", lw=1.2)
-            ax.set(xlabel="% of the steps", ylim=(0, None), xlim=(0, 160))
-            ax.set_xticks([0, 50, 100])
+            (steps, losses), (scored, bleus) = both
+            colour = COLOURS[ink]
+            shares = [100 * loss / losses[0] for loss in losses]
+            left.plot(
+                [100 * s / steps[-1] for s in steps], shares, color=colour
+            )
+            right.plot(
+                [100 * s / scored[-1] for s in scored], bleus, color=colour
+            )
+            for ax, height in ((left, shares[-1]), (right, bleus[-1])):
+                low = name == "Tatoeba" if ax is left else bleus[-1] < 45
+                ax.annotate(
+                    name,
+                    (100, height),
+                    (0, -3 if low else 3),
+                    textcoords="offset points",
+                    ha="right",
+                    va="top" if low else "bottom",
+                    color=colour,
+                )
+        for ax, zone, words in (
+            (
+                left,
+                (25, 80, 75, 30),
+                "still here after a\nquarter: not normal",
+            ),
+            (right, (50, -2, 50, 6), "still 0 halfway:\nnot normal"),
+        ):
+            x, y, width, height = zone
+            ill = {"color": COLOURS["bad"], "alpha": 0.18, "lw": 0}
+            ax.add_patch(Rectangle((x, y), width, height, **ill))
+            at = (x + 2, y + height / 2) if ax is left else (x + 2, y + 15)
+            ax.text(*at, words, va="center", color=COLOURS["bad"])
+            ax.set(xlabel="% of the steps", xlim=(0, 102))
+            ax.set_xticks([0, 25, 50, 75, 100])
+        left.set(title="validation loss", ylabel="% of its first value")
+        left.set_ylim(0, 110)
+        right.set(title="BLEU on validation sentences", ylim=(-2, 110))
         return figure
 
     ends = ", ".join(
-        f"{name}: loss {loss[1][-1]:.2f}, BLEU {bleu[1][-1]:.1f}"
+        f"{name}: loss {loss[1][-1] / loss[1][0]:.0%} of the first, "
+        f"BLEU {bleu[1][-1]:.1f}"
         for name, (loss, bleu) in runs.items()
     )
     return show(
         draw,
-        "Two charts over the share of a run's steps. The validation loss "
-        "falls early, BLEU rises later and longer. In the end, "
-        f"{ends}.",
+        "Two charts over the share of a run's steps. The validation losses "
+        "of all runs are below half of their first value after a quarter, "
+        "and BLEU is far from 0 halfway. Coloured are the places where a "
+        "healthy run is not: a loss that is still high after a quarter of "
+        f"the steps, and a BLEU of 0 after half of them. In the end, {ends}.",
     )
 
 
@@ -93,6 +130,7 @@ def copying(nll: Series, copied: Series, longer: Series) -> Picture:
     `copied` are sequences as long as those of the training.
     """
     begun = next(s for s, x in zip(*copied, strict=True) if x >= 10)
+    never = "" if max(longer[1]) else ": never"
 
     def draw(narrow: bool):
         figure, axes = panels(2, narrow, height=2.5)
@@ -104,10 +142,11 @@ def copying(nll: Series, copied: Series, longer: Series) -> Picture:
         high = max(nll[1])
         end = copied[0][-1]
         beside = begun + 0.02 * end
-        axes[0].text(beside, high, "the first right copies", va="top")
+        told = "from here on,\ncopies come out right"
+        axes[0].text(beside, high, told, va="top")
         for height, words, ink in (
-            (52, "2 to 6 symbols", "attention"),
-            (8, "8 to 10 symbols", "bad"),
+            (52, "2 to 6 symbols,\nas in training", "attention"),
+            (8, f"8 to 10 symbols{never}", "bad"),
         ):
             axes[1].text(end, height, words, ha="right", color=COLOURS[ink])
         for ax in axes:
@@ -132,7 +171,7 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
         figure, axes = panels(
             len(curves),
             narrow,
-            height=1.9 if narrow else 2.5,
+            height=2 if narrow else 2.5,
             sharey=True,
             squeeze=False,
         )
@@ -148,7 +187,7 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
                 ax.annotate(
                     f"{words} {value:.1f}",
                     (seen[0][-1], value),
-                    (0, 6),
+                    (0, 14 if words == "both" else 6),
                     textcoords="offset points",
                     ha="right",
                 )
@@ -166,8 +205,8 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
         draw,
         "Four pairs of curves over the steps. Healthy: both fall together. "
         "Not shifted: the training loss drops to almost nothing and the "
-        "validation loss rises. Rate 20 times: both stop falling while they "
-        "are high. Sixty sentences: the training loss keeps falling, and the "
+        "validation loss rises. Rate too high: both stop falling while they "
+        "are high. Too little data: the training loss keeps falling, and the "
         f"validation loss stops early, far above. In the end, {said}.",
     )
 
@@ -176,33 +215,33 @@ def boats(found: Mapping[str, Sequence[float]]) -> Picture:
     """For each translator the per cent right, with boats and without."""
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.3)
-        for row, (boat, old) in enumerate(found.values()):
-            ax.plot([boat, old], [-row, -row], color=COLOURS["muted"], lw=1)
-            ax.plot(old, -row, "o", color=COLOURS["muted"], ms=7)
-            ax.plot(boat, -row, "o", color=COLOURS["target"], ms=7)
+        figure, ax = panels(1, narrow, height=2.9)
+        new, grey = COLOURS["target"], COLOURS["muted"]
+        for row, (name, (boat, old)) in enumerate(found.items()):
+            ax.text(-3, -row + 0.26, name, weight="bold")
+            ax.plot([boat, old], [-row, -row], color=grey, lw=1)
+            ring = {"ms": 11, "mfc": "none", "mew": 2, "color": grey}
+            ax.plot(old, -row, "o", **ring)
+            ax.plot(boat, -row, "o", color=new, ms=7)
+            told = ()
             if row == 0:
-                for place, words, ink in (
-                    (boat, "with a boat", "target"),
-                    (old, "without", "muted"),
-                ):
-                    ax.annotate(
-                        words,
-                        (place, 0),
-                        (0, 9),
-                        textcoords="offset points",
-                        ha="left" if place < 50 else "right",
-                        color=COLOURS[ink],
-                    )
-        names = [
-            name.replace(" and ", "\nand ").replace(", ", ",\n")
-            if narrow
-            else name
-            for name in found
-        ]
-        ax.set_yticks([-row for row in range(len(found))], names)
-        ax.tick_params(axis="y", length=0)
-        ax.set(xlim=(-4, 104), ylim=(0.6 - len(found), 0.8))
+                told = (boat, "with a boat", new), (old, "without", grey)
+            elif boat == old:
+                told = ((old, f"both {old:.0f}%", "black"),)
+            for place, words, ink in told:
+                left = place < 50
+                away = (0, -17) if row == 0 else (12 if left else -12, -4)
+                ax.annotate(
+                    words,
+                    (place, -row),
+                    away,
+                    textcoords="offset points",
+                    ha="left" if left else "right",
+                    color=ink,
+                )
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+        ax.set(xlim=(-4, 104), ylim=(0.6 - len(found), 0.7))
         ax.set_xlabel("% translated exactly")
         return figure
 
