@@ -25,10 +25,11 @@ def rungs() -> list[dict[str, Any]]:
     a token the rung is above the paper, 95% within plus or minus
     `within`, and `verdict` what the rule says of it. `rates_tried` is 1
     for a rung that took the paper's rate. `steps`, `seconds` of a
-    processor and `operations` are what the rung needed until the loss
-    with which the paper's worst seed ended: NaN if a seed never got
-    there. `step_time` is a step's seconds, in steps of the paper's.
-    `lines` is the code that the change needs.
+    processor and `operations` are what the rung needed, by the mean
+    of its seeds, until the loss at which the mean of the paper's ended:
+    NaN if it never got there; of the paper, all. `step_time` is a step's
+    seconds, in steps of the paper's. `lines` is the code that the change
+    needs.
     """
     runs: dict[str, list] = {}
     for name in recorded_runs("since"):
@@ -41,15 +42,17 @@ def rungs() -> list[dict[str, Any]]:
         for rung, seeds in runs.items()
     }
     costs = load_counts("since_seconds").get("rungs", {})
-    target = max(losses["paper"])
+    target = statistics.mean(losses["paper"])
     rows = []
     for rung, seeds in runs.items():
         first = seeds[0].report
         gap, within, p = compared(losses, rung)
-        steps = statistics.mean(
-            steps_until(*run.series("validation_loss"), target)
-            for run in seeds
-        )
+        curves = [run.series("validation_loss") for run in seeds]
+        mean = np.mean([nats for _, nats in curves], axis=0)
+        at = curves[0][0]
+        steps = steps_until(at, [*mean], target)
+        if rung == "paper":
+            steps = at[-1]  # it may dip so low before
         cost = costs.get(rung, UNKNOWN)
         rows.append(
             {
