@@ -35,7 +35,8 @@ from transformer_lib.positions import LearnedPositions, SinusoidalPositions
 class TransformerConfig:
     """The sizes and choices of one model, section 3 and table 3.
 
-    The defaults are the paper's, except `init`, which it leaves open.
+    The defaults are the paper's, except `init` and `max_length`, which
+    it leaves open.
 
     Args:
         vocab_size: size of the shared vocabulary
