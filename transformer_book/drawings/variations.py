@@ -1,7 +1,7 @@
 """What the chapter on table 3 shows."""
 
-import math
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 from IPython.display import Markdown
@@ -38,7 +38,7 @@ def printed(rows: Sequence[tuple]) -> Markdown:
 # What is written beside a row of the paper, and where: points to the
 # right and upwards. The others are in the band.
 NAMES = {
-    "base": ("base", 0, 9),
+    "base": ("base", 0, 10),
     "big": ("big", 8, -3),
     "`h=1`": ("one head", 8, -3),
     "`d_k=16`": ("keys of 16", 8, -1),
@@ -46,34 +46,42 @@ NAMES = {
     "`d_model=256`": ("half the width", 8, -9),
     "`dropout=0.0`": ("no dropout", 8, 3),
     "`label_smoothing=0.0`": ("no smoothing", -4, -17),
-    "`label_smoothing=0.2`": ("smoothing 0.2", 8, -3),
+    "`label_smoothing=0.2`": ("smoothing 0.2", 9, -3),
 }
 
 
 def printed_scores(rows: Sequence[tuple]) -> Picture:
     """Perplexity and BLEU of each row of table 3."""
     base = next(score for name, *_, score, _ in rows if name == "base")
+    inside = [abs(score - base) < 0.51 for *_, score, _ in rows]
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.6)
         ax.axhspan(
             base - 0.5, base + 0.5, color=COLOURS["muted"], alpha=0.15, lw=0
         )
-        ax.text(6.9, base + 0.4, "base ± 0.5", ha="right", va="top")
-        for name, of_model, of_training, perplexity, score, _ in rows:
+        count = f"{sum(inside) - 1} of {len(rows) - 1}"
+        words = f"{count} changes are within\nhalf a point of the base"
+        if narrow:
+            words = f"{count}\nwithin 0.5"
+        right = 6.75 if narrow else 6.45
+        ax.text(right, base + 0.42, words, ha="right", va="top")
+        for near, row in zip(inside, rows, strict=True):
+            name, of_model, of_training, perplexity, score, _ = row
             what = told(of_model | of_training)
             words, right, up = NAMES.get(name, NAMES.get(what, ("", 0, 0)))
-            smoothed = bool(of_training.get("label_smoothing") is not None)
+            hollow = name == "base" or "label_smoothing" in of_training
+            if narrow and name == "base":
+                right, up = 9, -1  # above it are dots
             ax.plot(
                 perplexity,
                 score,
-                "X" if smoothed else "o",
-                color="black" if words else COLOURS["muted"],
-                markersize=8 if smoothed else 6,
+                "o",
+                color=COLOURS["muted"] if near and not hollow else "black",
+                fillstyle="none" if hollow else "full",
+                markersize=10 if hollow else 6,
                 zorder=3 if words else 2,
             )
-            if narrow and name == "base":
-                right, up = 9, -1  # above it are dots
             align = "left" if right > 0 else "right" if right else "center"
             ax.annotate(
                 words,
@@ -83,54 +91,59 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
                 ha=align,
             )
         ax.set(xlabel="perplexity", ylabel="BLEU")
-        ax.set_xlim(3.3 if narrow else 4.2, 7)
+        ax.set_xlim(*((3.6, 6.8) if narrow else (4.2, 6.5)))
         return figure
 
     return show(
         draw,
         "Each row of table 3 by perplexity and BLEU. Nearly all lie along a "
-        "falling line; the two rows with another smoothing lie beside it. "
-        "Most are in a band of half a point above and below the base model. "
-        "Outside are two layers, half the width, no dropout, one head and "
-        "keys of 16 below, and the big model above.",
+        "falling line; the two rows with another smoothing, rings, lie beside "
+        "it. Most are in a band of half a point above and below the base "
+        "model, another ring. Outside are two layers, half the width, no "
+        "dropout, one head and keys of 16 below, and the big model above.",
     )
 
 
-Row = tuple[str, float | None, tuple[float, float, float], str]
+Row = tuple[str, tuple[float, float, float], str]
 INKS = {
     "agrees": COLOURS["good"],
     "does not agree": COLOURS["bad"],
     "undecided": COLOURS["muted"],
-    "": "black",
 }
+SIGNS = {"agrees": "✓", "does not agree": "✗", "undecided": "?"}
 
 
 def differences(rows: Sequence[Row]) -> Picture:
-    """Each change's nats above the base model: ours and the paper's.
+    """Each change's nats above the base model, and what the paper says.
 
-    A row has the change, the paper's perplexity, our nats with their
-    interval, and the verdict on the paper's claim.
+    A row has the change, our nats with their interval, and the verdict
+    on the paper's claim, or why there is none.
     """
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=1.0 + 0.27 * len(rows))
-        for i, (_, perplexity, (gap, low, high), verdict) in enumerate(rows):
-            ink = INKS[verdict]
-            if perplexity:
-                nats = math.log(perplexity / 4.92)
-                ax.plot(nats, i, "o", mfc="none", color="black", ms=9, mew=1)
+        row = 0.35 if narrow else 0.27
+        figure, ax = panels(1, narrow, height=1.1 + row * len(rows))
+        for i, (_, (gap, low, high), verdict) in enumerate(rows):
+            ink = INKS.get(verdict, "black")
             ax.plot([low, high], [i, i], color=ink)
             ax.plot(gap, i, "o", color=ink, ms=5)
             words = f"{gap:+.2f}" if abs(gap) >= 0.005 else "0.00"
             words = words.replace("-", "\u2212")
-            if verdict and not narrow:
-                words += f"  {verdict}"
-            ax.text(0.29, i, words, va="center", color=ink)
+            said = SIGNS.get(verdict, "") if narrow else verdict
+            words = f"{words}  {said}"
+            ax.text(0.27 if narrow else 0.29, i, words, va="center", color=ink)
         ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
-        ax.set_yticks(range(len(rows)), [what for what, *_ in rows])
+        ax.text(-0.01, -1.05, "better", ha="right", va="center")
+        ax.text(0.01, -1.05, "worse", ha="left", va="center")
+        names = [fill(what, 18) if narrow else what for what, *_ in rows]
+        ax.set_yticks(range(len(rows)), names)
         ax.tick_params(axis="y", length=0)
-        ax.set_xlim(-0.2, 0.36 if narrow else 0.42)
-        ax.set_ylim(len(rows) - 0.4, -0.6)
+        for i, label in enumerate(ax.get_yticklabels()):
+            label.set_multialignment("right")
+            if i == 0 or rows[i][-1] == "does not agree":
+                label.set_weight("bold")
+        ax.set_xlim(-0.2, 0.4 if narrow else 0.47)
+        ax.set_ylim(len(rows) - 0.4, -1.6)
         ticks = {-0.1: "\u22120.1", 0: "base", 0.1: "+0.1", 0.2: "+0.2"}
         if narrow:
             ticks = {0: "base", 0.2: "+0.2"}
@@ -139,13 +152,12 @@ def differences(rows: Sequence[Row]) -> Picture:
         return figure
 
     said = "; ".join(
-        f"{what} {gap:+.3f} {verdict}".strip()
-        for what, _, (gap, *_), verdict in rows
+        f"{what} {gap:+.3f} {verdict}" for what, (gap, *_), verdict in rows
     )
     return show(
         draw,
         "Every change by what it adds to the nats of the base model, the "
-        f"dearest first: rings for the paper, dots for ours. Ours: {said}.",
+        f"dearest first, with an interval and what the paper says: {said}.",
     )
 
 
