@@ -160,7 +160,7 @@ def test_each_head_is_a_dot_to_point_at():
     heads = dots.data.values
     assert len({(head["where"], head["head"]) for head in heads}) == 48
     shown = [field["field"] for field in dots.to_dict()["encoding"]["tooltip"]]
-    assert shown == ["head", "where", "job", "nats", "bleu"]
+    assert shown == ["name", "where", "nats", "bleu"]
     named = [layer.data.values[0]["words"] for layer in words]
     assert named == [
         "1.4, missed most by the loss",

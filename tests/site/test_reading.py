@@ -229,6 +229,14 @@ def test_a_chart_is_read_in_the_dark(read):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.wait_for_selector("[id^=altair-viz] svg")
     assert {*page.evaluate(fills)} == {ink}
+    page.locator('path[aria-label*="where am I?"]').hover()
+    said = page.locator("#vg-tooltip-element.visible")
+    look = """said => {
+      const { color, backgroundColor } = getComputedStyle(said);
+      return [color, backgroundColor];
+    }"""
+    written, paper = said.evaluate(look)
+    assert written == ink and "255, 255, 255" not in paper
 
 
 def test_a_link_shows_what_is_hidden(read):

@@ -392,8 +392,8 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
     heads = [
         {
             "head": head,
+            "name": f"{head} {NAMED.get((kind, head), '')}".strip(),
             "where": KINDS[kind],
-            "job": NAMED.get((kind, head), ""),
             "nats": round(row["nats"], 4),
             "bleu": round(row["bleu"], 2),
         }
@@ -418,7 +418,12 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
             color=alt.Color("where:N", title=None)
             .scale(domain=[*KINDS.values()], range=inks)
             .legend(**legend),
-            tooltip=["head:N", "where:N", "job:N", "nats:Q", "bleu:Q"],
+            tooltip=[
+                alt.Tooltip("name:N", title="head"),
+                alt.Tooltip("where:N"),
+                alt.Tooltip("nats:Q", title="nats lost"),
+                alt.Tooltip("bleu:Q", title="BLEU points lost"),
+            ],
         )
     )
     dearest = {}
