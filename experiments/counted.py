@@ -125,7 +125,10 @@ def main(words: list[str] | None = None) -> None:
         "command": shlex.join(["python", *sys.argv]),
         "multi30k": size_of("multi30k", "de", "en") | captions(),
         "tatoeba": size_of("tatoeba", "en", "es")
-        | {"known": known_of("tatoeba", "en", "es")},
+        | {
+            "known": known_of("tatoeba", "en", "es"),
+            "known_from_german": known_of("tatoeba", "de", "en"),
+        },
     }
     write_atomically(given.out / "counted.json", json.dumps(report) + "\n")
     print({name: str(report[name])[:900] for name in report})
