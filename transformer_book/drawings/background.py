@@ -142,9 +142,10 @@ def routes(distance: int) -> Picture:
 
     return show(
         draw,
-        f"Four rows of {distance + 1} words. From the first to the last a "
+        f"Four rows of {distance + 1} words. Steps that a signal takes from "
+        "the first to the last: "
         + "; ".join(
-            f"signal takes {len(stops) - 1} with {name}"
+            f"{len(stops) - 1} with {name}"
             for name, (_, stops) in ways.items()
         )
         + ".",
