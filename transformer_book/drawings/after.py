@@ -179,7 +179,7 @@ RUNGS = {
     "no-smoothing": "no smoothing",
     "short-first": "short sentences first",
     "together": "Muon and rotary",
-    "all-three": "these two, cooled down",
+    "all-three": "Muon, rotary, rate to 0",
 }
 
 
