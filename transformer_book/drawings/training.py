@@ -142,7 +142,7 @@ def copying(nll: Series, copied: Series, longer: Series) -> Picture:
         high = max(nll[1])
         end = copied[0][-1]
         beside = begun + 0.02 * end
-        told = "from here on,\ncopies come out right"
+        told = "from here on,\nsome copies are right"
         axes[0].text(beside, high, told, va="top")
         for height, words, ink in (
             (52, "2 to 6 symbols,\nas in training", "attention"),
