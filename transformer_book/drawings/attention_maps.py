@@ -284,8 +284,8 @@ def sheet(
 def jobs(rows: Mapping[str, Mapping[str, float]], evenly: Mapping) -> Picture:
     """For each job the weight of 16 heads on it, the largest first: bars.
 
-    Coloured and counted are those with 2.5 times as much as an even
-    spread, a dotted line, would give.
+    Coloured and counted are those above a dotted line: 2.5 times as much
+    as an even spread would give.
     """
     shared = {
         job: [
@@ -306,7 +306,7 @@ def jobs(rows: Mapping[str, Mapping[str, float]], evenly: Mapping) -> Picture:
             inks += [COLOURS["muted"]] * (len(weights) - len(mine))
             heights = sorted(weights.values(), reverse=True)
             ax.bar(range(len(weights)), heights, color=inks)
-            ax.axhline(evenly[job], color="black", linewidth=1, ls=":")
+            ax.axhline(2.5 * evenly[job], color="black", linewidth=1, ls=":")
             heads = f"{len(mine)} heads" if len(mine) > 1 else "one head"
             above, below = (0.95, 0.68) if narrow else (1.02, 0.91)
             ax.text(
@@ -403,9 +403,9 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
     ink = COLOURS["muted"]
     plain = {"grid": False, "domainColor": ink, "tickColor": ink}
     places = {
-        "x": alt.X("nats:Q", title="nats per token lost").axis(
-            format=".2f", tickCount=6, **plain
-        ),
+        "x": alt.X("nats:Q", title="nats per token lost")
+        .scale(domain=[-0.01, 0.09], nice=False)
+        .axis(format=".2f", tickCount=6, **plain),
         "y": alt.Y("bleu:Q", title="BLEU points lost").axis(**plain),
     }
     inks = [COLOURS[part] for part in ("encoder", "decoder", "attention")]

@@ -53,9 +53,13 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.4)
         for row in shown:
-            bad = row["right"] < row["of"] / 2
-            ink = COLOURS["bad" if bad else "muted"]
-            ax.plot(row["last"], row["right"], "o", color=ink, ms=6, alpha=0.8)
+            look = {"color": COLOURS["muted"], "ms": 6, "alpha": 0.8}
+            if row["mistake"] in LEAKS:  # rings, because they overlap
+                look |= {"color": COLOURS["bad"], "mfc": "none", "ms": 7}
+            elif row["mistake"] == "none":
+                look |= {"color": "black", "ms": 15, "zorder": 3}
+            mark = "+" if row["mistake"] == "none" else "o"
+            ax.plot(row["last"], row["right"], mark, **look)
             if row["mistake"] in NAMED:
                 words, x, y, side = NAMED[row["mistake"]]
                 if narrow:

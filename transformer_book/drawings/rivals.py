@@ -138,6 +138,7 @@ def race_curves(runs: Sequence[Run]) -> Picture:
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
+        big = 6 if narrow else 8
         for run in runs:
             kind = run.config["info"]["kind"]
             ink, line, mark = LOOKS[kind]
@@ -158,8 +159,9 @@ def race_curves(runs: Sequence[Run]) -> Picture:
         for kind, minute in reached.items():
             ends, theirs = curves[kind]
             ink, level = LOOKS[kind][0], theirs[-1]
-            ax.plot([minute, ends[-1]], [level] * 2, ":", color=ink, lw=1.2)
-            ax.plot(minute, level, "o", color=COLOURS["attention"], ms=6)
+            ends = [minute, ends[-1]]
+            ax.plot(ends, [level] * 2, ":", color=ink, lw=1.8, zorder=4)
+            ax.plot(minute, level, "o", color=COLOURS["attention"], ms=big)
             if narrow:  # no room beside the dots
                 continue
             ax.annotate(
@@ -173,7 +175,7 @@ def race_curves(runs: Sequence[Run]) -> Picture:
             )
         ax.set_xlabel("minutes of one core")
         ax.set_ylabel("validation loss, nats per token")
-        ax.set_xlim(0, 27 if narrow else 20)
+        ax.set_xlim(0, 27 if narrow else 18.8)
         ax.set_ylim(1.5, None)
         ax.set_xticks([0, 5, 10, 15])
         return figure
@@ -249,10 +251,14 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
         places = [*range(len(spans))]
         for kind in races:
             means = _means(split, places, greedy[kind], kind)
-            if kind == "recurrent":
-                split.text(
-                    0, means[0] - 1.2, kind, va="top", color=LOOKS[kind][0]
-                )
+            above = kind == "transformer"
+            split.text(
+                0,
+                means[0] + (0.7 if above else -1.0),
+                "Transformer" if above else kind,
+                va="bottom" if above else "top",
+                color=LOOKS[kind][0],
+            )
         split.set(title="greedy, by length", xlabel="words of the caption")
         split.set_xticks(places, spans)
         for ax in whole, split:
@@ -313,7 +319,7 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3)
-        heights = {"recurrent": 22, "convolutional": 4}
+        heights = {"recurrent": 16, "convolutional": 8}
         distances = [int(distance) for distance in right["self-attention"]]
         for name, shares in right.items():
             values = [[100 * x for x in each] for each in shares.values()]

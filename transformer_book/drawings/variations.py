@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
+import numpy as np
 from IPython.display import Markdown
 
 from transformer_book.figures import COLOURS, Picture, panels, show
@@ -39,20 +40,33 @@ def printed(rows: Sequence[tuple]) -> Markdown:
 # right and upwards. The others are in the band.
 NAMES = {
     "base": ("base", 0, 10),
-    "big": ("big", 8, -3),
-    "`h=1`": ("one head", 8, -3),
-    "`d_k=16`": ("keys of 16", 8, -1),
+    "big": ("big", -8, -3),
+    "`h=1`": ("one head", -8, -3),
+    "`d_k=16`": ("keys of 16", -8, -3),
     "`N=2`": ("two layers", -8, -3),
     "`d_model=256`": ("half the width", 8, -9),
     "`dropout=0.0`": ("no dropout", 8, 3),
-    "`label_smoothing=0.0`": ("no smoothing", -4, -17),
+    "`label_smoothing=0.0`": ("no smoothing", -9, -3),
     "`label_smoothing=0.2`": ("smoothing 0.2", 9, -3),
 }
 
 
+def fitted(rows: Sequence[tuple]) -> np.ndarray:
+    """Slope and start of the line through BLEU against perplexity.
+
+    Rows with another label smoothing are left out.
+    """
+    places = [row[3:5] for row in rows if "label_smoothing" not in row[2]]
+    return np.polyfit(*zip(*places, strict=True), 1)
+
+
 def printed_scores(rows: Sequence[tuple]) -> Picture:
-    """Perplexity and BLEU of each row of table 3."""
+    """Perplexity and BLEU of each row of table 3.
+
+    The line is fitted to the rows with the base model's label smoothing.
+    """
     base = next(score for name, *_, score, _ in rows if name == "base")
+    line = fitted(rows)
     inside = [abs(score - base) < 0.51 for *_, score, _ in rows]
 
     def draw(narrow: bool):
@@ -60,26 +74,31 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
         ax.axhspan(
             base - 0.5, base + 0.5, color=COLOURS["muted"], alpha=0.15, lw=0
         )
+        ends = [min(row[3] for row in rows), max(row[3] for row in rows)]
+        look = {"color": COLOURS["muted"], "lw": 1.2, "ls": "--"}
+        ax.plot(ends, np.polyval(line, ends), **look, zorder=1)
         count = f"{sum(inside) - 1} of {len(rows) - 1}"
         words = f"{count} changes are within\nhalf a point of the base"
         if narrow:
             words = f"{count}\nwithin 0.5"
-        right = 6.75 if narrow else 6.45
-        ax.text(right, base + 0.42, words, ha="right", va="top")
-        for near, row in zip(inside, rows, strict=True):
-            name, of_model, of_training, perplexity, score, _ = row
+        left = 5.75 if narrow else 5.3
+        ax.text(left, base + 0.42, words, va="top")
+        for name, of_model, of_training, perplexity, score, _ in rows:
             what = told(of_model | of_training)
             words, right, up = NAMES.get(name, NAMES.get(what, ("", 0, 0)))
-            hollow = name == "base" or "label_smoothing" in of_training
-            if narrow and name == "base":
-                right, up = 9, -1  # above it are dots
+            hollow = "label_smoothing" in of_training
+            marker, size = ("o", 10) if hollow else ("o", 6)
+            if name == "base":
+                marker, size = "+", 15
+                if narrow:
+                    right, up = -9, -5  # above it are dots
             ax.plot(
                 perplexity,
                 score,
-                "o",
-                color=COLOURS["muted"] if near and not hollow else "black",
+                marker,
+                color="black" if words else COLOURS["muted"],
                 fillstyle="none" if hollow else "full",
-                markersize=10 if hollow else 6,
+                markersize=size,
                 zorder=3 if words else 2,
             )
             align = "left" if right > 0 else "right" if right else "center"
@@ -91,7 +110,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
                 ha=align,
             )
         ax.set(xlabel="perplexity", ylabel="BLEU")
-        ax.set_xlim(*((3.6, 6.8) if narrow else (4.2, 6.5)))
+        ax.set_xlim(*((3.4, 6.8) if narrow else (4.2, 6.5)))
         return figure
 
     return show(
@@ -99,7 +118,7 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
         "Each row of table 3 by perplexity and BLEU. Nearly all lie along a "
         "falling line; the two rows with another smoothing, rings, lie beside "
         "it. Most are in a band of half a point above and below the base "
-        "model, another ring. Outside are two layers, half the width, no "
+        "model, a cross. Outside are two layers, half the width, no "
         "dropout, one head and keys of 16 below, and the big model above.",
     )
 
@@ -126,10 +145,13 @@ def differences(rows: Sequence[Row]) -> Picture:
         for i, (_, (gap, low, high), verdict) in enumerate(rows):
             ink = INKS.get(verdict, "black")
             ax.plot([low, high], [i, i], color=ink)
-            ax.plot(gap, i, "o", color=ink, ms=5)
+            inside = "none" if verdict == "control" else "full"
+            ax.plot(gap, i, "o", color=ink, ms=6, fillstyle=inside)
             words = f"{gap:+.2f}" if abs(gap) >= 0.005 else "0.00"
             words = words.replace("-", "\u2212")
-            said = SIGNS.get(verdict, "") if narrow else verdict
+            said = SIGNS.get(verdict, "")
+            if not narrow:
+                said = f"{said} {verdict}".strip()
             words = f"{words}  {said}"
             ax.text(0.27 if narrow else 0.29, i, words, va="center", color=ink)
         ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
@@ -140,7 +162,7 @@ def differences(rows: Sequence[Row]) -> Picture:
         ax.tick_params(axis="y", length=0)
         for i, label in enumerate(ax.get_yticklabels()):
             label.set_multialignment("right")
-            if i == 0 or rows[i][-1] == "does not agree":
+            if rows[i][-1] == "does not agree":
                 label.set_weight("bold")
         ax.set_xlim(-0.2, 0.4 if narrow else 0.47)
         ax.set_ylim(len(rows) - 0.4, -1.6)
