@@ -214,14 +214,15 @@ class Sketch(drawsvg.Drawing):
         end: tuple[float, float],
         width: float,
         colour: str,
+        strength: float = 0.55,
     ) -> None:
         """A band between two points that is drawn towards two others.
 
         Where two cross, the later one is in front.
         """
-        for wider, ink, strength in (1.5, PAPER, 1), (0, colour, 0.55):
+        for wider, ink, opacity in (1.5, PAPER, 1), (0, colour, strength):
             path = drawsvg.Path().M(*start).C(*bend, *back, *end)
-            look = dict(colour=ink, arrow=False, stroke_opacity=strength)
+            look = dict(colour=ink, arrow=False, stroke_opacity=opacity)
             self.stroke(path, width=width + wider, **look)
 
     def stroke(

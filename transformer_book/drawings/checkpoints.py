@@ -27,7 +27,8 @@ def amnesia(start: int, losses: Mapping[str, Sequence[float]]) -> Picture:
             up = "top" if name == "without" else "center"
             ax.text(*place, names[name], va=up, color=colour)
         ax.plot(start, first, "o", color=ink)
-        ax.text(last + 0.4, first, f"step {start}", va="bottom")
+        told = f"as at step {start}"
+        ax.text(last + 0.4, first, told, va="bottom")
         ax.set(xlabel="step", ylabel="loss on unseen sentences")
         ax.set_xlim(start - 0.5, last + (last - start) * 0.3)
         ax.set_xticks(range(start, last + 1, 5))

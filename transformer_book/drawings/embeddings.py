@@ -43,12 +43,16 @@ def neighbours(
         sketch.line(
             (zero, 24), (zero, bottom), colour="muted", stroke_dasharray="3 4"
         )
-        sketch.words(right, 12, "● its five nearest", "end")
+        told = "its five nearest, in order"
+        sketch.words(right, 12, told, "end")
+        # the legend's dot has the dots' ink
+        sketch.dot(right - 5.3 * len(told) - 10, 12, "embedding", 4)
         sketch.words(zero, 12, "○ its translation")
         for row, (token, found) in enumerate(near.items()):
             y = top + step * row
             other, cosine = translations[token]
-            names = [name.strip("▁") for name, _ in found]
+            # from left to right, as their dots are
+            names = [name.strip("▁") for name, _ in reversed(found)]
             sketch.line((left, y), (right, y), colour="muted")
             at = (46, y - 38) if narrow else (50, y)
             sketch.box(*at, token.strip("▁"), "embedding", width=88)
@@ -58,7 +62,7 @@ def neighbours(
             for number, line in enumerate(reversed(lines)):
                 sketch.words(right, y - 18 - 18 * number, line, "end")
             for _, x in found:
-                sketch.dot(place(x), y, "embedding", 5, **edge)
+                sketch.dot(place(x), y, "embedding", 4, **edge)
             sketch.dot(place(cosine), y, "none", 5, **ring)
             sketch.words(place(cosine), y + 18, other.strip("▁"))
         sketch.line((left, bottom), (right, bottom))

@@ -137,14 +137,15 @@ def what_arrives(
             left.plot(layers, gradient, look[0], color=look[1])
             right.plot(layers, own, dash, color=colour)
             right.text(*place, told, color=colour)
-        grown = COLOURS["bad"]
-        left.text(0.2, 1e3, "no norm: more than\n100,000 times", color=grown)
+        grown = measured["no norm"][0][0]
+        told = f"no norm:\n{grown / 1e6:,.0f} million times"
+        left.text(0.2, 1e3, told, color=COLOURS["bad"])
         left.text(2.2, 6e-3, "the four others: level", color=COLOURS["muted"])
         left.set(title="the gradient, on its way down", yscale="log")
         left.set_ylim(1e-3, 1e9)
         log_ticks(left.yaxis)
         left.set_ylabel("times that of the top layer")
-        right.set(title="what is a word's own", ylim=(-0.02, 1.1))
+        right.set(title="how far words differ", ylim=(-0.02, 1.1))
         right.set_ylabel("share of its vector")
         right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
         for ax in (left, right):

@@ -40,7 +40,10 @@ def targets(tokens: Sequence[str], kinds: Mapping[str, Tensor]) -> Picture:
 
 def learning(learnt: Mapping[float, Sequence]) -> Picture:
     """By share, the probability and the lead of the right token."""
-    titles = "probability of the right token", "lead of its score"
+    titles = (
+        "probability of the right token",
+        "its score's lead over the others",
+    )
     names = "no smoothing", "smoothed with 0.1"
     ends = "still climbing", "at rest"
 

@@ -125,15 +125,20 @@ def _bands(
     weights: Sequence[Sequence[float]],
     heights: tuple[float, float],
     wide: float,
+    lit: int | None = None,
 ) -> None:
-    """Bands as wide as the weights; at a word they lie side by side."""
+    """Bands as wide as the weights; at a word they lie side by side.
+
+    Those of the row `lit` stand out; without it no row does.
+    """
     top, bottom = heights
     reach = 0.4 * (bottom - top)
     ends = [
         x - wide * sum(column) / 2
         for x, column in zip(above, zip(*weights, strict=True), strict=True)
     ]
-    for x, row in zip(below, weights, strict=True):
+    for i, (x, row) in enumerate(zip(below, weights, strict=True)):
+        strength = 0.55 if lit is None else 0.85 if i == lit else 0.25
         start = x - wide * sum(row) / 2
         for j, weight in enumerate(row):
             thick = wide * weight
@@ -148,6 +153,7 @@ def _bands(
                 (high, top),
                 width=thick,
                 colour="attention",
+                strength=strength,
             )
 
 
@@ -252,8 +258,13 @@ def encoder_layer(tokens: Sequence[str]) -> Picture:
                 sketch.line((x, start), (x, part + half + 1), arrow=True)
                 sketch.line((x, part - half), (x, end + 10))
                 fork, side = start - 14, x - aside
+                if part == attention:  # its box is open where the line is
+                    past = (side, part + half + 2), (side, part - half - 2)
+                    sketch.line(*past, width=12, colour=PAPER)
+                    sketch.append(sketch.lines.children.pop())
                 around = (x, fork), (side, fork), (side, end), (x - 10, end)
                 sketch.line(*around, width=2.5, arrow=True)
+                sketch.append(sketch.lines.children.pop())
                 sketch.plus(x, end)
                 sketch.line((x, end - 10), (x, end - 20), arrow=True)
                 look = dict(width=box, height=20)
@@ -416,7 +427,7 @@ def places(encodings: Tensor, numbers: Sequence[int], one: int) -> Picture:
                 told = f"number {k}: {turn:,.0f} positions long"
             ax.set_title(told, loc="left")
         axes[-1].set(xlabel="position", xticks=range(0, length, 5))
-        axes[0].set_title(f"position {one}", loc="right")
+        axes[-1].text(one + 0.5, 0.7, f"position {one}", va="center")
         return figure
 
     told = ", ".join(f"{k} of {turn:,.0f}" for k, turn in turns.items())
@@ -439,21 +450,20 @@ def echo(words: Sequence[str], again: Tensor, right: Tensor) -> Picture:
     heights = range(len(read))
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.3)
+        figure, ax = panels(1, narrow, height=3.2)
         ink = COLOURS["target"]
-        ax.barh(heights, again.tolist(), height=0.5, color=ink)
         for y in heights:
-            words = (
-                f"{read[y]} again: {again[y]:.2f}",
-                f"{following[y]}: {right[y]:.2f}",
-            )
-            # one below the other where they do not fit beside each other
-            words = ("\n" if narrow else ";  ").join(words)
-            ax.text(again[y] + 0.01, y, words, va="center")
+            for word, chance, at in (
+                (f"{read[y]} again", again[y], y - 0.19),
+                (f"{following[y]}, the right word", right[y], y + 0.19),
+            ):
+                ax.barh(at, chance, height=0.32, color=ink)
+                told = f"{word}: {chance:.2f}"
+                ax.text(chance + 0.01, at, told, va="center")
         ax.set_yticks(heights, [f"after {word}" for word in read])
         ax.invert_yaxis()
-        ax.set(xlim=(0, 0.95 if narrow else 0.8), xticks=[0, 0.2, 0.4, 0.6])
-        ax.set_xlabel("probability of the next word")
+        ax.set(xlim=(0, 1.2 if narrow else 0.8), xticks=[0, 0.2, 0.4, 0.6])
+        ax.set_xlabel("probability")
         return figure
 
     told = "; ".join(
@@ -515,11 +525,12 @@ def learning(
 
 
 def looked(
-    source: Sequence[str], target: Sequence[str], weights: Tensor
+    source: Sequence[str], target: Sequence[str], weights: Tensor, lit: int
 ) -> Picture:
     """Bands from each word being chosen to the words looked at.
 
     `weights` (target_len, source_len); less than a tenth is not drawn.
+    The bands of the word `lit` stand out.
     """
 
     def draw(narrow: bool) -> Sketch:
@@ -528,11 +539,12 @@ def looked(
         above = [wide * (j + 0.5) / len(source) for j in range(len(source))]
         below = [wide * (i + 0.5) / len(target) for i in range(len(target))]
         drawn = weights.where(weights >= 0.1, 0.0).tolist()
-        _bands(sketch, above, below, drawn, (30, 200), 26)
+        _bands(sketch, above, below, drawn, (30, 200), 26, lit)
         for x, word in zip(above, source, strict=True):
             sketch.words(x, 16, word, colour="source")
-        for x, word in zip(below, target, strict=True):
-            sketch.words(x, 214, word, colour="target")
+        for i, (x, word) in enumerate(zip(below, target, strict=True)):
+            look = {"font_weight": "bold"} if i == lit else {}
+            sketch.words(x, 214, word, colour="target", **look)
         return sketch
 
     told = "; ".join(

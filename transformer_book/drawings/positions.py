@@ -155,9 +155,7 @@ def ladders(hands: int) -> Picture:
                 x = (place(low) + place(high)) / 2
                 told = f"{count or 'no'} hand{'s' if count != 1 else ''}"
                 sketch.words(x, y + 26, str(count) if narrow else told)
-        told = "positions for one turn, ten times as many at each line"
-        if narrow:
-            told = "positions for one turn (logarithmic)"
+        told = "positions for one turn (logarithmic)"
         sketch.words(wide / 2, 222, told)
         return sketch
 

@@ -27,7 +27,7 @@ def ramp_and_root(
         ax.loglog(steps, root, "--", color=muted)
         ax.loglog(steps, rates, color=loud, lw=3)
         ax.plot(*peak, "o", color=loud)
-        told = "root" if narrow else "root: falls with the root of the step"
+        told = "root" if narrow else "root: falls as 1/√step"
         ax.text(steps[4], 2.2 * root[4], told)
         told = "ramp" if narrow else "ramp: grows with the step"
         ax.text(steps[-1], 1.9 * ramp[-1], told, ha="right")
@@ -42,7 +42,8 @@ def ramp_and_root(
             ha="center",
             va="bottom",
         )
-        ax.set(xlabel="step", ylabel="learning rate", ylim=(1e-7, 0.1))
+        ax.set(ylabel="learning rate", ylim=(1e-7, 0.1))
+        ax.set_xlabel("step (logarithmic)")
         log_ticks(ax.xaxis)
         log_ticks(ax.yaxis)
         return figure
@@ -73,11 +74,13 @@ def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
             height = max(values)
             peaks.append((values.index(height) + 1, height))
             ax.plot(*peaks[-1], "o", color=COLOURS[colour])
-        ax.plot(*zip(*sorted(peaks), strict=True), ":", color="black", lw=1)
-        middle = (peaks[0][0] + peaks[1][0]) / 2
-        ax.text(middle, peaks[0][1], "÷ √2", ha="center", va="bottom")
         top = max(base[1])
         at = base[1].index(top) + 1
+        # from the base's peak down to both others
+        way = [(at, top), *sorted(peaks)]
+        ax.plot(*zip(*way, strict=True), ":", color="black", lw=1)
+        height = 0.75 * peaks[0][1] + 0.25 * top
+        ax.text(at + 200, height, "÷ √2", va="center")
         ax.text(at + 500, top, base[0], va="center")
         told = later[0] + (
             "" if narrow else ":\nlater and lower, then the same"
@@ -108,9 +111,9 @@ def warm_ups(
 ) -> Picture:
     """The losses with and without a warm-up, named where they end."""
     looks = {  # dash, ink, and how it is called
-        "no warm-up": ("-", "bad", "no warm-up"),
+        "no warm-up": ("-", "bad", "ten times the peak at once"),
         "same peak, no ramp": ("-", "position", "the same peak at once"),
-        "no warm-up, pre-norm": ("--", "norm", "no warm-up, but pre-norm"),
+        "no warm-up, pre-norm": ("--", "norm", "ten times, but pre-norm"),
         "warm-up of 100": ("-", "attention", "warm-up of 100 steps"),
     }
 
@@ -132,7 +135,7 @@ def warm_ups(
             below = min(ends[name], below - apart)
             if narrow:
                 told = told.replace(", ", ",\n").replace(" peak", "\npeak")
-                told = told.replace(" of", "\nof")
+                told = told.replace(" the\n", "\nthe ").replace(" of", "\nof")
             ax.text(last + 2, below, told, va="center", color=COLOURS[colour])
         ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 7.8))
         ax.set_xlim(0, last * (1.75 if narrow else 1.4))

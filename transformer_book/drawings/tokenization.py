@@ -58,12 +58,13 @@ def lengths_by_size(
         ax.plot(sizes, tokens, color=ink)
         ax.plot([early, late], [at[early], at[late]], "o", color=ink)
         told = (
-            f"the first {early - first} merges:\n"
+            f"from {first} to {early:,}, with {early - first} merges:\n"
             f"from {at[first]:.0f} tokens to {at[early]:.0f}"
         )
         ax.text(early + 250, (at[first] + at[early]) / 2, told)
         told = (
-            f"the last {last - late:,}:\nfrom {at[late]:.0f} to {at[last]:.0f}"
+            f"with the last {last - late:,} merges:\n"
+            f"from {at[late]:.0f} to {at[last]:.0f}"
         )
         ax.text((late + last) / 2, at[late] + 3, told, ha="center")
         ax.axhline(words, color=COLOURS["muted"], linestyle=":")

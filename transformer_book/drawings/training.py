@@ -138,7 +138,8 @@ def copying(nll: Series, copied: Series, longer: Series) -> Picture:
         axes[0].set(title="loss", ylabel="nats per symbol", ylim=(0, None))
         axes[1].plot(*copied, "o-", color=COLOURS["attention"], ms=4)
         axes[1].plot(*longer, "o-", color=COLOURS["bad"], ms=4)
-        axes[1].set(title="copied exactly", ylabel="%", ylim=(-6, 108))
+        axes[1].set(title="copied exactly", ylim=(-6, 108))
+        axes[1].set_ylabel("% of the sequences")
         high = max(nll[1])
         end = copied[0][-1]
         beside = begun + 0.02 * end
@@ -151,7 +152,7 @@ def copying(nll: Series, copied: Series, longer: Series) -> Picture:
             axes[1].text(end, height, words, ha="right", color=COLOURS[ink])
         for ax in axes:
             ax.axvline(begun, color=COLOURS["muted"], ls=":", lw=1.2)
-            ax.set_xlabel("step")
+            ax.set(xlabel="step", xlim=(0, 1.04 * end))
         return figure
 
     return show(
@@ -223,22 +224,20 @@ def boats(found: Mapping[str, Sequence[float]]) -> Picture:
             ring = {"ms": 11, "mfc": "none", "mew": 2, "color": grey}
             ax.plot(old, -row, "o", **ring)
             ax.plot(boat, -row, "o", color=new, ms=7)
-            told = ()
-            if row == 0:
-                told = (boat, "with a boat", new), (old, "without", grey)
-            elif boat == old:
-                told = ((old, f"both {old:.0f}%", "black"),)
-            for place, words, ink in told:
-                left = place < 50
-                away = (0, -17) if row == 0 else (12 if left else -12, -4)
-                ax.annotate(
-                    words,
-                    (place, -row),
-                    away,
-                    textcoords="offset points",
-                    ha="left" if left else "right",
-                    color=ink,
-                )
+            told = f"both {old:.0f}%" if boat == old else ""
+            if min(boat, old) > 60:  # the one that learns and keeps
+                told = f"{boat:.0f}% and {old:.0f}%"
+            left = boat < 50
+            ax.annotate(
+                told,
+                (min(boat, old), -row),
+                (12 if left else -12, -4),
+                textcoords="offset points",
+                ha="left" if left else "right",
+            )
+        ax.text(102, 0.26, "○ without a boat", ha="right", color=grey)
+        before = 58 if narrow else 78
+        ax.text(before, 0.26, "● with a boat", ha="right", color=new)
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
         ax.set(xlim=(-4, 104), ylim=(0.6 - len(found), 0.7))

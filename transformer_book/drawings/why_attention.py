@@ -234,13 +234,15 @@ def path_lengths(lengths: Sequence[int], paths: Mapping) -> Picture:
             words = f"{names[name]}: {found[-1]}"
             if narrow:
                 words = words.replace(" ", "\n", words.count(" ") - 1)
-            place = lengths[-1] * 1.02, found[-1]
-            up = "center"
-            if name in ("dilated", "restricted"):  # clear of one another
-                up = "bottom"
-            ax.text(*place, words, color=colour, va=up)
+            height, up = found[-1], "center"
+            if narrow and name in ("dilated", "restricted"):
+                up = "bottom"  # clear of one another
+            elif name == "dilated":
+                height += 0.6  # clear of self-attention
+            ax.text(1.02 * lengths[-1], height, words, color=colour, va=up)
         ax.set(xlabel="words in the sentence", ylim=(0, None))
         ax.set_ylabel("steps from end to end")
+        ax.spines["bottom"].set_bounds(0, lengths[-1])
         ax.set_xticks(lengths)
         return figure
 
