@@ -454,8 +454,8 @@ def echo(words: Sequence[str], again: Tensor, right: Tensor) -> Picture:
         ink = COLOURS["target"]
         for y in heights:
             for word, chance, at in (
-                (f"{read[y]} again", again[y], y - 0.19),
-                (f"{following[y]}, the right word", right[y], y + 0.19),
+                (f"{read[y]} again", again[y].item(), y - 0.19),
+                (f"{following[y]}, the right word", right[y].item(), y + 0.19),
             ):
                 ax.barh(at, chance, height=0.32, color=ink)
                 told = f"{word}: {chance:.2f}"
