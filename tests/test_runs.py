@@ -118,10 +118,9 @@ def test_ctrl_c_stops_make_and_starts_no_further_run(tmp_path):
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )
-    while not started.exists():
+    while not started.exists() or not started.read_text():
         assert making.poll() is None
         time.sleep(0.05)
-    time.sleep(0.2)
     os.killpg(making.pid, signal.SIGINT)
     assert making.wait(timeout=20) != 0
     assert started.read_text() == "x"

@@ -1,9 +1,11 @@
 """What the tests of the site share: its pages and their live parts."""
 
 import functools
+import http.client
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import axe_playwright_python
@@ -48,6 +50,23 @@ def given(page: str, part: str) -> dict | list:
 def shipped(name: str) -> Translator:
     """A model that ships, on the CPU."""
     return Translator.from_pretrained(tangle.ROOT / "pretrained" / name)
+
+
+def patiently(attempt, program: subprocess.Popen, seconds=60):
+    """What an attempt gives, once a program that was started is ready.
+
+    Until then it may not answer, answer with an error, or have written half
+    of a file.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        assert program.poll() is None, f"{program.args[0]} ended"
+        try:
+            return attempt()
+        except (OSError, ValueError, LookupError, http.client.HTTPException):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def plain(token: str) -> str:

@@ -14,13 +14,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 import warnings
 from pathlib import Path
 
 import pytest
+from parts import patiently
 
 websocket = pytest.importorskip("websocket")  # comes with jupyter_server
 MINI = sorted(Path("/usr/lib").glob("*/webkit2gtk-4.*/MiniBrowser"))
@@ -157,18 +157,6 @@ def end(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def patiently(attempt, seconds=60):
-    """What an attempt gives, once it does not fail any more."""
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            return attempt()
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
-
-
 class Firefox:
     """One window, by WebDriver BiDi."""
 
@@ -185,7 +173,8 @@ class Firefox:
         self.socket = patiently(
             lambda: websocket.create_connection(
                 address, timeout=150, suppress_origin=True
-            )
+            ),
+            self.process,
         )
         self.ask("session.new", capabilities={})
         made = self.ask("browsingContext.create", type="tab")
@@ -243,7 +232,9 @@ class WebKit:
         self.address = f"http://127.0.0.1:{port}/session"
         options = {"binary": str(MINI[-1]), "args": ["--automation"]}
         wanted = {"alwaysMatch": {"webkitgtk:browserOptions": options}}
-        made = patiently(lambda: self.post("", {"capabilities": wanted}))
+        made = patiently(
+            lambda: self.post("", {"capabilities": wanted}), self.driver
+        )
         self.address += f"/{made['sessionId']}"
         self.post("/timeouts", {"script": 150_000, "pageLoad": 150_000})
 

@@ -1,17 +1,15 @@
 """Chapters in JupyterLab, in a real browser, as `make lab` opens them."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 
 import jupytext
 import pytest
 import tangle
+from parts import patiently
 
 from transformer_book.drawings.attention_maps import KINDS, prices
 from transformer_book.figures import Sketch
@@ -44,23 +42,42 @@ def lab(chromium, tmp_path_factory):
     with open(home / "log", "w") as log:
         server = subprocess.Popen(command, env=env, stdout=log, stderr=log)
     try:
-        yield address_of(home / "runtime", server)
+        yield patiently(lambda: address_in(home / "runtime"), server)
     finally:
         server.kill()  # nothing of it is kept, and it is slow to end
         server.wait()
 
 
-def address_of(folder, server) -> str:
-    for _ in range(600):
-        assert server.poll() is None, "JupyterLab did not start"
-        for file in folder.glob("jpserver-*.json"):
-            address = json.loads(file.read_text())["url"]
-            # The file is there a moment before the server listens.
-            with contextlib.suppress(urllib.error.URLError):
-                with urllib.request.urlopen(f"{address}api/status"):
-                    return address
-        time.sleep(0.1)
-    raise TimeoutError("JupyterLab did not answer in a minute")
+def address_in(folder) -> str:
+    """What the server has written down, once it answers there.
+
+    The file is there before all of it is written, and before the server
+    listens.
+    """
+    [file] = folder.glob("jpserver-*.json")
+    address = json.loads(file.read_text())["url"]
+    urllib.request.urlopen(f"{address}api/status").close()
+    return address
+
+
+def test_a_half_written_address_is_waited_for(tmp_path):
+    address = tmp_path.as_uri()
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api/status").touch()
+
+    class Server:
+        """Writes a part more whenever it is asked whether it runs."""
+
+        args = ["server"]
+        parts = [None, "", '{"url": ', f'"{address}/"}}']
+
+        def poll(self):
+            part = self.parts.pop(0)
+            if part is not None:
+                with open(tmp_path / "jpserver-1.json", "a") as file:
+                    file.write(part)
+
+    assert patiently(lambda: address_in(tmp_path), Server()) == f"{address}/"
 
 
 def test_a_chart_stays_without_a_network(browser):
