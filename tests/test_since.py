@@ -287,7 +287,7 @@ def test_a_gap_is_judged_by_the_spread_of_all_rungs():
     gap, within, p = ladder.compared(losses, "other")
     assert gap == pytest.approx(-0.1)
     error = 0.01 * math.sqrt(2 / 3)
-    assert within == pytest.approx(2.776 * error, rel=1e-3)
+    assert within == pytest.approx(4.604 * error, rel=1e-3)
     assert 0 < p < 0.01
     _, _, same = ladder.compared(losses, "paper")
     assert same == pytest.approx(1)
@@ -348,3 +348,9 @@ def test_steps_until_a_loss():
     assert ladder.steps_until(*log, 2.5) == 125
     assert ladder.steps_until(*log, 4.5) == 50
     assert math.isnan(ladder.steps_until(*log, 1.0))
+
+
+def test_a_loss_that_rises_again_was_not_there_yet():
+    steps = [50, 100, 150, 200]
+    assert ladder.steps_until(steps, [4.0, 2.0, 3.0, 2.0], 2.5) == 175
+    assert math.isnan(ladder.steps_until(steps, [4.0, 2.0, 3.0, 3.0], 2.5))

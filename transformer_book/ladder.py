@@ -2,7 +2,7 @@
 
 `experiments/since.py` makes them. A rung of at least three seeds counts as
 better, or as worse, than the paper's if a t-test over the seeds has p below
-0.01.
+0.01. The test takes the spread between seeds to be the same for all rungs.
 """
 
 import math
@@ -22,14 +22,14 @@ def rungs() -> list[dict[str, Any]]:
     """A row for each rung that is recorded, the paper's first.
 
     `nats` and `bleu` are means over the seeds; `gap` is how many nats
-    a token the rung is above the paper, 95% within plus or minus
+    a token the rung is above the paper, 99% within plus or minus
     `within`, and `verdict` what the rule says of it. `rates_tried` is 1
     for a rung that took the paper's rate. `steps`, `seconds` of a
     processor and `operations` are what the rung needed, by the mean
-    of its seeds, until the loss at which the mean of the paper's ended:
-    NaN if it never got there; of the paper, all. `step_time` is a step's
-    seconds, in steps of the paper's. `lines` is the code that the change
-    needs.
+    of its seeds, until it stayed at or below the loss at which the mean
+    of the paper's ended: NaN if it didn't; of the paper, all.
+    `step_time` is a step's seconds, in steps of the paper's. `lines` is
+    the code that the change needs.
     """
     runs: dict[str, list] = {}
     for name in recorded_runs("since"):
@@ -98,7 +98,9 @@ def verdict(rung: str, seeds: int, gap: float, p: float) -> str:
 def compared(
     losses: dict[str, list[float]], rung: str
 ) -> tuple[float, float, float]:
-    """Nats above the paper, half of the 95% interval, and p.
+    """Nats above the paper, half of the interval, and p.
+
+    The interval leaves out zero where p is below `SURE`.
 
     A t-test in which the seeds of all rungs are taken to have one
     spread: three seeds alone say little about theirs.
@@ -111,7 +113,7 @@ def compared(
     counts = len(losses[rung]), len(losses["paper"])
     error = math.sqrt(squares / freedom * (1 / counts[0] + 1 / counts[1]))
     p = 2 * (1 - below(abs(gap) / error, freedom))
-    return gap, error * quantile(0.975, freedom), p
+    return gap, error * quantile(1 - SURE / 2, freedom), p
 
 
 def below(t: float, freedom: int) -> float:
@@ -137,16 +139,15 @@ def quantile(share: float, freedom: int) -> float:
 
 
 def steps_until(steps: list[int], losses: list[float], target: float) -> float:
-    """The step at which a loss fell to `target`; NaN if it never did.
+    """The step from which a loss stays at or below `target`, or NaN.
 
     Between two measurements it is taken to fall in a straight line.
     """
-    before, above = 0, math.inf
-    for step, loss in zip(steps, losses, strict=True):
-        if loss <= target:
-            if math.isinf(above):
-                return step
-            share = (above - target) / (above - loss)
-            return before + share * (step - before)
-        before, above = step, loss
-    return math.nan
+    above = [i for i, loss in enumerate(losses) if loss > target]
+    if not above:
+        return steps[0]
+    i = above[-1]
+    if i + 1 == len(steps):
+        return math.nan
+    share = (losses[i] - target) / (losses[i] - losses[i + 1])
+    return steps[i] + share * (steps[i + 1] - steps[i])

@@ -325,7 +325,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     return show(
         draw,
         "For each change, how many nats per token its model ends above the "
-        f"paper's, with a 95% interval, the best first. {said}.",
+        f"paper's, with a 99% interval, the best first. {said}.",
     )
 
 
@@ -360,7 +360,7 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     In brackets are the lines of code that a reader writes for it.
     """
     [paper] = [row for row in rows if row["rung"] == "paper"]
-    above = f"nats above the paper's {paper['nats']:.3f}"
+    above = f"nats from the paper's {paper['nats']:.3f}"
     until = "steps / time / operations, %"
     told = [
         {
