@@ -16,8 +16,9 @@ rate was not tuned for this run: it is the one that was best for Muon there.
 opens such a folder, and without rotary positions it needs no `model`.
 
 On a busy machine an hour of a core takes longer than an hour: `cpu_seconds`
-in the report are those of the steps alone. Interrupted, a run goes on where
-it was.
+in the report are those of the steps alone. `--rung paper --max-steps 300`
+says how long the shipped model's steps take on the same core. Interrupted, a
+run goes on where it was.
 """
 
 import argparse
@@ -38,13 +39,15 @@ from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import train
 
 TOKENS = 4096  # in a step, as the shipped model had
-STEPS = {"muon": 3300, "all-three": 3600}  # of 0.9 and 1 second
+STEPS = {"paper": 8000, "muon": 3300, "all-three": 3600}
 RATE = 0.7  # times equation 3, at the end of the warm-up
 EVERY = 300  # steps between two validations
 
 
-def cool_down(steps):
-    """The schedule of since.py, in so many steps."""
+def schedule_of(rung, steps):
+    """The paper's for the paper, and the cooling one in so many steps."""
+    if rung == "paper":
+        return since.equation_3
     warmup = min(since.WARMUP, steps // 2)  # in a trial of a few steps
     return partial(since.cool_down, steps=steps, warmup=warmup)
 
@@ -84,7 +87,7 @@ def train_hour(options):
         optimizer=rung.optimizers(
             model, since.highest_rate(RATE, model.config.d_model)
         ),
-        schedule=cool_down(options.max_steps),
+        schedule=schedule_of(options.rung, options.max_steps),
     )
     save_model(options.out, model, tokenizer, half=True)
     described = describe_run(model, batches, settings, history)

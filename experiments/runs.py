@@ -225,6 +225,9 @@ for seed in range(3):
         f"experiments/hour.py --rung all-three --seed {seed} "
         "--device {device}"
     )
+RUNS["hour/paper-0"] = Entry(  # how long its steps take on the same core
+    "experiments/hour.py --rung paper --max-steps 300 --device {device}"
+)
 
 # Counts, made in minutes of one core.
 for name in (

@@ -211,9 +211,10 @@ def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
     translator = Translator.from_pretrained(tmp_path, model=since.Rotary)
     said = translator.translate("I like trees")
     assert isinstance(said, str)
-    for steps in hour.STEPS.values():
-        factor = hour.cool_down(steps)
-        assert factor(since.WARMUP) == 1 and factor(steps) == 0
+    for rung, steps in hour.STEPS.items():
+        factor = hour.schedule_of(rung, steps)
+        assert factor(since.WARMUP) == 1
+        assert (factor(steps) == 0) == (rung != "paper")
 
 
 def test_a_validation_that_is_made_up_for_has_no_steps_to_time():

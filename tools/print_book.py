@@ -234,6 +234,7 @@ SHEET = """
 body { font: 10.5pt/1.45 "DejaVu Serif", Georgia, serif; margin: 0; }
 main { display: block; max-width: none; }
 .chapter { break-before: page; }
+.toctree-wrapper { display: none; }
 .cover { height: 240mm; text-align: center; padding-top: 80mm; }
 .cover h1 { font-size: 30pt; }
 .contents { line-height: 1.3; }
