@@ -83,6 +83,7 @@ def projections(
             if not narrow:
                 what = {"query": "its query", "key": "its key"}
                 told = what.get(part, "its value")
+                told += f", {product.shape[1]} numbers"
                 beside = y + size[1] * (lit + 0.5)
                 sketch.words(last + 10, beside, told, anchor="start")
         return sketch
@@ -255,78 +256,86 @@ def stripes(tokens: Sequence[str], h: int) -> Picture:
     )
 
 
-def figure_2() -> Picture:
-    """The paper's figure 2: one attention, and many side by side."""
-    words = "Scaled dot-product attention"
-
-    def stack(sketch, x, y, text, part, width, many):
-        """Boxes behind one another, the foremost with words."""
-        for i in reversed(range(many)):
-            place = x + 5 * i, y - 5 * i
-            front = text if i == 0 else ""
-            sketch.box(*place, front, part, width, 30, solid=True)
+def figure_2(h: int = 8) -> Picture:
+    """The paper's figure 2: one attention, and `h` side by side."""
+    inks = {"Q": "query", "K": "key", "V": "value"}
 
     def single(sketch, x, top):
-        """Left half: x is the middle of the product's boxes."""
-        sketch.words(x + 20, top + 12, words, font_weight="bold")
+        """One attention: x is the middle of the product's boxes."""
+        title = "Scaled dot-product attention"
+        sketch.words(x + 35, top + 12, title, font_weight="bold")
+        frame = dict(width=230, height=294, fill_opacity=0.07)
+        sketch.box(x + 35, top + 175, "", "attention", **frame)
         for y, text, part in (
-            (56, "MatMul", "value"),
+            (60, "MatMul", "value"),
             (126, "SoftMax", "attention"),
             (178, "Mask (optional)", "attention"),
-            (230, "Scale", "attention"),
-            (282, "MatMul", "attention"),
+            (230, "Scale (÷ √64)", "attention"),
+            (296, "MatMul", "attention"),
         ):
-            middle = x + 35 if y == 56 else x
-            wide = 200 if y == 56 else 130
-            sketch.box(middle, top + y, text, part, wide)
-        for low, high in ((267, 245), (215, 193), (163, 141), (111, 71)):
+            place = (x + 35, 200) if part == "value" else (x, 130)
+            sketch.box(place[0], top + y, text, part, place[1])
+        for low, high in ((281, 245), (215, 193), (163, 141), (111, 75)):
             sketch.line((x, top + low), (x, top + high), arrow=True)
-        sketch.line((x, top + 41), (x, top + 24), arrow=True)
+        for y, name in ((264, "scores"), (93, "weights")):
+            sketch.words(x + 8, top + y, name, "start", size=12)
         for place, stop, name in (
-            (x - 35, 297, "Q"),
-            (x + 35, 297, "K"),
-            (x + 110, 71, "V"),
+            (x - 35, 311, "Q"),
+            (x + 35, 311, "K"),
+            (x + 110, 75, "V"),
         ):
             start = (place, top + 336)
             sketch.line(start, (place, top + stop), arrow=True)
-            ink = {"Q": "query", "K": "key", "V": "value"}[name]
-            sketch.words(
-                place, top + 346, name, colour=ink, font_weight="bold"
-            )
+            look = dict(colour=inks[name], font_weight="bold")
+            sketch.words(place, top + 346, name, **look)
 
-    def several(sketch, x, top):
-        """Right half: h attentions between linear maps."""
-        sketch.words(x, top + 12, "Multi-head attention", font_weight="bold")
-        sketch.line((x, top + 41), (x, top + 24), arrow=True)
-        sketch.box(x, top + 56, "Linear", "muted", 130)
-        sketch.line((x, top + 102), (x, top + 71), arrow=True)
-        sketch.box(x, top + 117, "Concat", "muted", 130)
-        sketch.line((x, top + 172), (x, top + 132), arrow=True)
-        stack(sketch, x, top + 197, words, "attention", 230, 3)
-        sketch.words(x + 132, top + 190, "× h", "start")
-        for shift, name, part in (
-            (-90, "Q", "query"),
-            (0, "K", "key"),
-            (90, "V", "value"),
-        ):
-            place = x + shift
-            sketch.line((place, top + 247), (place, top + 212), arrow=True)
-            stack(sketch, place, top + 272, "Linear", part, 66, 3)
-            sketch.line((place, top + 336), (place, top + 287), arrow=True)
+    def several(sketch, left, top, cell):
+        """All of them, from the left edge of the first."""
+        right = left + h * cell
+        middle = (left + right) / 2
+        title = f"Multi-head attention, h = {h}"
+        sketch.words(middle, top + 12, title, font_weight="bold")
+        sketch.line((middle, top + 41), (middle, top + 24), arrow=True)
+        sketch.box(middle, top + 56, "Linear", "muted", h * cell)
+        sketch.line((middle, top + 102), (middle, top + 71), arrow=True)
+        sketch.words(right + 8, top + 117, "Concat", "start", size=12)
+        for name, y in ("V", 264), ("K", 290), ("Q", 316):
+            look = dict(colour=inks[name], size=12)
             sketch.words(
-                place, top + 346, name, colour=part, font_weight="bold"
+                right + 8, top + y, f"Linear ← {name}", "start", **look
             )
-        sketch.words(x + 138, top + 265, "× h", "start")
+        for i in range(h):
+            x = left + cell * (i + 0.5)
+            sketch.box(x, top + 117, "", "value", cell)
+            sketch.line((x, top + 172), (x, top + 132), arrow=True)
+            look = {"fill_opacity": 0.5 if i == 0 else 0.22}
+            text = str(i + 1)
+            sketch.box(x, top + 195, text, "attention", cell - 4, 44, **look)
+            sketch.line((x, top + 251), (x, top + 217), arrow=True)
+            for part, y in ("value", 264), ("key", 290), ("query", 316):
+                sketch.box(x, top + y, "", part, cell - 4, 24)
 
     def draw(narrow: bool) -> Sketch:
-        size = (PHONE * 96, 760) if narrow else (PAGE * 96, 362)
+        size = (PHONE * 96, 730) if narrow else (PAGE * 96, 356)
         sketch = Sketch(*size)
-        single(sketch, 130, 0)
-        several(sketch, *((160, 395) if narrow else (520, 0)))
+        look = dict(colour="attention", stroke_dasharray="5 4", width=1.6)
+        if narrow:
+            single(sketch, 140, 0)
+            several(sketch, 16, 390, 31)
+            way = [(60, 300), (6, 300), (6, 585), (18, 585)]
+            sketch.line(*way, **look)
+        else:
+            single(sketch, 86, 0)
+            several(sketch, 326, 0, 38)
+            sketch.line((236, 28), (328, 173), **look)
+            sketch.line((236, 322), (328, 217), **look)
         return sketch
 
     return show(
         draw,
-        "Left: queries times keys, scale, mask, softmax, times values. "
-        "Right: h linear maps each, h attentions, concat, a linear map.",
+        "Scaled dot-product attention: queries times keys, scale, mask, "
+        "softmax, times values. It is drawn as the first of "
+        f"{h} narrow columns of multi-head attention. Each column has three "
+        "linear maps, of Q, K and V, and an attention; their outputs lie "
+        "side by side, concatenated, and go through a last linear map.",
     )

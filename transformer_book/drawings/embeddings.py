@@ -5,13 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from torch import Tensor
 
 from transformer_book.figures import (
-    COLOURS,
     PAGE,
     PAPER,
     PHONE,
     Picture,
     Sketch,
-    panels,
     show,
 )
 
@@ -43,11 +41,12 @@ def neighbours(
         sketch.line(
             (zero, 24), (zero, bottom), colour="muted", stroke_dasharray="3 4"
         )
-        told = "its five nearest, in order"
+        told = "its five nearest, left to right"
         sketch.words(right, 12, told, "end")
         # the legend's dot has the dots' ink
-        sketch.dot(right - 5.3 * len(told) - 10, 12, "embedding", 4)
-        sketch.words(zero, 12, "○ its translation")
+        sketch.dot(right - 5 * len(told) - 10, 12, "embedding", 4)
+        sketch.dot(left + 6, 12, "none", 5, **ring)
+        sketch.words(left + 18, 12, "its translation", "start")
         for row, (token, found) in enumerate(near.items()):
             y = top + step * row
             other, cosine = translations[token]
@@ -61,8 +60,9 @@ def neighbours(
                 lines = [", ".join(names[:3]) + ",", ", ".join(names[3:])]
             for number, line in enumerate(reversed(lines)):
                 sketch.words(right, y - 18 - 18 * number, line, "end")
-            for _, x in found:
-                sketch.dot(place(x), y, "embedding", 4, **edge)
+            for number, (_, x) in enumerate(found):
+                beside = 5 * (number % 3 - 1)  # none hides another
+                sketch.dot(place(x), y + beside, "embedding", 4, **edge)
             sketch.dot(place(cosine), y, "none", 5, **ring)
             sketch.words(place(cosine), y + 18, other.strip("▁"))
         sketch.line((left, bottom), (right, bottom))
@@ -99,66 +99,61 @@ def lookup(
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        line, head = 24, 46
+        line, head = 24, 30
         sketch = Sketch(wide, head + line * len(names) + 4)
-        cell = 9 if narrow else 22
-        first = 40 if narrow else 50
-        number = 17 if narrow else 40
-        body = first + cell * len(names) + (54 if narrow else 76)
-        gap = 16 if narrow else 46
-        result = body + number * table.size(1) + gap
-        level = head + line * len(names) / 2
-        rows = [
-            level + line * (k + 0.5 - len(said) / 2) for k in range(len(said))
-        ]
+        cell, number = (11, 12) if narrow else (20, 40)
+        first = 40 if narrow else 46
         edge = first + cell * len(names)
-        sketch.words((first + edge) / 2, 12, "one-hot", font_weight="bold")
-        middle = body + number * table.size(1) / 2
-        sketch.words(middle, 12, "table", font_weight="bold")
-        middle = result + number * table.size(1) / 2
-        sketch.words(middle, 12, "vectors", font_weight="bold")
+        body = edge + (70 if narrow else 110)
+        right = body + number * table.size(1)
+        result = wide - 2 - number * table.size(1)
+        level = head + line * (len(names) - len(said)) / 2
+        titles = {
+            "one-hot": (first + edge) / 2,
+            "table": (body + right) / 2,
+            "vectors": (result + wide - 2) / 2,
+        }
+        for title, x in titles.items():
+            sketch.words(x, 12, title, font_weight="bold")
         sketch.words((edge + body) / 2, 12, "×", size=17)
-        sketch.words(result - gap / 2, 12, "=", size=17)
-        for y, word, place in zip(rows, said, ids, strict=True):
-            sketch.words(first - 6, y, word, "end")
-            for j in range(len(names)):
-                x = first + cell * (j + 0.5)
-                lit = j == place
-                sketch.box(
-                    x,
-                    y,
-                    "",
-                    "source",
-                    width=cell - 1,
-                    height=line - 4,
-                    fill_opacity=0.8 if lit else 0.04,
-                    stroke_opacity=1 if lit else 0.4,
-                )
-                if lit and not narrow:
-                    sketch.words(x, y, "1", size=12)
-                    sketch.words(x, rows[0] - line, names[j], size=12)
+        sketch.words((right + result) / 2, 12, "=", size=17)
 
         def numbers(row, left, y, lit):
             for column, value in enumerate(row.tolist()):
                 x = left + number * (column + 0.5)
                 look = dict(width=number - 2, height=line - 5)
-                strength = 0.45 if lit else 0.06
+                ink, strength = ("embedding", 0.45) if lit else ("muted", 0)
+                look |= {"fill_opacity": strength, "stroke_opacity": 0.6}
                 value = round(value, 1) or 0.0  # and no "−0.0"
-                sketch.box(
-                    x, y, "", "embedding", fill_opacity=strength, **look
-                )
-                if lit and not narrow:
+                sketch.box(x, y, "", ink, **look)
+                if not narrow:
+                    ink = "currentColor" if lit else "muted"
                     words = f"{value:.1f}".replace("-", "−")
-                    sketch.words(x, y, words, size=12)
+                    sketch.words(x, y, words, size=12, colour=ink)
 
         for i, name in enumerate(names):
             y = head + line * (i + 0.5)
-            sketch.words(body - 6, y, name, "end", size=12)
+            ink = "currentColor" if i in ids else "muted"
+            sketch.words(body - 6, y, name, "end", size=12, colour=ink)
             numbers(table[i], body, y, i in ids)
-        right = body + number * table.size(1)
-        for y, place in zip(rows, ids, strict=True):
-            start = right, head + line * (place + 0.5)
-            sketch.line(start, (result - 1, y), colour="embedding")
+        for k, (word, place) in enumerate(zip(said, ids, strict=True)):
+            y, row = level + line * (k + 0.5), head + line * (place + 0.5)
+            sketch.words(first - 6, y, word, "end")
+            for j in range(len(names)):
+                look = dict(width=cell - 1, height=line - 4)
+                look |= {"fill_opacity": 0.04, "stroke_opacity": 0.4}
+                if j == place:
+                    look |= {"fill_opacity": 0.8, "stroke_opacity": 1}
+                x = first + cell * (j + 0.5)
+                sketch.box(x, y, "", "source", **look)
+            sketch.words(first + cell * (place + 0.5), y, "1", size=12)
+            # from the 1 to its row of the table, and on to the product
+            look = dict(colour="embedding", width=2)
+            start = (first + cell * (place + 1), y), (edge + 4, y)
+            name = body - 12 - 7 * len(names[place])
+            sketch.line(*start, (name, row), arrow=True, **look)
+            sketch.append(sketch.lines.children.pop())  # over empty cells
+            sketch.line((right, row), (result - 1, y), arrow=True, **look)
             numbers(table[place], result, y, True)
         return sketch
 
@@ -166,8 +161,9 @@ def lookup(
         draw,
         f"A one-hot matrix with a row for each of {', '.join(said)}, in "
         f"which a single 1 names a token, times a table with a row for each "
-        f"of {len(names)} tokens. The rows of the table that the ones name "
-        "are lit, and in the order of the sentence they are the product.",
+        f"of {len(names)} tokens. An arrow leads from each 1 to its row of "
+        "the table, which is lit, and from there to a row of the product: "
+        "the lit rows in the order of the sentence.",
     )
 
 
@@ -176,53 +172,65 @@ def gradients_by_job(
     gradients: Mapping[str, Tensor],
     labels: Collection[int],
 ) -> Picture:
-    """By job of the table, how long the gradient of each row is.
+    """By job of the table, which of its rows get a gradient.
 
-    Before the softmax, bars of `labels` go up and all others down.
+    Before the softmax an arrow is as long as the gradient: those of
+    `labels` go towards the states, and all others away from them.
     """
     told = {
-        "source": "as the source table: the four tokens that were read",
-        "target": "as the target table: the four tokens that were read",
-        "softmax": "as the softmax table: all",
+        "source": ("source", "embedding"),
+        "target": ("target", "embedding"),
+        "softmax": ("before the", "softmax"),
     }
-    forces = {job: rows.norm(dim=1) for job, rows in gradients.items()}
-    most = 1.15 * max(force.max().item() for force in forces.values())
+    forces = {
+        job: rows.norm(dim=1).tolist() for job, rows in gradients.items()
+    }
+    most = max(forces["softmax"])
+    rows = range(len(words))
 
-    def draw(narrow: bool):
-        # below one another on both: the tokens are the same
-        figure, axes = panels(
-            3,
-            True,
-            height=1.45,
-            sharex=True,
-            gridspec_kw={"height_ratios": [1, 1, 1.6]},
-        )
-        if not narrow:
-            figure.set_figwidth(PAGE)
-        for ax, (job, force) in zip(axes, forces.items(), strict=True):
-            heights = force.tolist()
-            if job == "softmax":
-                heights = [
-                    height if i in labels else -height
-                    for i, height in enumerate(heights)
-                ]
-                ax.axhline(0, color="black", linewidth=0.8)
-                ax.text(-0.4, 0.6 * most, "pulled nearer")
-                ax.text(-0.4, -0.85 * most, "pushed away")
-            ax.bar(range(len(words)), heights, color=COLOURS["embedding"])
-            ax.set_title(told[job], loc="left")
-            ax.set(ylim=(-most if job == "softmax" else 0, most))
-            ax.set_yticks([-1, 0, 1] if job == "softmax" else [0, 1])
-            ax.set_yticklabels("101" if job == "softmax" else "01")
-        tilt = 50 if narrow else 0
-        axes[2].set_xticks(range(len(words)), words, rotation=tilt)
-        figure.supylabel("length of the gradient", fontsize="medium")
-        return figure
+    def draw(narrow: bool) -> Sketch:
+        wide = (PHONE if narrow else PAGE) * 96
+        line, head = 23, 56
+        sketch = Sketch(wide, head + line * len(words) + 26)
+        bottom = head + line * len(words)
+        strip, gap, last = (70, 10, 106) if narrow else (140, 36, 230)
+        left = 46 if narrow else 70
+        for i, word in enumerate(words):
+            sketch.words(left - 8, head + line * (i + 0.5), word, "end")
+        for job, force in forces.items():
+            size = last if job == "softmax" else strip
+            middle = left + size / 2
+            for number, name in enumerate(told[job]):
+                y = 12 + 17 * number
+                sketch.words(middle, y, name, font_weight="bold")
+            learns = [i for i in rows if force[i] > 0]
+            for i in rows:
+                look = dict(width=size, height=line - 3)
+                look |= {"fill_opacity": 0, "stroke_opacity": 0.4}
+                if i in learns:
+                    look |= {"fill_opacity": 0.4, "stroke_opacity": 1}
+                y = head + line * (i + 0.5)
+                sketch.box(middle, y, "", "embedding", **look)
+                if job == "softmax":
+                    reach = (size / 2 - 4) * force[i] / most
+                    end = middle + (reach if i in labels else -reach)
+                    sketch.line((middle, y), (end, y), width=2, arrow=True)
+                    sketch.append(sketch.lines.children.pop())
+            count = f"{len(learns)} rows learn"
+            if len(learns) == len(words):
+                count = "all rows learn"
+            sketch.words(middle, bottom + 14, count, size=12)
+            left += size + gap
+        states = dict(width=12, height=bottom - head)
+        sketch.box(left, (head + bottom) / 2, "", "decoder", **states)
+        sketch.words(left + 6, head - 12, "states", "end", size=12)
+        return sketch
 
     return show(
         draw,
-        f"Bars for {len(words)} tokens in three rows. As the source table "
-        "only four rows get a gradient, and as the target table only four. "
-        "As the softmax table every row does: the four tokens that come "
-        "next have long bars upwards, all others bars downwards.",
+        f"A table with a row for each of {len(words)} tokens, three times. "
+        "As the source embedding it learns in four rows, and as the target "
+        "embedding in four. Before the softmax it learns in all: arrows of "
+        "the four tokens that come next lead towards the states, and all "
+        "others away from them.",
     )

@@ -22,6 +22,7 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
     """Scores, the scores that a mask leaves, and the weights."""
     count = len(tokens)
     left = scores.masked_fill(closed, -math.inf)
+    largest = scores[closed].max()  # of those that go
     matrices = {
         "scores": scores,
         "after the mask": left,
@@ -61,6 +62,9 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
                         strength = 0.25
                     elif title == "weights":
                         ink, strength = "attention", 0.1 + 0.75 * value
+                    rim = {"stroke_opacity": 0.5}
+                    if closed[i, j] and scores[i, j] == largest:
+                        rim = {"stroke": "currentColor", "stroke_width": 2}
                     sketch.box(
                         start + cell * (j + 0.5),
                         y,
@@ -69,7 +73,7 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
                         width=cell - 2,
                         height=line - 2,
                         fill_opacity=strength,
-                        stroke_opacity=0.5,
+                        **rim,
                     )
         return sketch
 
@@ -78,7 +82,7 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
         f"Three grids of {count} queries by {count} keys. First the scores. "
         "Then the same scores with minus infinity above the diagonal, in "
         "grey. Then the weights: zero above the diagonal, and each row sums "
-        "to one.",
+        f"to one. The largest score that goes, {largest:.1f}, is framed.",
     )
 
 
@@ -107,7 +111,7 @@ def together(
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        cell = 19 if narrow else 38
+        cell = 19 if narrow else 44
         edge = 48 if narrow else 64
         gap = (wide - edge - 3 * cell * count - 4) / 2
         sketch = Sketch(wide, 60 + cell * count)
@@ -195,21 +199,21 @@ def honest_and_leaking(
         ax.plot(honest, color=good)
         ax.plot(leaking, color=bad)
         ax.axhline(best, color="black", linestyle=":", linewidth=1.2)
+        ax.plot([end, end], [leaking[-1], used], "--", color=bad, lw=1.2)
         ax.plot(end, used, "o", color=bad, markersize=8)
         beside = {"ha": "right", "ma": "right", "va": "center"}
         words = f"the same model with the mask back: {used:.1f} "
         if narrow:
             words = f"with the mask back: {used:.1f} "
-        ax.text(
-            end * (0.96 if narrow else 0.98), used, words, color=bad, **beside
-        )
+        last = end * (0.96 if narrow else 0.98)
+        ax.text(last, used, words, color=bad, **beside)
         words = "with the mask: it guesses (ln 20)"
-        ax.text(end, best + 0.7, words, color=good, **beside)
+        ax.text(last, best + 0.7, words, color=good, **beside)
         words = "mask forgotten: it reads the answer"
         height = 0.8
         if narrow:
             words, height = "mask forgotten: it\nreads the answer", 1.3
-        ax.text(end, leaking[-1] + height, words, color=bad, **beside)
+        ax.text(last, leaking[-1] + height, words, color=bad, **beside)
         ax.set(xlabel="step", ylabel="loss, nats per symbol")
         ax.set_ylim(0, used + 1)
         return figure

@@ -181,22 +181,26 @@ def head(weights: Tensor) -> Picture:
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        step = (wide - 30) / (len(most) - 1)
+        step = (wide - 48) / (len(most) - 1)
         sketch = Sketch(wide, 128)
         level = 84
         for i, j in enumerate(most):
-            if i == j:
-                continue
-            start, end = 15 + step * i, 15 + step * j
+            start, end = 33 + step * i, 33 + step * j
+            # arcs that end at one dot end side by side
+            end += 2 + 4 * max(0, back - (i - j))
             path = drawsvg.Path().M(start, level - 9)
-            path.Q((start + end) / 2, level - 150, end + 2, level - 9)
+            bend = level - 9 - 47 * (i - j)
+            path.Q((start + end) / 2, bend, end, level - 9)
+            if i == j:  # a loop
+                path = drawsvg.Path().M(start - 6, level - 7)
+                path.C(8, level - 12, 8, level - 44, start - 2, level - 9)
             look = dict(colour="attention", width=2)
             if i - j < back:
-                look = dict(colour="muted", width=1.3, stroke_dasharray="4 3")
+                look = dict(colour="muted", width=1.8, stroke_dasharray="4 3")
             sketch.stroke(path, arrow=True, **look)
         for i in range(len(most)):
-            sketch.dot(15 + step * i, level, "position", 7)
-            sketch.words(15 + step * i, level + 24, str(i))
+            sketch.dot(33 + step * i, level, "position", 7)
+            sketch.words(33 + step * i, level + 24, str(i))
         return sketch
 
     told = ", ".join(f"{i} at {j}" for i, j in enumerate(most))
