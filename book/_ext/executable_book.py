@@ -16,7 +16,9 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from docutils import nodes
 from run_chapters import is_notebook
+from sphinx import addnodes
 from sphinx.util.fileutil import copy_asset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,6 +213,38 @@ def link_chapter(app, what, name, item, options, lines):
         lines[:] = [re.sub(pattern, link, line) for line in lines]
 
 
+def set_names_as_code(app, what, name, item, options, lines):
+    """What a docstring has between single backticks is code."""
+    single = re.compile(r"(?<![\w`:])`([^`<>]+)`(?![\w`])")
+    lines[:] = [single.sub(r"``\1``", line) for line in lines]
+
+
+ORDER = ("param", "type", "returns", "rtype", "raises")
+
+
+def order_entry(app, domain, objtype, content):
+    """An entry's words, its fields in one order, its chapter, its methods.
+
+    Else a chapter's link would stand before the fields that are made of
+    type hints, and behind those that a docstring has.
+    """
+
+    def place(field):
+        kind = field[0].astext().partition(" ")[0]
+        return ORDER.index(kind) if kind in ORDER else len(ORDER)
+
+    for part in list(content):
+        if isinstance(part, nodes.field_list):
+            part.children.sort(key=place)
+    for part in list(content):
+        is_text = isinstance(part, nodes.paragraph)
+        if is_text and part.astext().startswith("Chapter: "):
+            content.remove(part)
+            methods = content.first_child_matching_class(addnodes.desc)
+            end = len(content) if methods is None else methods
+            content.insert(end, part)
+
+
 # Notebooks and the buttons that lead to them
 
 INSTALL = """\
@@ -328,5 +362,8 @@ def setup(app):
     app.connect("html-page-context", choose_scripts, priority=900)
     app.connect("html-page-context", lead_to_notebook, priority=900)
     app.connect("autodoc-process-docstring", link_chapter)
+    app.connect("autodoc-process-docstring", set_names_as_code)
+    # after the fields that are made of type hints
+    app.connect("object-description-transform", order_entry, priority=600)
     app.connect("build-finished", write_notebooks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

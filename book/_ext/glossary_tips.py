@@ -65,7 +65,8 @@ def symbols() -> dict[str, str]:
     table = glossary().partition("(glossary-terms)=")[0]
     found = {}
     for row in re.findall(r"^\|(.*)\|$", table, re.M)[2:]:
-        written, code, says, base = (cell.strip() for cell in row.split("|"))
+        symbol, says, base = (cell.strip() for cell in row.split("|"))
+        written, _, code = symbol.rpartition("<br>")
         says = plain(says) + (f"; base model: {plain(base)}" if base else "")
         names = []
         if match := re.fullmatch(r"\$([^$]*)\$", written):

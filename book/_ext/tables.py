@@ -8,7 +8,8 @@ so does the column's title. A table of pandas' own looks like all others.
 
 import re
 
-AMOUNT = r"[-+\u2212]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?: ?%)?"
+POWER = r"(?:e-?\d+|(?:·10)?[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?"
+AMOUNT = rf"[-+\u2212]?\d[\d,]*(?:\.\d+)?{POWER}(?: ?%)?"
 NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / |, ){AMOUNT})*")
 PANDAS = '<table border="1" class="dataframe">'
 LIKE_ALL = '<table class="dataframe table">'

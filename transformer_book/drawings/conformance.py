@@ -41,7 +41,7 @@ def results() -> dict[str, Any]:
 
 def implementations(found: dict[str, Any]) -> Markdown:
     """A row each: where it is from, its deviations and its faults."""
-    lines = ["| | deviations | faults |", "|---|---|---|"]
+    lines = ["| implementation | deviations | faults |", "|---|---|---|"]
     for one in found.values():
         name = one["repository"]
         if one["commit"]:
@@ -66,11 +66,18 @@ def _shortened(implementation: dict[str, Any], kind: str) -> str:
         short = short or words.partition(":")[0].partition(";")[0]
         if "nats per token" in short:
             short = f"the first loss is {short.partition(',')[0]}"
+        short = short.replace("V - 2", "$V - 2$")
+        short = short.replace("d_ff", "$d_{\\text{ff}}$")
         if one["line"]:
             address = place.format_map(implementation) + one["line"]
             short = f"[{short}]({address})"
         said.append(short)
     return "; ".join(said) or "none"
+
+
+def _breakable(words: str) -> str:
+    """A phone's line may end at the dots of a weight's name."""
+    return _NAME.sub(lambda name: name[0].replace(".", ".<wbr>"), words)
 
 
 def planted(faults: Sequence[tuple[str, str, str, str]]) -> Markdown:
@@ -84,7 +91,7 @@ def planted(faults: Sequence[tuple[str, str, str, str]]) -> Markdown:
             tried = [one for one in PROBES if one.name == name]
             verdicts = [result.verdict for result in run(plant.ours(), tried)]
         words = [v.words for v in verdicts if v.kind == "fault"]
-        said = f"✗ {words[0]}" if words else "✓"
+        said = f"✗ {_breakable(words[0])}" if words else "✓"
         lines.append(f"| `{old}`<br>→ `{new}` | {said} |")
     return Markdown("\n".join(lines))
 
@@ -111,6 +118,5 @@ def symptoms(patients: Sequence[tuple[str, Any, str]]) -> Markdown:
             if line.startswith("LOOK")
         ]
         cell = "; ".join(numbers or marked) or "nothing"
-        cell = _NAME.sub(lambda name: name[0].replace(".", ".<wbr>"), cell)
-        lines.append(f"| {fault} | {cell} | {remedy} |")
+        lines.append(f"| {fault} | {_breakable(cell)} | {remedy} |")
     return Markdown("\n".join(lines))

@@ -1,5 +1,6 @@
 """What the page on the course shows."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,12 +118,13 @@ def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     table = []
     for row in rows:
         said = row.get("trees", "")
-        if len(said) > 30:
-            said = said[:14] + "…"
+        if len(said) > 30:  # the same again and again
+            said = said[:8] + "…"
         first, last = [_loss(row.get(when)) for when in ("first", "last")]
         if "error" in row:
             error = row["error"].partition(":")[0]
-            said, first, last = f"stops with a `{error}`", "", ""
+            error = re.sub(r"(?<=[a-z])(?=[A-Z])", "<wbr>", error)
+            said, first, last = f"stops: {error}", "", ""
         elif said.strip():
             said = f"*{said.strip()}*"
         mistake = row["mistake"].replace("√d_model", "$\\sqrt{d}$")

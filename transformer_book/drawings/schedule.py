@@ -110,11 +110,11 @@ def warm_ups(
     runs: Mapping[str, Sequence[float]], frequencies: float
 ) -> Picture:
     """The losses with and without a warm-up, named where they end."""
-    looks = {  # dash, ink, and how it is called
-        "no warm-up": ("-", "bad", "ten times the peak at once"),
-        "same peak, no ramp": ("-", "position", "the same peak at once"),
-        "no warm-up, pre-norm": ("--", "norm", "ten times, but pre-norm"),
-        "warm-up of 100": ("-", "attention", "warm-up of 100 steps"),
+    looks = {  # dash and ink
+        "ten times the peak at once": ("-", "bad"),
+        "the same peak at once": ("-", "position"),
+        "ten times, but pre-norm": ("--", "norm"),
+        "warm-up of 100 steps": ("-", "attention"),
     }
 
     def draw(narrow: bool):
@@ -129,7 +129,8 @@ def warm_ups(
             told = "knows only how frequent each token is"
         ax.text(last, frequencies + 0.5, told, ha="right")
         for name in sorted(runs, key=ends.__getitem__, reverse=True):
-            dash, colour, told = looks[name]
+            dash, colour = looks[name]
+            told = name
             ax.plot(runs[name], dash, color=COLOURS[colour])
             apart = 1.2 if narrow else 0.6
             below = min(ends[name], below - apart)

@@ -1,5 +1,6 @@
 """What the chapter on attention, recurrence and convolution shows."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from IPython.display import Markdown
@@ -26,6 +27,12 @@ LOOKS = {
 
 def printed(rows: str) -> Markdown:
     """Table 2 as the paper prints it, from lines of commas."""
+    raised = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+    def power(number: re.Match) -> str:
+        return "·10" + number[1].translate(raised)
+
+    rows = re.sub(r"(?<=\d)e(\d+)", power, rows)
     measured = "BLEU En-De", "BLEU En-Fr", "FLOPs En-De", "FLOPs En-Fr"
     head = ["model", *measured]
     table = [
