@@ -81,6 +81,7 @@ def recalled(words: Sequence[int], recall: Mapping) -> Picture:
         ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
         ax.text(words[0], 1 / 8 - 0.03, "guessing among eight", va="top")
         ax.set(xticks=words, xlabel="symbols read", ylim=(0, 1.05))
+        ax.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
         ax.set_ylabel("share recalled")
         return figure
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+import drawsvg
 from torch import Tensor
 
 from transformer_book.figures import (
@@ -79,7 +80,9 @@ def vectors(
         top, high = 50, 228
         sketch.words(box / 2 + 2, 16, "word")
         sketch.words(left + strip / 2, 16, f"{rows} rows")
-        sketch.words((first + wide) / 2, 16, "vector")
+        told = f"vector, {table.size(1)} numbers"
+        sketch.words((first + wide) / 2, 16, told)
+        sketch.words((box + left) / 2, 16, "id")
         sketch.box(
             left + strip / 2,
             top + high / 2,
@@ -125,11 +128,11 @@ def _bands(
     weights: Sequence[Sequence[float]],
     heights: tuple[float, float],
     wide: float,
-    lit: int | None = None,
+    lit: int,
 ) -> None:
     """Bands as wide as the weights; at a word they lie side by side.
 
-    Those of the row `lit` stand out; without it no row does.
+    Those of the row `lit` stand out.
     """
     top, bottom = heights
     reach = 0.4 * (bottom - top)
@@ -138,7 +141,7 @@ def _bands(
         for x, column in zip(above, zip(*weights, strict=True), strict=True)
     ]
     for i, (x, row) in enumerate(zip(below, weights, strict=True)):
-        strength = 0.55 if lit is None else 0.85 if i == lit else 0.25
+        strength = 0.85 if i == lit else 0.25
         start = x - wide * sum(row) / 2
         for j, weight in enumerate(row):
             thick = wide * weight
@@ -157,19 +160,24 @@ def _bands(
             )
 
 
-def averages(tokens: Sequence[str], shares: Mapping[str, Tensor]) -> Picture:
+def averages(
+    tokens: Sequence[str], shares: Mapping[str, Tensor], lit: int
+) -> Picture:
     """Averages with bands from the words that they take from.
 
-    `shares` has, for each title, the weights (len, len).
+    `shares` has, for each title, the weights (len, len). The bands of
+    the word `lit` stand out, with stripes in place of one that is gone.
     """
+    first = next(iter(shares.values()))[lit].tolist()
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
         high = 214
         sketch = Sketch(wide, high * (len(shares) if narrow else 1))
-        half = wide if narrow else wide / len(shares)
+        gap = 0 if narrow else 36
+        half = wide if narrow else (wide - gap) / len(shares)
         for number, (title, weights) in enumerate(shares.items()):
-            left = 0 if narrow else number * half
+            left = 0 if narrow else number * (half + gap)
             top = number * high if narrow else 0
             places = [
                 left + half * (i + 0.5) / len(tokens)
@@ -178,7 +186,15 @@ def averages(tokens: Sequence[str], shares: Mapping[str, Tensor]) -> Picture:
             title_at = left + half / 2
             sketch.words(title_at, top + 12, title, font_weight="bold")
             ends = top + 58, top + 172
-            _bands(sketch, places, places, weights.tolist(), ends, 26)
+            now = weights[lit].tolist()
+            for x, before, share in zip(places, first, now, strict=True):
+                if share < 0.1 < before:  # stripes where a band was
+                    low, bend = places[lit] - 20, sum(ends) / 2
+                    gone = drawsvg.Path().M(low, ends[1])
+                    gone.C(low, bend, x + 26, bend, x + 26, ends[0])
+                    look = dict(colour="muted", stroke_dasharray="1.5 4")
+                    sketch.stroke(gone, 26 * before, arrow=False, **look)
+            _bands(sketch, places, places, weights.tolist(), ends, 26, lit)
             for x, token in zip(places, tokens, strict=True):
                 sketch.box(x, top + 42, token, "value", width=76)
                 sketch.box(x, top + 188, f"new {token}", "value", width=84)
@@ -210,7 +226,7 @@ def encoder_layer(tokens: Sequence[str]) -> Picture:
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
         sketch = Sketch(wide, 392)
-        edge, step = (124, 82) if narrow else (270, 150)
+        edge, step = (124, 82) if narrow else (214, 170)
         columns = [edge + step * i for i in range(len(tokens))]
         aside = 24 if narrow else 38  # where the input goes around
         words, attention, feed = 374, 282, 132
@@ -234,15 +250,10 @@ def encoder_layer(tokens: Sequence[str]) -> Picture:
             told = "here the words meet"
             sketch.words(2, attention + 10, told, "start")
             sketch.words(2, feed + 10, "each word alone", "start")
+        broad = columns[-1] - columns[0] + 2 * aside + 16
         middle = (columns[0] + columns[-1]) / 2
-        sketch.box(
-            middle,
-            attention,
-            "",
-            "attention",
-            width=columns[-1] - columns[0] + 2 * aside - 14,
-            height=48,
-        )
+        look = dict(width=broad, height=48)
+        sketch.box(middle, attention, "", "attention", **look)
         for x, token in zip(columns, tokens, strict=True):
             for other in columns:
                 ends = (x, attention + 24), (other, attention - 24)
@@ -258,9 +269,9 @@ def encoder_layer(tokens: Sequence[str]) -> Picture:
                 sketch.line((x, start), (x, part + half + 1), arrow=True)
                 sketch.line((x, part - half), (x, end + 10))
                 fork, side = start - 14, x - aside
-                if part == attention:  # its box is open where the line is
-                    past = (side, part + half + 2), (side, part - half - 2)
-                    sketch.line(*past, width=12, colour=PAPER)
+                if part == attention:  # the line is in front of its box
+                    past = (side, part + half), (side, part - half)
+                    sketch.line(*past, width=7, colour=PAPER)
                     sketch.append(sketch.lines.children.pop())
                 around = (x, fork), (side, fork), (side, end), (x - 10, end)
                 sketch.line(*around, width=2.5, arrow=True)
@@ -379,9 +390,11 @@ def teacher_forcing(inputs: Sequence[str], labels: Sequence[str]) -> Picture:
         for i, (before, after) in enumerate(zip(inputs, labels, strict=True)):
             x = edge + (i + 0.5) * column
             if i:
-                look = dict(colour="muted", stroke_dasharray="4 4")
+                look = dict(
+                    colour="decoder", stroke_dasharray="5 4", width=2.5
+                )
                 sketch.line((x, above + 16), (x - column, below - 16), **look)
-            sketch.line((x, above + 16), (x, below - 16), width=2, arrow=True)
+            sketch.line((x, above + 16), (x, below - 16), arrow=True)
             for y, word in (above, before), (below, after):
                 look = {"fill_opacity": 0.22 if y == above else 0}
                 sketch.box(x, y, "", "decoder", width=box, height=32, **look)
@@ -458,11 +471,12 @@ def echo(words: Sequence[str], again: Tensor, right: Tensor) -> Picture:
                 (f"{following[y]}, the right word", right[y].item(), y + 0.19),
             ):
                 ax.barh(at, chance, height=0.32, color=ink)
-                told = f"{word}: {chance:.2f}"
+                much = f"{chance:.2f}" if chance >= 0.01 else "under 0.01"
+                told = f"{word}: {much}"
                 ax.text(chance + 0.01, at, told, va="center")
         ax.set_yticks(heights, [f"after {word}" for word in read])
         ax.invert_yaxis()
-        ax.set(xlim=(0, 1.2 if narrow else 0.8), xticks=[0, 0.2, 0.4, 0.6])
+        ax.set(xlim=(0, 1.25 if narrow else 0.72), xticks=[0, 0.2, 0.4, 0.6])
         ax.set_xlabel("probability")
         return figure
 
@@ -495,7 +509,7 @@ def learning(
             at = losses[max(0, step - 1)]
             if step and words == said[max(s for s in said if s < step)]:
                 continue  # nothing new was said
-            height = min(at, lowest - 0.5)  # words do not overlap
+            height = min(at, lowest - 0.6)  # words do not overlap
             lowest = height
             if len(words) > room:
                 words = words[:room].rsplit(" ", 1)[0] + " …"
@@ -535,16 +549,23 @@ def looked(
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 230)
-        above = [wide * (j + 0.5) / len(source) for j in range(len(source))]
-        below = [wide * (i + 0.5) / len(target) for i in range(len(target))]
+        rise, left = (20, 0) if narrow else (0, 76)
+        sketch = Sketch(wide, 230 + 2 * rise)
+
+        def spread(count):
+            step = (wide - left) / count
+            return [left + step * (i + 0.5) for i in range(count)]
+
+        above, below = spread(len(source)), spread(len(target))
+        sketch.words(2, 16, "looked at", "start")
+        sketch.words(2, 214 + 2 * rise, "chosen", "start")
         drawn = weights.where(weights >= 0.1, 0.0).tolist()
-        _bands(sketch, above, below, drawn, (30, 200), 26, lit)
+        _bands(sketch, above, below, drawn, (30 + rise, 200 + rise), 26, lit)
         for x, word in zip(above, source, strict=True):
-            sketch.words(x, 16, word, colour="source")
+            sketch.words(x, 16 + rise, word, colour="source")
         for i, (x, word) in enumerate(zip(below, target, strict=True)):
             look = {"font_weight": "bold"} if i == lit else {}
-            sketch.words(x, 214, word, colour="target", **look)
+            sketch.words(x, 214 + rise, word, colour="target", **look)
         return sketch
 
     told = "; ".join(

@@ -1,7 +1,7 @@
 """What the page "One sentence, start to end" shows."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import drawsvg
 from torch import Tensor
@@ -42,8 +42,9 @@ def journey(source: Sequence[str], written: Sequence[str]) -> Picture:
         end = first + step * (len(written) - 1)
         sketch.line((left + 55, bus), (end, bus), colour="source", width=2.5)
         sketch.words((left + 55 + first) / 2, bus, "memory")
-        told = "runs once for every token"
-        sketch.words((first + end) / 2, bus + 28, told, font_weight="bold")
+        for number, told in enumerate(("runs once", "for every token")):
+            y = run - 8 + 17 * number
+            sketch.words(first - 54, y, told, "end", font_weight="bold")
         look = dict(width=min(90, step - 14), href=decoder)
         before = left
         sketch.box(left, token, "<bos>", "decoder", **look)
@@ -100,54 +101,45 @@ def journey(source: Sequence[str], written: Sequence[str]) -> Picture:
 
 
 def moved(
-    words: Sequence[str], alike: Mapping[tuple[int, str], Tensor]
+    words: Sequence[str], place: int, other: str, alike: Tensor
 ) -> Picture:
-    """How far a word's vector turns when another word is exchanged.
+    """How far vectors turn when the word at `place` becomes `other`.
 
-    `alike` has, for the place and the word that is put there, the cosine
-    of each vector (len,) with that of the sentence of `words`.
+    `alike` (len,) has the cosines of each vector before and after.
     """
-    turned = {
-        exchange: [math.degrees(math.acos(min(1, one))) for one in row]
-        for exchange, row in (
-            (exchange, cosines.tolist()) for exchange, cosines in alike.items()
-        )
-    }
+    angles = [math.degrees(math.acos(min(1, one))) for one in alike.tolist()]
+    kept = [k for k in range(len(words)) if k != place]
+    most = max(kept, key=lambda k: angles[k])
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
         step = wide / len(words)
         box = min(96, step - 6)
-        radius, high = (27, 92) if narrow else (40, 104)
-        sketch = Sketch(wide, 46 + high * len(turned))
+        radius, foot = (58, 130) if narrow else (100, 168)
+        sketch = Sketch(wide, foot + 34)
         for k, word in enumerate(words):
             sketch.box(step * (k + 0.5), 18, word, "source", width=box)
-        for row, ((place, other), angles) in enumerate(turned.items()):
-            y = 80 + high * row
-            for k, angle in enumerate(angles):
-                x = step * (k + 0.5)
-                if k == place:
-                    look = dict(fill_opacity=0, stroke_dasharray="4 3")
-                    sketch.box(x, y, other, "source", width=box, **look)
-                    continue
-                _turn(sketch, x, y + (8 if narrow else 14), radius, angle)
-                sketch.words(x, y + (24 if narrow else 32), f"{angle:.0f}°")
+        for k in kept:
+            x = step * (k + 0.5)
+            _turn(sketch, x, foot, radius, angles[k])
+            look = {"font_weight": "bold"} if k == most else {}
+            sketch.words(x, foot + 20, f"{angles[k]:.0f}°", **look)
+        x, turn = step * (place + 0.5), math.radians(angles[most])
+        sketch.line((x, 33), (x, foot - 35), arrow=True)
+        look = dict(fill_opacity=0, stroke_dasharray="4 3")
+        sketch.box(x, foot - 18, other, "source", width=box, **look)
+        hand = step * (most + 0.5)
+        sketch.words(hand - 6, foot - 0.8 * radius, "before", "end", size=12)
+        tip = hand + radius * math.sin(turn), foot - radius * math.cos(turn)
+        sketch.words(tip[0] + 3, tip[1] - 8, "after", size=12)
         return sketch
 
-    told = "; ".join(
-        f"with {other}: "
-        + ", ".join(
-            f"{word} {angle:.0f}°"
-            for k, (word, angle) in enumerate(zip(words, angles, strict=True))
-            if k != place
-        )
-        for (place, other), angles in turned.items()
-    )
+    told = ", ".join(f"{words[k]} {angles[k]:.0f}°" for k in kept)
     return show(
         draw,
-        f"Below the sentence {' '.join(words)}, a row for each word that is "
-        "exchanged, with two hands under every other word, its vector "
-        f"before and after. The angles between them are {told}.",
+        f"The sentence {' '.join(words)}, in which {words[place]} becomes "
+        f"{other}. Under every other word are two hands, its vector before "
+        f"and after. The angles between them: {told}.",
     )
 
 
@@ -160,7 +152,7 @@ def _turn(
     wedge = drawsvg.Path(fill=COLOURS["source"], fill_opacity=0.45)
     wedge.M(x, y).L(x, y - radius).A(radius, radius, 0, 0, 1, *tip).Z()
     sketch.append(wedge)
-    sketch.line((x, y), (x, y - radius), colour="muted", width=1.6)
+    sketch.line((x, y), (x, y - radius), colour="muted", width=2)
     sketch.line((x, y), tip, colour="source", width=3)
 
 
