@@ -7,6 +7,7 @@ rather than trained is one object, such as `runs/heads.json`.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -163,6 +164,16 @@ def markdown_table(rows: list[dict[str, Any]]) -> str:
         *([_short(row.get(name, "")) for name in names] for row in rows),
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def with_powers(text: str) -> str:
+    """1.0e20 as 1.0·10²⁰, for readers who are no programs."""
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return re.sub(
+        r"(?<=\d)e([-+]?\d+)\b",
+        lambda power: f"·10{str(int(power[1])).translate(raised)}",
+        text,
+    )
 
 
 def _short(value: Any) -> str:

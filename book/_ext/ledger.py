@@ -114,8 +114,7 @@ def entry(row: dict, repository: str) -> list[str]:
             tested = name.rpartition("/")[2][:-1]
             held = f"the check cells of {{ref}}`{tested}`"
         places.append(f"held by: {held}")
-    first = f"{badge} {' '.join(row['says'].split())} \\"
-    return [first, " · ".join(places)]
+    return [f"{badge} {' '.join(row['says'].split())}", "", " · ".join(places)]
 
 
 class Ledger(SphinxDirective):

@@ -1,7 +1,8 @@
-"""Paragraphs about a record: their numbers are in the check that follows.
+"""What pages say beside their records, figures and tables.
 
-Such a paragraph has a line before it that the page doesn't show, "% The
-next paragraph is about this record; the check holds it."
+A paragraph about a record has its numbers in the check that follows. Before
+it is a line that the page doesn't show, "% The next paragraph is about this
+record; the check holds it."
 """
 
 import re
@@ -75,3 +76,19 @@ def test_another_number_is_noticed(number):
         one for one in MARKED if one[0] == "rivals" and number in one[1]
     ]
     assert unheld(page, paragraphs.replace(number, other), code)
+
+
+PAGES = {
+    page.stem: page.read_text("utf-8")
+    for page in sorted(tangle.ROOT.glob("book/*/*.md"))
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_table_has_like_decimals_and_per_cent_has_no_space(page):
+    """`round` leaves 4.9 beside -1.22; format the numbers instead."""
+    for cell in CELL.findall(PAGES[page]):
+        assert not re.search(r"\.round\(\d\)\n```$", cell), cell
+    assert not re.findall(
+        r"\d %(?= ?[^\w({ ]| [a-z])", CELL.sub("", PAGES[page])
+    )

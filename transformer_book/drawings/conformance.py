@@ -12,6 +12,7 @@ from IPython.display import Markdown
 
 from transformer_book.conformance import PROBES, plant, run
 from transformer_book.conformance.clinic import probe
+from transformer_book.records import with_powers
 
 _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
     ("untied: three tables", "three tables"),
@@ -117,6 +118,6 @@ def symptoms(patients: Sequence[tuple[str, Any, str]]) -> Markdown:
             for line in text.splitlines()
             if line.startswith("LOOK")
         ]
-        cell = "; ".join(numbers or marked) or "nothing"
+        cell = with_powers("; ".join(numbers or marked) or "nothing")
         lines.append(f"| {fault} | {_breakable(cell)} | {remedy} |")
     return Markdown("\n".join(lines))

@@ -1,6 +1,5 @@
 """What the chapter on attention, recurrence and convolution shows."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from IPython.display import Markdown
@@ -14,7 +13,7 @@ from transformer_book.figures import (
     panels,
     show,
 )
-from transformer_book.records import Run, markdown_table
+from transformer_book.records import Run, markdown_table, with_powers
 
 LOOKS = {
     "recurrent": "recurrence",
@@ -27,17 +26,11 @@ LOOKS = {
 
 def printed(rows: str) -> Markdown:
     """Table 2 as the paper prints it, from lines of commas."""
-    raised = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-    def power(number: re.Match) -> str:
-        return "·10" + number[1].translate(raised)
-
-    rows = re.sub(r"(?<=\d)e(\d+)", power, rows)
     measured = "BLEU En-De", "BLEU En-Fr", "FLOPs En-De", "FLOPs En-Fr"
     head = ["model", *measured]
     table = [
         dict(zip(head, row.split(","), strict=True))
-        for row in rows.splitlines()
+        for row in with_powers(rows).splitlines()
     ]
     return Markdown(markdown_table(table))
 
