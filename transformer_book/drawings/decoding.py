@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.colors import ListedColormap
+from matplotlib.ticker import PercentFormatter
 
 from transformer_book.figures import COLOURS, Picture, panels, show
 
@@ -74,53 +75,31 @@ def what_is_computed(steps: int) -> Picture:
 
 def sure(shares: Sequence[float], taught: float) -> Picture:
     """How likely the chosen token was, everywhere, and what was taught."""
-    low = min(0.88, min(shares)) - 0.005
     middle, top = float(np.median(shares)), max(shares)
     above = sum(share > taught for share in shares)
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.5)
-        bins = np.arange(0.1, 1.0001, 0.005)
+        figure, ax = panels(1, narrow, height=2.2)
+        bins = np.arange(taught, 1.0001, 0.005)
         heights, _, _ = ax.hist(shares, bins, color=COLOURS["target"])
         most = max(heights)
-        ax.annotate(
-            f"{above} of {len(shares)} lie\nabove {taught:.1f}",
-            (middle, most),
-            (0, 5),
-            textcoords="offset points",
-            ha="center",
-        )
-        for place, told in (
-            (taught, f"taught: {taught:.1f}"),
-            (1, "certain"),
+        for place, told, side in (
+            (taught, f"taught: {taught:.0%}", "left"),
+            (1, "certain: 100%", "right"),
         ):
-            ax.axvline(place, color="black", linewidth=1.5, linestyle=":")
-            ax.annotate(
-                told,
-                (place, 1.25 * most),
-                (-5, 0),
-                textcoords="offset points",
-                ha="right",
-            )
-        if not narrow:
-            for share in shares:
-                if share < taught:
-                    ax.annotate(
-                        "one lies below",
-                        (share, 1),
-                        (0, 16),
-                        textcoords="offset points",
-                        ha="left",
-                        arrowprops={"arrowstyle": "-"},
-                    )
-        ax.set(xlim=(low, 1.001), ylim=(0, 1.4 * most))
-        ax.set(xlabel="probability of the likeliest next token")
-        ax.set_ylabel("positions")
+            ax.axvline(place, color="black", ls=":")
+            away = 0.001 if side == "left" else -0.001
+            ax.text(place + away, 1.25 * most, told, ha=side)
+        ax.text(middle, 1.05 * most, f"mostly {middle:.0%}", ha="center")
+        ax.set(xlim=(taught - 0.006, 1.002), ylim=(0, 1.4 * most))
+        ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        ax.set(xlabel="probability of the likeliest next token", yticks=[])
+        ax.spines["left"].set_visible(False)
         return figure
 
     return show(
         draw,
-        f"A histogram of {len(shares)} probabilities. {above} are above "
+        f"A heap of {len(shares)} probabilities. {above} are above "
         f"{taught:.1f}, which was taught. Their median is {middle:.2f}, and "
         f"none is above {top:.2f}.",
     )

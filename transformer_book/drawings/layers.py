@@ -75,10 +75,10 @@ def strips(
     after: Sequence[Sequence[float]],
 ) -> Picture:
     """Vectors as rows of bars, before and after layer normalization."""
-    rise = 4.5  # from row to row, in the numbers' own unit
+    rise = 6.5  # from row to row, in the numbers' own unit
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.7, sharey=True)
+        figure, axes = panels(2, narrow, height=3.1, sharey=True)
         titles = "before", "after layer normalization"
         for ax, title, rows in zip(axes, titles, (before, after), strict=True):
             for i, row in enumerate(rows):
@@ -105,61 +105,42 @@ def strips(
 def what_arrives(
     measured: Mapping[str, tuple[list[float], list[float]]],
 ) -> Picture:
-    """By kind of layer, gradients and differences up the stack."""
-    # What is written beside a line, its ink and dash, and where: layer
-    # and height.
-    kinds = {
-        "no residual": (
-            "no sum: all words\nare one",
-            "black",
-            "-",
-            (3.2, 0.03),
-        ),
-        "post-norm": ("post-norm", "norm", "-", (9.2, 0.15)),
-        "no norm": ("no norm", "bad", "-", (8.9, 0.42)),
-        "pre-norm": ("pre-norm", "norm", "--", (9.2, 0.61)),
-        "post-norm, small": (
-            "post-norm, this book's start",
-            "good",
-            "-",
-            (3.8, 1.01),
-        ),
-    }
+    """What goes wrong up a stack without the norm, or without the sum.
+
+    By kind of layer, `measured` has gradients and differences.
+    """
+    both = measured["post-norm, small"]
+    good, bad = COLOURS["good"], COLOURS["bad"]
 
     def draw(narrow: bool):
-        figure, (left, right) = panels(2, narrow, height=3.3)
-        layers = range(len(measured["no norm"][0]))
-        for kind, (told, ink, dash, place) in kinds.items():
-            colour = COLOURS.get(ink, ink)
-            gradient, own = measured[kind]
-            is_wild = kind == "no norm"
-            look = (dash, colour) if is_wild else ("-", COLOURS["muted"])
-            left.plot(layers, gradient, look[0], color=look[1])
-            right.plot(layers, own, dash, color=colour)
-            right.text(*place, told, color=colour)
-        grown = measured["no norm"][0][0]
-        told = f"no norm:\n{grown / 1e6:,.0f} million times"
-        left.text(0.2, 1e3, told, color=COLOURS["bad"])
-        left.text(2.2, 6e-3, "the four others: level", color=COLOURS["muted"])
-        left.set(title="the gradient, on its way down", yscale="log")
-        left.set_ylim(1e-3, 1e9)
-        log_ticks(left.yaxis)
-        left.set_ylabel("times that of the top layer")
-        right.set(title="how far words differ", ylim=(-0.02, 1.1))
-        right.set_ylabel("share of its vector")
-        right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
-        for ax in (left, right):
+        figure, (left, right) = panels(2, narrow, height=2.8)
+        layers = range(len(both[0]))
+        for number, ax in enumerate((left, right)):
+            missing = measured[("no norm", "no residual")[number]]
+            ax.plot(layers, both[number], color=good)
+            ax.plot(layers, missing[number], color=bad)
             ax.set_xlabel("layer")
             ax.xaxis.get_major_locator().set_params(integer=True)
+        grown = measured["no norm"][0][0]
+        told = f"no norm:\n{grown / 1e6:,.0f} million times"
+        left.text(0.2, 1e3, told, color=bad)
+        left.text(0.2, 4, "norm and sum", color=good)
+        left.set(title="the gradient, from the top down", yscale="log")
+        left.set_ylim(1e-1, 1e9)
+        log_ticks(left.yaxis)
+        left.set_ylabel("times that of the top layer")
+        right.text(3.6, 0.05, "no sum: all words are one", color=bad)
+        right.text(3.6, 1.0, "norm and sum", color=good)
+        right.set(title="how far words differ", ylim=(-0.02, 1.1))
+        right.set_ylabel("share of a vector")
+        right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
         return figure
 
     return show(
         draw,
-        "Left, the gradient at each of twelve layers as a multiple of the "
-        "one at the top: about level with residual and norm; without norm "
+        "Two charts over twelve layers. Left, the gradient as a multiple of "
+        "the one at the top: with norm and sum it is level; without the norm "
         "it grows to more than 100,000 times at the bottom. Right, how much "
-        "of a vector is its position's own: without residuals nothing after "
-        "three layers; after twelve little with post-norm, more with no "
-        "norm, half with pre-norm, and nearly all with post-norm whose "
-        "last matrices begin small.",
+        "of a vector is its position's own: with norm and sum nearly all; "
+        "without the sum nothing after three layers.",
     )

@@ -42,7 +42,7 @@ def learning(learnt: Mapping[float, Sequence]) -> Picture:
     """By share, the probability and the lead of the right token."""
     titles = (
         "probability of the right token",
-        "its score's lead over the others",
+        "the lead of the right score",
     )
     names = "no smoothing", "smoothed with 0.1"
     ends = "still climbing", "at rest"
@@ -139,67 +139,51 @@ def price(
     )
 
 
-def seeds_apart(
-    seeds: Mapping[str, Mapping],
-    intervals: Mapping[str, Mapping[str, tuple[float, float]]],
-) -> Picture:
-    """By share, what each seed measured, and how sure the change is.
+def right_and_sure(seeds: Mapping[str, Mapping]) -> Picture:
+    """By share, how many tokens are right, and how certain models are.
 
-    `intervals` are {measure: {share: (low, high)}}, the measures in the
-    order of the panels.
+    `seeds` has both for each seed, as shares of one.
     """
-    rows = {  # what it is called, its scale and its unit
-        "right": ("more tokens right", 100, "percentage points"),
-        "sure": ("less certainty", 100, "percentage points"),
-        "nats": ("a higher plain loss", 1, "nats"),
+    looks = {
+        "right": ("-", "tokens right", (12, 7)),
+        "sure": ("--", "certainty", (-5, -7)),
     }
-    shares = list(seeds)[1:]
+    means = {
+        what: [100 * told[what].mean() for told in seeds.values()]
+        for what in looks
+    }
 
     def draw(narrow: bool):
-        figure, axes = panels(len(intervals), narrow, height=2.2)
-        for ax, (what, told) in zip(axes, intervals.items(), strict=True):
-            name, scale, unit = rows[what]
-            ink = COLOURS["loss"] if what == "nats" else "black"
-            for y, share in enumerate(shares):
-                change = scale * (seeds[share][what] - seeds["0.0"][what])
-                below = [-y - 0.16] * len(change)
-                ax.plot(change, below, "o", ms=4, color=COLOURS["muted"])
-                low, high = (scale * end for end in told[share])
-                ax.plot([low, high], [-y, -y], color=ink, lw=3)
-                middle = (low + high) / 2
-                ax.plot(middle, -y, "o", color=ink, ms=7)
-                words = f"{middle:+.1f}" if scale > 1 else f"{middle:+.2f}"
-                if low < 0 < high:
-                    words += ", undecided"
+        figure, ax = panels(1, narrow, height=3)
+        for what, (dash, name, away) in looks.items():
+            for place, told in enumerate(seeds.values()):
+                each = 100 * told[what]
+                look = {"ms": 4, "color": COLOURS["muted"]}
+                ax.plot([place] * len(each), each, "o", **look)
+                mean = means[what][place]
                 ax.annotate(
-                    words.replace("-", "\u2212"),
-                    (low, -y),
-                    (5 if low < 0 < high else 0, 7),
+                    f"{mean:.1f}%",
+                    (place, mean),
+                    away if place == 1 else (0, away[1]),
                     textcoords="offset points",
-                    color=ink,
-                    weight="bold",
+                    ha="right" if place == 1 else "center",
+                    va="bottom" if away[1] > 0 else "top",
                 )
-            ax.axvline(0, color=COLOURS["muted"], lw=1.2, ls=":")
-            first = narrow or ax is axes[0]
-            names = [f"with {share}" for share in shares] if first else []
-            ax.set_yticks([-y for y in range(len(names))], names)
-            ax.set(ylim=(0.5 - len(shares), 0.5), title=name, xlabel=unit)
-            ax.margins(x=0.14)
-            ax.tick_params(axis="y", length=0)
-            ax.spines["left"].set_visible(False)
+            ax.plot(means[what], dash, color="black")
+            ax.text(2.1, mean, name, va="center", weight="bold")
+        shares = [f"with {share}" for share in list(seeds)[1:]]
+        ax.set_xticks(range(len(seeds)), ["no smoothing", *shares])
+        ax.set(xlim=(-0.25, 2.9), ylim=(70, 102))
+        ax.spines["bottom"].set_bounds(0, 2)
+        ax.set_yticks([70, 80, 90, 100], ["70%", "80%", "90%", "100%"])
         return figure
 
-    changes = "; ".join(
-        f"{rows[what][0]}: "
-        + ", ".join(
-            f"{low:+.3f} to {high:+.3f} at {share}"
-            for share, (low, high) in told.items()
-        )
-        for what, told in intervals.items()
+    told = "; ".join(
+        f"{name} " + ", ".join(f"{mean:.1f}%" for mean in means[what])
+        for what, (_, name, _) in looks.items()
     )
     return show(
         draw,
-        "Three charts with a row for each of two shares, 0.1 and 0.3; dots "
-        "are the changes of eight seeds from no smoothing. The mean change, "
-        f"95%: {changes}.",
+        "Two lines over no smoothing, a share of 0.1 and one of 0.3, means "
+        f"of eight seeds: {told}. One rises a little, the other falls.",
     )

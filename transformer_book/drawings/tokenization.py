@@ -1,6 +1,6 @@
 """What the chapter on tokenization shows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from transformer_book.figures import (
     COLOURS,
@@ -45,41 +45,23 @@ def staircase(states: Sequence[Sequence[str]]) -> Picture:
     return show(draw, f"A word merged, a row for each step: {steps}.")
 
 
-def lengths_by_size(
-    sizes: Sequence[int], tokens: Sequence[float], words: float
-) -> Picture:
-    """Tokens of a German sentence by size of vocabulary, and `words`."""
-    at = dict(zip(sizes, tokens, strict=True))
-    first, early, late, last = sizes[0], 1000, 4000, sizes[-1]
+def lengths_by_merges(lengths: Mapping[int, float], words: float) -> Picture:
+    """Tokens of a German sentence by merges made, and its `words`."""
+    bars = {"no merge": lengths[0]}
+    bars |= {f"{m:,} merges": length for m, length in lengths.items() if m}
+    bars["words"] = words
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        ink = COLOURS["encoder"]
-        ax.plot(sizes, tokens, color=ink)
-        ax.plot([early, late], [at[early], at[late]], "o", color=ink)
-        told = (
-            f"from {first} to {early:,}, with {early - first} merges:\n"
-            f"from {at[first]:.0f} tokens to {at[early]:.0f}"
-        )
-        ax.text(early + 250, (at[first] + at[early]) / 2, told)
-        told = (
-            f"with the last {last - late:,} merges:\n"
-            f"from {at[late]:.0f} to {at[last]:.0f}"
-        )
-        ax.text((late + last) / 2, at[late] + 3, told, ha="center")
-        ax.axhline(words, color=COLOURS["muted"], linestyle=":")
-        ax.text(last, words - 1.5, f"{words:.1f} words", ha="right", va="top")
-        ticks = [early, late, 7000, last]
-        ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
-        ax.set(xlabel="tokens in the vocabulary", ylim=(0, None))
-        ax.set_ylabel("tokens per German sentence")
+        figure, ax = panels(1, narrow, height=2.6)
+        inks = [COLOURS["encoder"]] * len(lengths) + [COLOURS["muted"]]
+        drawn = ax.barh([*bars], bars.values(), 0.7, color=inks)
+        numbers = [f"{length:.0f}" for length in bars.values()]
+        ax.bar_label(drawn, numbers, padding=5)
+        ax.invert_yaxis()
+        ax.tick_params(axis="y", length=0)
+        ax.spines["bottom"].set_visible(False)
+        ax.set(xticks=[], title="tokens in a German sentence")
         return figure
 
-    return show(
-        draw,
-        "Tokens per German test sentence against the size of the vocabulary. "
-        f"The curve falls like a cliff, from {at[first]:.0f} tokens to "
-        f"{at[early]:.0f} at {early:,}, and is then nearly level: "
-        f"{at[late]:.0f} at {late:,}, {at[last]:.0f} at {last:,}. It stays "
-        f"above a dotted line: a sentence has {words:.1f} words.",
-    )
+    said = ", ".join(f"{name} {length:.0f}" for name, length in bars.items())
+    return show(draw, f"Bars of the tokens in a German sentence: {said}.")

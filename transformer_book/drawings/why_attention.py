@@ -1,5 +1,6 @@
 """What the chapter on attention, recurrence and convolution shows."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from IPython.display import Markdown
@@ -22,6 +23,12 @@ LOOKS = {
     "self-attention": "attention",
     "restricted": "attention",
 }
+PARTS = {  # of a layer's name, and its ink
+    "recurrence": "recurrence",
+    "convolution": "feed_forward",
+    "attention": "attention",
+}
+MIDDLE = {"ha": "center", "va": "center"}
 
 
 def printed(rows: str) -> Markdown:
@@ -89,8 +96,13 @@ def three_layers(words: Sequence[str]) -> Picture:
                 ):
                     sketch.line((start + 11, high), (end - 11, high), **arrow)
             else:
-                for i in heard:
-                    end = places[followed] + 3 * (i - followed), high + 11
+                for i in heard:  # to the edge of the dot
+                    across = places[i] - places[followed]
+                    share = 12 / math.hypot(across, low - 11 - high)
+                    end = (
+                        places[followed] + share * across,
+                        high + share * (low - 11 - high),
+                    )
                     sketch.line((places[i], low - 11), end, **arrow)
             for i, (x, word) in enumerate(zip(places, words, strict=True)):
                 state = title == "recurrence" and i < followed
@@ -113,48 +125,43 @@ def three_layers(words: Sequence[str]) -> Picture:
     )
 
 
-def work(lengths: Sequence[int], counted: Mapping) -> Picture:
-    """Each layer's operations by length, as multiples of recurrence's."""
-    looks = {  # ink and dash
-        "self-attention": ("attention", "-"),
-        "convolution of three words": ("feed_forward", "-"),
-        "recurrence": ("recurrence", "-"),
-        "the same without its matrices": ("attention", "--"),
-    }
+def work(counted: Mapping[int, tuple[float, float]]) -> Picture:
+    """Attention's work at two lengths, in times that of recurrence.
+
+    By tokens in the sentence: what table 1 counts, and all of it.
+    """
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.4)
-        for name, (ink, dash) in looks.items():
-            colour = COLOURS[ink]
-            ax.plot(lengths, counted[name], dash, color=colour)
-            if ink != "attention":
-                height = counted[name][0] + 0.05
-                ax.text(lengths[0], height, name, color=colour)
-        told = "self-attention, with\nits four matrices"
-        if not narrow:
-            told = told.replace("\n", " ")
-        look = {"color": COLOURS["attention"], "va": "bottom"}
-        ax.text(lengths[0], 2.45, told, **look)
-        told = "without its matrices,\nas table 1 counts it"
-        ax.text(270, 0.06, told, **look)
-        for n in (30, 512):
-            times = counted["self-attention"][lengths.index(n)]
-            ax.plot(n, times, "o", color=COLOURS["attention"])
-            told = f"{times:.3g} times"
-            ax.text(n + 6, times - 0.06, told, va="top", weight="bold")
-        ax.set(xlabel="tokens in the sentence", ylim=(0, 3.4))
-        ax.set_ylabel("work, in times that of recurrence")
-        ax.set_xticks([30, 128, 256, 384, 512, 640])
-        ax.set_yticks([0, 1, 2, 3], ["0", "1 ×", "2 ×", "3 ×"])
+        figure, ax = panels(1, narrow, height=2.9)
+        ink = COLOURS["attention"]
+        ax.barh(0, 1, 0.5, color=COLOURS["recurrence"], alpha=0.6)
+        ax.text(1.05, 0, "1 ×", va="center")
+        names = ["recurrence"]
+        for row, (tokens, (bare, whole)) in enumerate(counted.items(), 1):
+            names.append(f"self-attention, {tokens} tokens")
+            ax.barh(-row, bare, 0.5, color=ink, alpha=0.6)
+            more = {"left": bare, "color": ink, "alpha": 0.2}
+            ax.barh(-row, whole - bare, 0.5, **more)
+            ax.text((bare + whole) / 2, -row, "four matrices", **MIDDLE)
+            ax.text(whole + 0.05, -row, f"{whole:.3g} ×", va="center")
+        told = "table 1" if narrow else "what table 1 counts"
+        ax.text(bare / 2, -row, told, **MIDDLE)
+        for place, name in enumerate(names):
+            ax.text(0, 0.3 - place, name, va="bottom")
+        ax.set(xlabel="work, in times that of recurrence", xlim=(0, 3.4))
+        ax.set(xticks=range(4), yticks=[], ylim=(-row - 0.4, 0.7))
+        ax.spines["left"].set_visible(False)
         return figure
 
+    said = "; ".join(
+        f"at {tokens} tokens {whole:.3g} times, of which table 1 counts "
+        f"{bare:.2g} and the four matrices take {whole - bare:.2g}"
+        for tokens, (bare, whole) in counted.items()
+    )
     return show(
         draw,
-        "Operations of a layer against the length of the sentence, in times "
-        "those of recurrence, which is a level line at 1; convolution is one "
-        "at 1.5. Self-attention starts at twice recurrence and rises to "
-        "three times at 512. Without its matrices it starts near zero and "
-        "crosses recurrence at 512.",
+        "Bars of a layer's work, in times that of recurrence, whose bar is "
+        f"1 long. Self-attention: {said}.",
     )
 
 
@@ -180,6 +187,7 @@ def waiting(lengths: Sequence[int], counted: Mapping) -> Picture:
             told,
             color=COLOURS["recurrence"],
             ha="right",
+            multialignment="left",
         )
         for name, height, side in (
             ("self-attention", 0.07, 1.0),
@@ -215,48 +223,38 @@ def waiting(lengths: Sequence[int], counted: Mapping) -> Picture:
     )
 
 
-def path_lengths(lengths: Sequence[int], paths: Mapping) -> Picture:
-    """Steps between both ends of a sentence, by kind of layer."""
-    names = {
-        "recurrent": "recurrence",
-        "convolutional": "convolution",
-        "restricted": "restricted attention",
-        "dilated": "dilated convolution",
-        "self-attention": "self-attention",
-    }
+def path_lengths(
+    lengths: tuple[int, int], paths: Mapping[str, tuple[int, int]]
+) -> Picture:
+    """Steps between both ends of a sentence, and of one twice as long."""
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.2)
-        for name, found in paths.items():
-            colour = COLOURS[LOOKS[name]]
-            dash = "--" if name in ("dilated", "restricted") else "-"
-            ax.plot(lengths, found, dash, color=colour)
-            words = f"{names[name]}: {found[-1]}"
-            if narrow:
-                words = words.replace(" ", "\n", words.count(" ") - 1)
-            height, up = found[-1], "center"
-            if narrow and name in ("dilated", "restricted"):
-                up = "bottom"  # clear of one another
-            elif name == "dilated":
-                height += 0.6  # clear of self-attention
-            ax.text(1.02 * lengths[-1], height, words, color=colour, va=up)
-        ax.set(xlabel="words in the sentence", ylim=(0, None))
-        ax.set_ylabel("steps from end to end")
-        ax.spines["bottom"].set_bounds(0, lengths[-1])
-        ax.set_xticks(lengths)
+        most = max(longer for _, longer in paths.values())
+        for row, (name, (short, longer)) in enumerate(paths.items()):
+            kind = next(look for part, look in PARTS.items() if part in name)
+            ink = COLOURS[kind]
+            ax.barh(-row, short, 0.5, color=ink)
+            more = {"left": short, "color": ink, "alpha": 0.35}
+            ax.barh(-row, longer - short, 0.5, **more)
+            ax.text(0, 0.3 - row, name, va="bottom", color=ink)
+            told = f"{short} → {longer}"
+            ax.text(1.2 * most, -row, told, ha="right", va="center")
+        told = "{} → {} words".format(*lengths)
+        ax.text(1.2 * most, 0.3, told, ha="right", va="bottom", weight="bold")
+        ax.set(title="steps from the first word to the last")
+        ax.set(xlim=(0, 1.2 * most), xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
         return figure
 
+    said = ", ".join(
+        f"{name} {short} and {longer}"
+        for name, (short, longer) in paths.items()
+    )
     return show(
         draw,
-        "Steps between both ends against the length, up to "
-        f"{lengths[-1]} words. Recurrence rises most steeply, with a step "
-        "from every word to the next; convolution and restricted attention "
-        "rise less steeply, dilated convolution hardly, and self-attention "
-        "stays at 1. In the end: "
-        + ", ".join(
-            f"{names[name]} {found[-1]}" for name, found in paths.items()
-        )
-        + ".",
+        f"Bars of the steps between the ends of a sentence of {lengths[0]} "
+        f"words and of one of {lengths[1]}: {said}.",
     )
 
 
