@@ -18,6 +18,8 @@ def lines(left: Sequence[str], right: Sequence[str], lost: int) -> Picture:
                     good = "good" if there[row] == right[row] else "bad"
                     ax.text(1, -row, there[row], va="center")
                     ax.plot([0.1, 0.9], [-row, -row], color=COLOURS[good])
+                else:
+                    ax.text(1, -row, "—", va="center", color=COLOURS["bad"])
             ax.set(xlim=(-0.6, 1.8), ylim=(0.6 - len(left), 0.6))
             ax.axis("off")
         axes[0].set_title("all lines are there")

@@ -37,13 +37,13 @@ def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
             ("right", "top"),
         ),
         "packed": (
-            "black",
+            "muted",
             "the authors'\ncode",
             (9, 0),
             ("left", "center"),
         ),
         "packed-quarter": ("good", "this book", (0, 9), ("center", "bottom")),
-        "packed-nothing": ("black", "nothing", (-4, -9), ("left", "top")),
+        "packed-nothing": ("muted", "zeros", (-4, 9), ("left", "bottom")),
     }
 
     def draw(narrow: bool):
@@ -63,11 +63,11 @@ def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
                 textcoords="offset points",
                 ha=across,
                 va=up,
-                color=colour,
+                color="black" if ink == "muted" else colour,
             )
         ax.axvline(0.3, color=COLOURS["muted"], linestyle=":")
-        ax.text(0.32, 22, "adds much,\nlearns slowly", va="top")
-        ax.text(0.28, 17, "adds little,\nlearns fast", ha="right", va="top")
+        ax.text(0.28, 0.5, "← adds little", ha="right")
+        ax.text(0.32, 0.5, "adds much →")
         ax.set(xlim=(-0.03, 0.9), ylim=(0, 25), ylabel="BLEU after 800 steps")
         told = (
             "what a sub-layer adds at first,\nas a share of what flows past it"

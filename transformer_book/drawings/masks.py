@@ -253,9 +253,10 @@ def doors() -> Picture:
                 low = y + step - 21 if number else bottom
                 if x == padding and floor == "loss":
                     gone = dict(stroke_dasharray="4 4", colour="muted")
-                    sketch.line((x, low), (x, y + 21), **gone)
+                    sketch.line((x, low), (x, y + 21), arrow=True, **gone)
                     shut(x, (low + y + 21) / 2)
-                    sketch.words(x, y + 4, "no label")
+                    look = {"fill_opacity": 0, "stroke_dasharray": "4 4"}
+                    sketch.box(x, y, "no label", "muted", 104, 40, **look)
                     continue
                 sketch.line((x, low), (x, y + 21), arrow=True)
                 sketch.box(x, y, floor, inks[number], 104, 40, solid=True)

@@ -106,10 +106,9 @@ def figure_1(model: Transformer) -> Picture:
             sketch.box(
                 x + sign * out / 2,
                 sum(outline) / 2,
-                part=part,
                 width=wide + 2 * out + 6,
                 height=outline[1] - outline[0],
-                fill_opacity=0.05,
+                fill_opacity=0,
             )
             for i, (words, colour, page) in enumerate(boxes):
                 if narrow and len(words) > 13:

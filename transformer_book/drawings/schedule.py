@@ -1,14 +1,16 @@
 """What the chapter on the learning rate shows."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from transformer_book.figures import (
     COLOURS,
     Picture,
-    log_ticks,
     panels,
     show,
 )
+
+BROAD = {"color": COLOURS["muted"], "lw": 6, "alpha": 0.45}  # under a line
 
 
 def ramp_and_root(
@@ -19,82 +21,71 @@ def ramp_and_root(
     peak: tuple[int, float],
 ) -> Picture:
     """Equation 3 and the two curves of which it takes the lower."""
+    at, top = peak
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.9 if narrow else 3.3)
-        muted, loud = COLOURS["muted"], COLOURS["norm"]
-        ax.loglog(steps, ramp, ":", color=muted)
-        ax.loglog(steps, root, "--", color=muted)
-        ax.loglog(steps, rates, color=loud, lw=3)
-        ax.plot(*peak, "o", color=loud)
-        told = "root" if narrow else "root: falls as 1/√step"
-        ax.text(steps[4], 2.2 * root[4], told)
+        figure, ax = panels(1, narrow, height=2.9)
+        ax.plot(steps, rates, **BROAD)
+        ax.plot(steps, ramp, ":", color="black")
+        ax.plot(steps, root, "--", color="black")
+        ax.plot(*peak, "o", color="black")
+        ax.text(1.3 * at, top, f"step {at:,}: {top:.5f}", va="center")
         told = "ramp" if narrow else "ramp: grows with the step"
-        ax.text(steps[-1], 1.9 * ramp[-1], told, ha="right")
-        told = "the rate, equation 3:\nthe lower of the two"
-        ax.text(steps[6], 0.4 * ramp[6], told, va="top")
-        told = f"step {peak[0]:,}\nrate {peak[1]:.5f}"
-        ax.annotate(
-            told,
-            peak,
-            (0, 26),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-        )
-        ax.set(ylabel="learning rate", ylim=(1e-7, 0.1))
-        ax.set_xlabel("step (logarithmic)")
-        log_ticks(ax.xaxis)
-        log_ticks(ax.yaxis)
+        ax.text(1.85 * at, 1.6 * top, told)
+        told = "root" if narrow else "root: falls\nas 1/√step"
+        ax.text(0.5 * at, 1.8 * top, told, va="top")
+        told = "the rate: the lower of the two"
+        ax.text(steps[-1], 0.38 * top, told, ha="right", va="top")
+        ax.set_ylim(0, 1.85 * top)
+        _name(ax)
         return figure
 
     return show(
         draw,
-        "Learning rate against step, both on logarithmic axes. A rising "
-        "straight line and a falling one, half as steep, cross at step "
-        f"{peak[0]:,}. Equation 3 follows the lower of the two.",
+        "Learning rate against step. A straight line that rises from zero "
+        f"and a curve that falls cross at step {at:,}, where the rate is "
+        f"{top:.5f}. A broad line, equation 3, is on the lower of the two.",
     )
 
 
-def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
-    """Learning rates from step 1 on: a given one, and what changes it.
+def _name(ax: Any) -> None:
+    """Name the axes of a rate over 20,000 steps, and their numbers."""
+    ticks = [0, 10_000, 20_000]
+    ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    ax.set_yticks([0, 5e-4, 1e-3], ["0", "0.0005", "0.0010"])
+    ax.set(xlabel="step", ylabel="learning rate")
 
-    The first curve is a broad line, on which the others may lie.
+
+def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
+    """Learning rates from step 1 on: a given one, and two changes of it.
+
+    Each change has a panel; the given one is the broad line in both.
     """
-    base, later, wider = curves.items()
+    (base, given), *changes = curves.items()
+    steps = range(1, len(given) + 1)
+    top = max(given)
+    told = "later and lower,\nthen the same", "all of it lower"
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        steps = range(1, len(base[1]) + 1)
-        wide = {"color": COLOURS["muted"], "lw": 6, "alpha": 0.4}
-        ax.plot(steps, base[1], **wide)  # the others lie on it
-        peaks = []
-        for (_, values), colour in ((later, "norm"), (wider, "position")):
-            ax.plot(steps, values, color=COLOURS[colour])
-            height = max(values)
-            peaks.append((values.index(height) + 1, height))
-            ax.plot(*peaks[-1], "o", color=COLOURS[colour])
-        top = max(base[1])
-        at = base[1].index(top) + 1
-        # from the base's peak down to both others
-        way = [(at, top), *sorted(peaks)]
-        ax.plot(*zip(*way, strict=True), ":", color="black", lw=1)
-        height = 0.75 * peaks[0][1] + 0.25 * top
-        ax.text(at + 200, height, "÷ √2", va="center")
-        ax.text(at + 500, top, base[0], va="center")
-        told = later[0] + (
-            "" if narrow else ":\nlater and lower, then the same"
-        )
-        ink = COLOURS["norm"]
-        ax.text(peaks[0][0] + 500, peaks[0][1], told, va="bottom", color=ink)
-        told = wider[0] + ("" if narrow else ": all of it is lower")
-        last, ink = len(base[1]), COLOURS["position"]
-        below = wider[1][-1] - 0.4e-4
-        ax.text(last, below, told, ha="right", va="top", color=ink)
-        ax.set(xlabel="step", ylabel="learning rate", ylim=(0, 8e-4))
-        ticks = [0, 5_000, 10_000, 15_000, 20_000]
-        ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-        ax.set_yticks([0, 4e-4, 8e-4], ["0", "0.0004", "0.0008"])
+        figure, axes = panels(2, narrow, height=2.6, sharey=True)
+        for ax, (name, values), what in zip(axes, changes, told, strict=True):
+            ax.plot(steps, given, **BROAD)
+            ax.plot(steps, values, color="black")
+            peak = max(values)
+            at = values.index(peak) + 1
+            ax.plot(at, peak, "o", color="black")
+            ax.annotate(
+                f"{base}'s peak, ÷ √2",
+                (at, peak),
+                (given.index(top) + 800, top),
+                va="center",
+                arrowprops={"arrowstyle": "-", "linestyle": ":"},
+            )
+            ax.text(len(given), 0.1 * top, what, ha="right")
+            _name(ax)
+            ax.set(title=name, ylim=(0, 1.1 * top))
+        if not narrow:
+            axes[1].set_ylabel("")
         return figure
 
     peaks = ", ".join(
@@ -102,7 +93,9 @@ def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
         for name, values in curves.items()
     )
     return show(
-        draw, f"Learning rate against step; each climbs in a line: {peaks}."
+        draw,
+        "Two charts of the learning rate against the step, with a broad line "
+        f"for {base}. Each line climbs straight to a peak: {peaks}.",
     )
 
 
@@ -124,9 +117,9 @@ def warm_ups(
         ends = {name: sum(run[-10:]) / 10 for name, run in runs.items()}
         known = {"color": "black", "lw": 1.2, "zorder": 3}
         ax.plot([0, last], 2 * [frequencies], ":", **known)
-        told = "knows only\nfrequencies"
+        told = "dotted: knows\nonly frequencies"
         if not narrow:
-            told = "knows only how frequent each token is"
+            told = "dotted: knows only how frequent each token is"
         ax.text(last, frequencies + 0.5, told, ha="right")
         for name in sorted(runs, key=ends.__getitem__, reverse=True):
             dash, colour = looks[name]
