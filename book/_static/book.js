@@ -205,24 +205,52 @@
     });
   }
 
-  // Formulas are set one by one, so that a phone stays responsive.
-  function typesetOneByOne() {
+  // Formulas are set a few at a time, so that a phone stays responsive:
+  // those in the window and near it first, then the others.
+  var FEW = 6;
+  function typesetByAndBy() {
     var kinds = ".math, .tex2jax_process, .mathjax_process, .output_area";
-    var left = Array.from(document.querySelectorAll(kinds));
-    left = left.filter(function (box) {
-      return !box.parentElement.closest(kinds);
+    var left = new Set(document.querySelectorAll(kinds));
+    left.forEach(function (box) {
+      if (box.parentElement.closest(kinds)) left.delete(box);
     });
+    var near = new Set();
+    var seen = new IntersectionObserver(
+      function (entries) {
+        entries.forEach(function (entry) {
+          if (entry.isIntersecting) near.add(entry.target);
+          else near.delete(entry.target);
+        });
+      },
+      {rootMargin: "50%"}
+    );
+    left.forEach(function (box) {
+      seen.observe(box);
+    });
+    function take() {
+      var few = Array.from(near).concat(Array.from(left));
+      few = Array.from(new Set(few)).slice(0, FEW);
+      few.forEach(function (box) {
+        seen.unobserve(box);
+        near.delete(box);
+        left.delete(box);
+      });
+      return few;
+    }
+    function pause(milliseconds) {
+      return new Promise(function (resolve) {
+        setTimeout(resolve, milliseconds);
+      });
+    }
     function next() {
-      if (!left.length) return Promise.resolve();
-      return window.MathJax.typesetPromise([left.shift()])
+      if (!left.size) return Promise.resolve();
+      return window.MathJax.typesetPromise(take())
         .then(function () {
-          return new Promise(function (resolve) {
-            setTimeout(resolve);
-          });
+          return pause(0);
         })
         .then(next);
     }
-    return next();
+    return pause(50).then(next); // then it is known what is near
   }
 
   // Print
@@ -246,7 +274,7 @@
   // MathJax reads its settings after this event and before the next one.
   document.addEventListener("readystatechange", function () {
     if (document.readyState === "interactive" && window.MathJax)
-      window.MathJax.startup = {pageReady: typesetOneByOne};
+      window.MathJax.startup = {pageReady: typesetByAndBy};
   });
   document.addEventListener("DOMContentLoaded", function () {
     prepareSwitch();
