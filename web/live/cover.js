@@ -220,7 +220,10 @@ export function start(place) {
     target.style.minHeight = `${most}px`;
   }
 
-  /** How much each word looked at each: as bands between their boxes. */
+  /** How much each word looked at each: as bands between their boxes.
+
+      Behind another line of words a band goes straight down, and comes out
+      where it went in. */
   function ribbons() {
     const { words, looked } = state;
     const box = stage.getBoundingClientRect();
@@ -231,7 +234,10 @@ export function start(place) {
       return [one.left + one.width / 2 - box.left, one.top - box.top, one.height];
     };
     const bands = [];
-    const lines = new Set(chips.source.map((node) => centre(node)[1]));
+    const tops = chips.source.map((node) => centre(node)[1]);
+    const lines = new Set(tops);
+    const under = Math.max(...tops) + centre(chips.source[0])[2];
+    const above = Math.min(...chips.target.map((node) => centre(node)[1]));
     const least = lines.size > 1 ? FEWER : LEAST;
     words.forEach((word, to) => {
       if (!word.isWord) return;
@@ -243,15 +249,16 @@ export function start(place) {
         const [x0, top, high] = centre(chips.source[from]);
         const y0 = top + high;
         const half = (share * THICK) / 2;
-        const bend = (y0 + y1) / 2;
+        const bend = (under + above) / 2;
         bands.push(
           svg("path", {
             "data-source": from,
             "data-target": to,
             d:
-              `M${x0 - half} ${y0}C${x0 - half} ${bend} ` +
-              `${x1 - half} ${bend} ${x1 - half} ${y1}H${x1 + half}` +
-              `C${x1 + half} ${bend} ${x0 + half} ${bend} ${x0 + half} ${y0}Z`,
+              `M${x0 - half} ${y0}V${under}C${x0 - half} ${bend} ` +
+              `${x1 - half} ${bend} ${x1 - half} ${above}V${y1}` +
+              `H${x1 + half}V${above}C${x1 + half} ${bend} ` +
+              `${x0 + half} ${bend} ${x0 + half} ${under}V${y0}Z`,
           }),
         );
       });
