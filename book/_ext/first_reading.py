@@ -61,6 +61,7 @@ def word_count(part) -> int:
 
 def measured(page: str) -> Reading:
     """The first reading of a page's HTML."""
+    page = page.replace("<wbr>", "")  # it would count as a space
     article = BeautifulSoup(page, "html.parser").article
     for part in article.select(FOLDED):
         part.decompose()
@@ -166,7 +167,7 @@ def signed(page: str, path: Path, signs: dict[Path, str]) -> str:
     def link(found: re.Match) -> str:
         opening, href, title = found.groups()
         target = (path.parent / href).resolve() if href != "#" else path
-        return f"{opening}{title}{signs.get(target, '')}</a>"
+        return f"{opening}{title.rstrip()}{signs.get(target, '')}</a>"
 
     return page[:start] + LINK.sub(link, page[start:end]) + page[end:]
 

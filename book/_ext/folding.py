@@ -9,6 +9,8 @@ and needs a script to open them.
 """
 
 import html
+import itertools
+import re
 
 from docutils import nodes
 
@@ -33,16 +35,26 @@ def fold_section(section: nodes.section) -> None:
         section.parent.insert(section.parent.index(section) + 1, last)
 
 
+def first_comment(code: str) -> str:
+    """What the comment says that code begins with, on however many lines."""
+    lines = code.splitlines()
+    said = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    return " ".join(line.lstrip("#").strip() for line in said)
+
+
+def title_of(comment: str) -> str:
+    """A comment as a fold's title: names are code, apostrophes curly."""
+    words = re.sub(r"(?<=\w)'(?=s\b)", "\u2019", comment)
+    words = html.escape(words, quote=False)
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", words)
+
+
 def fold_cell(cell: nodes.container) -> None:
     """Leave a line that says what is checked: the code's first comment."""
     code = next(cell.findall(nodes.literal_block), None)
-    first = code.astext().partition("\n")[0] if code else ""
-    says = first.removeprefix("#").strip() if first[:1] == "#" else ""
+    says = title_of(first_comment(code.astext())) if code else ""
     words = f"Check: {says}" if says else "Check"
-    cell.insert(
-        0,
-        raw(f'<details class="check"><summary>{html.escape(words)}'),
-    )
+    cell.insert(0, raw(f'<details class="check"><summary>{words}'))
     cell.insert(1, raw("</summary>"))
     cell += raw("</details>")
 

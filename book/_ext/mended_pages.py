@@ -5,6 +5,7 @@ reader stumbles over. None of them has an option for these, so they are
 changed in the page's HTML.
 """
 
+import html
 import re
 import shutil
 from pathlib import Path
@@ -29,6 +30,79 @@ def name_exercises(app, doctree, docname):
             del title[0], title[-1]
 
 
+SHORT = 24  # letters of a name that a phone's line has room for
+NAME = (
+    r'<code class="[^"]*\bliteral\b[^"]*">'
+    r'(?:\s*<span class="pre">[^<]*</span>)+\s*</code>'
+)
+NAMES = re.compile(
+    rf"[(\[\u201c]*(?:<(a|em|strong)(?: [^<>]*)?>{NAME}</\1>|{NAME})"
+    r"[.,;:?!)\]\u201d]*"
+)
+JOINT = re.compile(r"(?<=\w)([._/(=]+)(?=[\w\"'&(])")
+
+
+def keep_whole(found: re.Match) -> str:
+    """A short name in code on one line, with the signs that touch it.
+
+    A long one may go on in the next line, behind one of its joints.
+    """
+    name = re.search(NAME, found[0])[0]
+    letters = html.unescape(re.sub(r"<[^>]*>", "", name)).strip()
+    if len(letters) <= SHORT:
+        return f'<span class="unbroken">{found[0]}</span>'
+    return found[0].replace(
+        name,
+        re.sub(
+            r'(?<=<span class="pre">)[^<]*',
+            lambda part: JOINT.sub(r"\1<wbr>", part[0]),
+            name,
+        ),
+    )
+
+
+MARKUP = re.compile(  # tags, and what is not prose
+    r"(<(script|style|pre|svg|code|textarea|title)\b.*?</\2>|<[^<>]*>)",
+    re.DOTALL,
+)
+TOGETHER = re.compile(
+    r"\b((?:[Ff]igure|[Tt]able|[Ss]ection|[Ee]quation|[Ee]xercise)s?)"
+    r"\s+(?=\(?\d)"
+    r"|(?<=\d)\s+(?=%)"
+    r"|(?<=\u2192)\s+"
+)
+
+
+def join_words(page: str) -> str:
+    """No line ends in "Figure", in an arrow, or before a per cent sign."""
+    head, article, rest = page.partition("<article")
+    body, end, after = rest.partition("</article>")
+    parts = MARKUP.split(body)
+    # by threes: prose, markup, and the markup's name if it holds no prose
+    parts[::3] = [
+        TOGETHER.sub(lambda found: f"{found[1] or ''}\u00a0", prose)
+        for prose in parts[::3]
+    ]
+    del parts[2::3]
+    return head + article + "".join(parts) + end + after
+
+
+OUTPUT = re.compile(
+    r'<div class="output ((?:stream|text_plain) [^"]*"><div class="highlight">'
+    r"<pre>(.*?)</pre>)",
+    re.DOTALL,
+)
+COLUMNS = 79  # of a line of code; what is wider is prose
+
+
+def mark_columns(found: re.Match) -> str:
+    """What is printed no wider than code keeps its lines, as code does."""
+    printed = html.unescape(re.sub(r"<[^>]*>", "", found[2]))
+    if max(map(len, printed.splitlines()), default=0) > COLUMNS:
+        return found[0]
+    return f'<div class="output columns {found[1]}'
+
+
 def mend(page: str) -> str:
     """What a screen reader would stumble over, mended."""
     page = page.replace(
@@ -44,20 +118,13 @@ def mend(page: str) -> str:
         '<div class="citation-list">',
     )
     page = re.sub(  # no line begins with the full stop behind a formula
-        r'(<span class="math[^"]*">[^<]*</span>[.,;:?!)]+)',
+        r'(<span class="math[^"]*">[^<]*</span>[.,;:?!)\u201d]+)',
         r'<span class="unbroken">\1</span>',
         page,
     )
-    page = re.sub(  # nor is a short name torn from its parenthesis
-        r'(\(?)(<code class="docutils literal notranslate">'
-        r'<span class="pre">[^<]{1,30}</span></code>)([.,;:?!)]*)',
-        lambda found: (
-            f'<span class="unbroken">{found[0]}</span>'
-            if found[1] or found[3]
-            else found[0]
-        ),
-        page,
-    )
+    page = NAMES.sub(keep_whole, page)
+    page = join_words(page)
+    page = OUTPUT.sub(mark_columns, page)
     page = re.sub(  # a box and the words on it are one link
         r'(<a href="[^"]*"><rect[^<>]*/>)</a>(<text[^<>]*>[^<>]*</text>)',
         r"\1\2</a>",

@@ -14,6 +14,7 @@ NUMBER = re.compile(rf"nan|{AMOUNT}(?:(?: to | ± | / |, ){AMOUNT})*")
 PANDAS = '<table border="1" class="dataframe">'
 LIKE_ALL = '<table class="dataframe table">'
 SHORT = 16  # letters of a word among numbers, such as "none"
+NAME = 24  # letters of a row's name that stay on one line
 TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
 ROW = re.compile(r"<tr.*?</tr>", re.DOTALL)
 CELL = re.compile(r"<(t[dh])([^>]*)>(.*?)</t[dh]>", re.DOTALL)
@@ -43,6 +44,12 @@ def _columns(table: str) -> set[int]:
     }
 
 
+def _with_class(attributes: str, name: str) -> str:
+    if 'class="' in attributes:
+        return attributes.replace('class="', f'class="{name} ', 1)
+    return f'{attributes} class="{name}"'
+
+
 def _align(table: re.Match) -> str:
     columns = _columns(table[0])
 
@@ -57,12 +64,9 @@ def _align(table: re.Match) -> str:
                 inside = re.sub(r"(?<!\w)-(?=\d)", "\u2212", inside)
             short = bool(words) and len(words[2].strip()) <= SHORT
             if place in columns and (kind == "th" or short):
-                if 'class="' in attributes:
-                    attributes = attributes.replace(
-                        'class="', 'class="number ', 1
-                    )
-                else:
-                    attributes += ' class="number"'
+                attributes = _with_class(attributes, "number")
+            elif kind == "th" and words and len(words[2].strip()) <= NAME:
+                attributes = _with_class(attributes, "name")
             return f"<{kind}{attributes}>{inside}</{kind}>"
 
         return CELL.sub(cell, found[0])

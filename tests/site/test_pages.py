@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import folding
 import jupytext
 import nbformat
 import pytest
 import tangle
 import torch
+from bs4 import BeautifulSoup
+from mended_pages import SHORT
 from parts import PAGES, SITE, soup
 
 CHAPTERS = [
@@ -104,6 +108,64 @@ def test_links_lead_somewhere(page):
         if parts.fragment and target.suffix == ".html":
             name = target.resolve().relative_to(SITE).as_posix()
             assert parts.fragment in anchors(name), f"{page}: {address}"
+
+
+# Words that stay together
+
+
+def prose(page: str) -> str:
+    """What an article says, without code, formulas, pictures and scripts."""
+    article = BeautifulSoup(str(soup(page).article), "html.parser")
+    for part in article.select("pre, code, script, style, svg, .sig, .math"):
+        part.replace_with("\ufffc")
+    return article.get_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_ends_before_what_belongs_to_it(page):
+    """A number behind "Figure" and before "%", what an arrow points to."""
+    apart = r"\b[Ff]igure[ \n]\d|\b[Ss]ection[ \n]\d|\d[ \n]%|→[ \n]"
+    assert not re.findall(apart, prose(page))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_short_name_keeps_the_signs_that_touch_it(page):
+    for name in soup(page).select("article code.literal"):
+        whole = name.find_parent(class_="unbroken")
+        if len(name.get_text().strip()) > SHORT:
+            assert not whole, name
+            continue
+        assert whole, name
+        after = whole.next_sibling
+        torn = isinstance(after, str) and re.match(r"[.,;:?!)]", after)
+        assert not torn, whole.parent
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_fold_says_all_that_its_code_says_first(name):
+    """Over several lines too, and its names are code, not backticks."""
+    for title in soup(f"{name}.html").select("article details > summary"):
+        assert "`" not in title.get_text(), title
+    for fold in soup(f"{name}.html").select("details.check"):
+        code = fold.select_one(".cell_input pre").get_text()
+        said = folding.title_of(folding.first_comment(code))
+        wanted = f"<summary>Check: {said}" if said else "<summary>Check"
+        summary = BeautifulSoup(f"{wanted}</summary>", "html.parser")
+        assert fold.summary.get_text() == summary.get_text()
+
+
+def test_the_book_s_name_keeps_its_sign():
+    home = soup("book/training/loss.html").select_one("nav.bd-links a")
+    sign = home.select_one(".page-sign")
+    assert sign and not home.get_text().partition("◉")[0][-1].isspace()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_printed_is_columns_or_prose(page):
+    kinds = ".output.stream, .output.text_plain"
+    for printed in soup(page).select(kinds):
+        wide = max(map(len, printed.get_text().splitlines()), default=0)
+        assert ("columns" in printed["class"]) == (wide <= 79)
 
 
 # Finding the pages

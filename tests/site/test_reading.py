@@ -80,6 +80,8 @@ INSIDE = {"details.in-depth": "> p", "details.check": "pre"}
 SEEN = """(leftOut) => {
   let count = 0;
   const article = document.querySelector("article");
+  for (const joint of article.querySelectorAll("wbr")) joint.remove();
+  article.normalize();
   const walk = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const place = walk.currentNode.parentElement;
@@ -169,9 +171,71 @@ CUT = """selector => {
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("name", ["results/attention_maps", "appendix/clinic"])
 def test_what_is_printed_is_read_to_its_end(read, name, width):
+    """What is wider than code wraps; the rest is cut nowhere but on a phone,
+    where it scrolls."""
     page = read(f"book/{name}.html", width=width)
     assert page.locator(".cell_output pre").count() > 2
-    assert not page.evaluate(CUT, ".cell_output pre")
+    kind = ".output" if width > 600 else ".output:not(.columns)"
+    assert not page.evaluate(CUT, f".cell_output {kind} pre")
+
+
+LINES = """() => [...document.querySelectorAll(".output.columns pre")]
+  .filter(box => box.checkVisibility())
+  .map(box => {
+    const look = getComputedStyle(box);
+    const high = box.clientHeight - parseFloat(look.paddingTop)
+      - parseFloat(look.paddingBottom);
+    const lines = box.textContent.replace(/\\n$/, "").split("\\n").length;
+    const reached = box.scrollWidth <= box.clientWidth + 1
+      || box.tabIndex == 0;
+    return [high / parseFloat(look.lineHeight) / lines, reached];
+  })"""
+
+
+def test_columns_stay_columns_on_a_phone(read):
+    """No line that is printed wraps, and what scrolls does so by keyboard."""
+    page = read("book/start/one_sitting.html", width=390)
+    found = page.evaluate(LINES)
+    assert len(found) > 10
+    assert all(0.95 < lines < 1.15 and reached for lines, reached in found)
+
+
+BROKEN = """() => {
+  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  return [...document.querySelectorAll("article .unbroken:has(code)")]
+    .filter(whole => {
+      const range = document.createRange();
+      range.selectNodeContents(whole);
+      const boxes = [...range.getClientRects()].filter(box => box.width);
+      return Math.max(...boxes.map(box => box.top))
+        > Math.min(...boxes.map(box => box.bottom));
+    })
+    .map(whole => whole.textContent);
+}"""
+
+
+@pytest.mark.parametrize("name", ["training/corpora", "training/tokenization"])
+def test_a_short_name_is_on_one_line(read, name):
+    page = read(f"book/{name}.html", width=390)
+    assert page.locator("article .unbroken code").count() > 10
+    assert not page.evaluate(BROKEN)
+
+
+def test_rules_and_bars_are_quiet_in_the_dark(read):
+    """The page's last rule, and what scrolls, in the colour of all rules."""
+    page = read(CHAPTER, color_scheme="dark")
+    quiet = page.evaluate("""() => {
+      const ruler = document.createElement("p");
+      ruler.style.color = "var(--pst-color-border)";
+      document.body.append(ruler);
+      return getComputedStyle(ruler).color;
+    }""")
+    look = """([selector, what]) =>
+      getComputedStyle(document.querySelector(selector))[what]"""
+    footer = "footer.bd-footer-content"
+    assert page.evaluate(look, [footer, "borderTopColor"]) == quiet
+    code = ".cell_input pre"
+    assert page.evaluate(look, [code, "scrollbarColor"]).startswith(quiet)
 
 
 def test_79_columns_have_room_in_folds(read):
@@ -190,6 +254,40 @@ def test_no_formula_is_cut_on_a_phone(read, name):
     }""")
     page.wait_for_selector("div.math mjx-container")
     assert not page.evaluate(CUT, "div.math mjx-container")
+
+
+FIRST_SET = """() => {
+  const asked = [];
+  addEventListener("DOMContentLoaded", () => {
+    const seen = new MutationObserver(() => {
+      for (const box of document.querySelectorAll(".math")) {
+        if (asked.includes(box) || !box.querySelector("mjx-container"))
+          continue;
+        const { top } = box.getBoundingClientRect();
+        asked.push(box);
+        window.firstSet ??= [];
+        window.firstSet.push(Math.round(top));
+      }
+    });
+    seen.observe(document.body, {childList: true, subtree: true});
+  });
+}"""
+
+
+def test_formulas_in_the_window_are_set_first(visit):
+    """And at the end all are, those of the contents beside the text too."""
+    page = visit(
+        f"{CHAPTER}#attention-ex-1",
+        prepare=lambda page: page.add_init_script(f"({FIRST_SET})()"),
+        width=1280,
+    )
+    page.wait_for_function(DRAWN)
+    first = page.evaluate("firstSet.slice(0, 6)")
+    assert all(-500 < top < 1400 for top in first), first
+    raw = """[...document.querySelectorAll(".math")].filter(
+      box => !box.querySelector("mjx-container")).length"""
+    assert page.evaluate(raw) == 0
+    assert page.locator(".page-toc mjx-container").count()
 
 
 def test_tables_of_pandas_look_like_all_others(read):
