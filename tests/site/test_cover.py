@@ -205,7 +205,7 @@ def test_every_ribbon_leads_from_a_word_to_a_word(visit):
                   from: Number(path.dataset.source), wide,
                   off: Math.abs(x0 + wide / 2
                       - middle(words("source")[path.dataset.source]))
-                    + Math.abs(rest[4] + wide / 2
+                    + Math.abs(x1 + wide / 2
                       - middle(words("target")[path.dataset.target])),
                 };
               });
