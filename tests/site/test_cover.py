@@ -198,9 +198,11 @@ def test_every_ribbon_leads_from_a_word_to_a_word(visit):
               const words = name => [...document.querySelectorAll(
                 `${part} .cover-${name} > span > *`)];
               return [...arcs.children].map(path => {
-                const [x0, , ...rest] = path.getAttribute("d")
+                // down past other words, in a curve, down past others
+                const numbers = path.getAttribute("d")
                   .match(/[-\\d.]+/g).map(Number);
-                const wide = rest[6] - rest[4];
+                const x0 = numbers[0], x1 = numbers[7];
+                const wide = numbers[10] - x1;
                 return {
                   from: Number(path.dataset.source), wide,
                   off: Math.abs(x0 + wide / 2
