@@ -21,11 +21,11 @@ def amnesia(start: int, losses: Mapping[str, Sequence[float]]) -> Picture:
         ax.plot(steps, losses["with"], color=ink)
         height = losses["without"][2]  # on its way down
         ax.text(steps[4], height, "without Adam's means", color=ink)
-        height = losses["with"][-1]
-        ax.text(last + 0.4, height, "with them", va="center", color=ink)
+        height, beside = losses["with"][-1], last + (1 if narrow else 0.4)
+        ax.text(beside, height, "with them", va="center", color=ink)
         ax.plot(start, first, "o", color=ink)
         told = f"as at step {start}"
-        ax.text(last + 0.4, first, told, va="bottom")
+        ax.text(beside, first, told, va="bottom")
         ax.set(xlabel="step", ylabel="loss on unseen sentences")
         ax.set_xlim(start - 0.5, last + (last - start) * 0.3)
         ax.set_xticks(range(start, last + 1, 5))
@@ -76,7 +76,7 @@ def means(alone: Sequence[float], mean: Sequence[float]) -> Picture:
         )
         top = ax.get_ylim()[1]
         ax.text(
-            best + 1.3,
+            best + (1.7 if narrow else 1.3),
             top,
             f"the oldest of them alone:\n{alone[best]:.2f} at {best + 1}, "
             f"{alone[-1]:.2f} at {len(alone)}",

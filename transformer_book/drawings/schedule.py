@@ -77,7 +77,7 @@ def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
             ax.annotate(
                 f"{base}'s peak, ÷ √2",
                 (at, peak),
-                (given.index(top) + 800, top),
+                (given.index(top) + (1_900 if narrow else 1_400), 1.02 * top),
                 va="center",
                 arrowprops={"arrowstyle": "-", "linestyle": ":"},
             )

@@ -1,6 +1,7 @@
 """What the chapter on training shows."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from transformer_book.figures import (
     COLOURS,
@@ -20,23 +21,26 @@ def tasks(reads: Sequence[str], labels: Sequence[str]) -> Picture:
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
-        count, down = len(reads), 36
-        step = wide / (count + 1.25)
-        high = 26
-        sketch = Sketch(wide, 30 + down * count)
+        high, down = 26, 36
+        letters = [len(word) + 3 for word in reads]
+        widest = max(map(len, labels)) + 3
+        letter = wide / (sum(letters) + widest + 2)  # 2: the last arrow
+        ends = [letter * end for end in accumulate(letters)]
+        sketch = Sketch(wide, 30 + down * len(reads))
         sketch.words(2, 10, "it reads", "start", font_weight="bold")
         asked = wide - 2
         sketch.words(asked, 10, "is asked for", "end", font_weight="bold")
         for row, label in enumerate(labels):
             y = 24 + down * row + high / 2
             for place, word in enumerate(reads[: row + 1]):
-                x = step * (place + 0.5)
-                sketch.box(x, y, word, "target", step - 4, high)
-            x = wide - step / 2
-            start = step * (row + 1) - 2
-            sketch.line((start, y), (x - step / 2, y), arrow=True)
+                width = letter * letters[place]
+                x = ends[place] - width / 2
+                sketch.box(x, y, word, "target", width - 4, high)
+            width = letter * widest
+            x = wide - width / 2
+            sketch.line((ends[row] - 2, y), (x - width / 2, y), arrow=True)
             look = {"fill_opacity": 0, "stroke_width": 2}
-            sketch.box(x, y, label, "target", step - 4, high, **look)
+            sketch.box(x, y, label, "target", width - 4, high, **look)
         return sketch
 
     rows = "; ".join(
