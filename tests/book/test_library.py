@@ -109,7 +109,7 @@ def test_what_the_book_is_built_on_stays(package):
 
 
 def test_a_chart_can_be_pointed_at():
-    """What altair is for: a chapter's dots say which head each of them is."""
+    """What altair is for: a chapter's bars say which head each of them is."""
     code = inspect.getsource(attention_maps.prices)
     assert "altair()" in code and "tooltip=" in code
     assert any(

@@ -49,12 +49,13 @@ def _places(*rows: Sequence[str], width: float) -> list[float]:
 def turns(
     target: Sequence[str],
     source: Sequence[str],
-    panels: Mapping[str, Tensor],
+    panels: Mapping[str, tuple[Tensor, str]],
 ) -> Picture:
     """Where two heads look, from each token that was just written.
 
-    A panel is a title and one head's weights (target_len, source_len),
-    whose row i is that of the written token `target[i]`.
+    A panel is a title, one head's weights (target_len, source_len), whose
+    row i is that of the written token `target[i]`, and the written token
+    from which the head looks at the wrong place.
     """
     written = [word.strip("▁") for word in target]
     there = [word.strip("▁") for word in source]
@@ -63,7 +64,7 @@ def turns(
         height = 190
         sketch = Sketch(PAGE * 96, height * len(panels) - 10)
         columns = _places(there, written, width=PAGE * 96 - 10)
-        for number, (title, weights) in enumerate(panels.items()):
+        for number, (title, (weights, errs)) in enumerate(panels.items()):
             top = number * height
             sketch.words(0, top + 12, title, "start", font_weight="bold")
             for word, x in zip(there, columns, strict=False):
@@ -74,7 +75,7 @@ def turns(
                 sketch.line(
                     (columns[i], top + 144),
                     (columns[j], top + 58),
-                    colour="attention",
+                    colour="bad" if word == errs else "attention",
                     width=0.8 + 3.2 * float(weights[i, j]),
                 )
         return sketch
@@ -84,7 +85,7 @@ def turns(
         height = 40 + step * max(len(written), len(there)) + 14
         sketch = Sketch(PHONE * 96, height * len(panels))
         left, right = 116, PHONE * 96 - 100
-        for number, (title, weights) in enumerate(panels.items()):
+        for number, (title, (weights, errs)) in enumerate(panels.items()):
             top = number * height + 40
             sketch.words(0, top - 28, title, "start", font_weight="bold")
             for j, word in enumerate(there):
@@ -97,18 +98,18 @@ def turns(
                 sketch.line(
                     (left, y),
                     (right, top + step * j),
-                    colour="attention",
+                    colour="bad" if word == errs else "attention",
                     width=0.8 + 3.2 * float(weights[i, j]),
                 )
         return sketch
 
     said = []
-    for title, weights in panels.items():
+    for title, (weights, errs) in panels.items():
         pairs = ", ".join(
             f"{word} to {there[int(weights[i].argmax())]}"
             for i, word in enumerate(written)
         )
-        said.append(f"{title} {pairs}")
+        said.append(f"{title} {pairs}; wrong, in pink, from {errs}")
     return show(
         lambda narrow: down() if narrow else across(),
         "From each German token just written, a line to the English token "
@@ -206,12 +207,12 @@ def walk(
 
 
 def sheet(
-    maps: Mapping[str, Sequence[Tensor]], behind: Mapping[str, int]
+    maps: Mapping[str, Sequence[Tensor]], source: Sequence[str]
 ) -> Picture:
-    """Every head, a square each; above, large, those whose job has a name.
+    """Every head, a square each; those whose job has a name are framed.
 
-    For each of `KINDS` a tensor (h, rows, columns) a layer. `behind` says
-    by how many places a token's row comes after its column.
+    For each of `KINDS` a tensor (h, rows, columns) a layer. Below the head
+    of the articles stand the articles of `source`.
     """
     from matplotlib import pyplot
     from matplotlib.colors import LinearSegmentedColormap
@@ -220,51 +221,48 @@ def sheet(
     fading = LinearSegmentedColormap.from_list("attention", ends)
     layers, h = len(maps["cross"]), len(maps["cross"][0])
 
-    def square(ax: Any, kind: str, name: str) -> Tensor:
-        layer, head = (int(number) - 1 for number in name.split("."))
+    def square(ax: Any, kind: str, layer: int, head: int) -> None:
         weights = maps[kind][layer][head]
         look = {"aspect": "auto", "cmap": fading, "vmin": 0, "vmax": 1}
         ax.imshow(weights, **look)
         ax.set(xticks=[], yticks=[])
-        ax.spines[:].set_visible(True)
-        return weights
+        ax.spines[:].set(visible=True, color=COLOURS["muted"], linewidth=0.6)
+        job = NAMED.get((kind, f"{layer + 1}.{head + 1}"))
+        if not job:
+            return
+        ax.spines[:].set(color="black", linewidth=2.2)
+        last, middle = weights.shape[1] - 0.5, weights.shape[1] / 2 - 0.5
+        x, side = (-0.5, "left") if head == 0 else (last, "right")
+        if "?" not in job:
+            job, x, side = job.removesuffix(" token"), middle, "center"
+        look = {"va": "bottom", "in_layout": False}
+        ax.text(x, -1.4, job, ha=side, weight="bold", **look)
+        if job == "articles":
+            look["va"] = "top"
+            for place, word in enumerate(source):
+                if word.strip("\u2581").lower() == "a":
+                    ax.text(place, len(weights), "a", ha="center", **look)
 
-    def named(part: Any, narrow: bool) -> None:
-        axes = part.subplots(*((3, 2) if narrow else (1, 5))).flat
-        for ax, ((kind, name), job) in zip(axes, NAMED.items(), strict=False):
-            rows, columns = square(ax, kind, name).shape
-            if job != "articles":
-                first = behind[kind]
-                ends = [0, rows - 1 - first], [first, rows - 1]
-                ax.plot(*ends, color="black", lw=1, ls=":")
-            ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
-            ax.set_title(f"{name} {job}", pad=4)
-        axes[0].set(xlabel="looked at", ylabel="asking")
-        for ax in axes[len(NAMED) :]:
-            ax.axis("off")
-
-    def block(part: Any, kind: str) -> None:
+    def block(part: Any, kind: str, first: bool) -> None:
         axes = part.subplots(layers, h)
-        part.suptitle(KINDS[kind], weight="bold")
+        part.suptitle(f"{KINDS[kind]}\n", weight="bold")
         for layer in range(layers):
             for head in range(h):
-                ax = axes[layer][head]
-                name = f"{layer + 1}.{head + 1}"
-                square(ax, kind, name)
-                known = (kind, name) in NAMED
-                ax.set_title(name, pad=2, weight="bold" if known else None)
-                ink = "black" if known else COLOURS["muted"]
-                ax.spines[:].set(color=ink, linewidth=2.2 if known else 0.6)
+                square(axes[layer][head], kind, layer, head)
+            if first:
+                axes[layer][0].set_ylabel(f"layer {layer + 1}")
 
     def draw(narrow: bool):
-        size = (PHONE, 16) if narrow else (PAGE, 5.3)
+        size = (PHONE, 13) if narrow else (PAGE, 4.3)
         figure = pyplot.figure(figsize=size)
-        heights = (4.4, 11.6) if narrow else (1.7, 3.6)
-        above, below = figure.subfigures(2, 1, height_ratios=heights)
-        named(above, narrow)
+        # between rows there are names
+        figure.get_layout_engine().set(h_pad=0.13, hspace=0)
         shape = (3, 1) if narrow else (1, 3)
-        for part, kind in zip(below.subfigures(*shape), KINDS, strict=True):
-            block(part, kind)
+        look = {} if narrow else {"width_ratios": [1.09, 1, 1]}
+        for part, kind in zip(
+            figure.subfigures(*shape, **look), KINDS, strict=True
+        ):
+            block(part, kind, first=narrow or kind == "encoder")
         return figure
 
     jobs = "; ".join(
@@ -272,68 +270,48 @@ def sheet(
     )
     return show(
         draw,
-        "Above, five heads as large squares: 1.3 has dark columns; along a "
-        "dotted diagonal 4.3 is often one place to the right and 4.4 one to "
-        "the left, 1.4 is on it and 2.1 one to the right. Below, attention of "
-        f"{layers} layers with {h} heads each, three times, a small square a "
-        "head. Some are diagonals, some have a few dark columns, others "
-        f"spread out. Framed are the five: {jobs}.",
+        f"Attention of {layers} layers with {h} heads each, three times, a "
+        "square a head. Some are diagonals, some have a few dark columns, "
+        f"others spread out. Framed are five: {jobs}. The dark columns of "
+        "the articles' head have an a below them.",
     )
 
 
-def jobs(rows: Mapping[str, Mapping[str, float]], evenly: Mapping) -> Picture:
-    """For each job the weight of 16 heads on it, the largest first: bars.
+def jobs(rows: Mapping[str, Mapping[str, float]]) -> Picture:
+    """For each job the weight that each of 16 heads gives to it: dots.
 
-    Coloured and counted are those above a dotted line: 2.5 times as much
-    as an even spread would give.
+    The head that gives most is named.
     """
-    shared = {
-        job: [
-            head
-            for head in sorted(weights, key=weights.get, reverse=True)
-            if weights[head] > 2.5 * evenly[job]
-        ]
-        for job, weights in rows.items()
-    }
 
     def draw(narrow: bool):
-        figure, axes = panels(
-            len(rows), narrow, height=1.45 if narrow else 2.6, sharey=True
-        )
-        for ax, (job, weights) in zip(axes, rows.items(), strict=True):
-            mine = shared[job]
-            inks = [COLOURS["attention"]] * len(mine)
-            inks += [COLOURS["muted"]] * (len(weights) - len(mine))
-            heights = sorted(weights.values(), reverse=True)
-            ax.bar(range(len(weights)), heights, color=inks)
-            ax.axhline(2.5 * evenly[job], color="black", linewidth=1, ls=":")
-            heads = f"{len(mine)} heads" if len(mine) > 1 else "one head"
-            above, below = (0.95, 0.68) if narrow else (1.02, 0.91)
-            ax.text(
-                len(weights) - 0.5,
-                above,
-                heads,
-                ha="right",
-                weight="bold",
-                color=COLOURS["attention"],
-            )
-            which = ", ".join(mine) if len(mine) < 5 else f"{mine[0]} first"
-            ax.text(len(weights) - 0.5, below, which, ha="right")
-            ax.set_title(job.replace("\n", " ") if narrow else job)
-            ax.set(xticks=[], yticks=[0, 0.5, 1], ylim=(0, 1.12))
-        axes[0].set_ylabel("share of weight")
+        figure, ax = panels(1, narrow, height=2.7)
+        for y, weights in enumerate(rows.values()):
+            ax.axhline(y, color=COLOURS["muted"], lw=0.6, zorder=0)
+            shares = [*weights.values()]
+            look = {"color": COLOURS["attention"], "ms": 9, "alpha": 0.5}
+            ax.plot(shares, [y] * len(shares), "o", mew=0, **look)
+            best = max(weights, key=weights.get)
+            place = weights[best], y - 0.15
+            ax.text(*place, best, ha="center", va="bottom")
+        ax.set_yticks(range(len(rows)), rows)
+        ax.get_yticklabels()[0].set_weight("bold")
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)
+        ax.set(xlim=(0, 0.88), ylim=(len(rows) - 0.6, -0.8))
+        marks = [0, 0.2, 0.4, 0.6, 0.8]
+        ax.set_xticks(marks, [f"{mark:.0%}" for mark in marks])
+        ax.set_xlabel("share of a head's weight")
         return figure
 
     said = []
     for job, weights in rows.items():
-        best = max(weights, key=weights.get)
-        told = f"{len(shared[job])}, the first {best}, {weights[best]:.2f}"
-        said.append(f"{job}: {told}".replace("\n", " "))
+        first, second, *_ = sorted(weights, key=weights.get, reverse=True)
+        shares = [f"{head} {weights[head]:.0%}" for head in (first, second)]
+        said.append(f"{job}: {', then '.join(shares)}")
     return show(
         draw,
-        "Five rows of sixteen bars: what share of its weight each head gives "
-        "to a job, and how many heads give more than 2.5 times as much as "
-        f"an even spread would. {'; '.join(said)}.",
+        "Five rows of sixteen dots: what share of its weight each head gives "
+        f"to a job. The two that give most: {'; '.join(said)}.",
     )
 
 
@@ -384,9 +362,9 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
 
 
 def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
-    """What is lost without each head: dots to point at, by altair.
+    """What the loss rises by without each head: bars to point at, by altair.
 
-    A dot is a head; from left to right the loss rises, upwards BLEU falls.
+    The dearest head comes first, and is named.
     """
     alt = altair()
     heads = [
@@ -400,24 +378,30 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
         for kind in KINDS
         for head, row in told[kind].items()
     ]
+    heads.sort(key=lambda head: -head["nats"])
+    for rank, head in enumerate(heads):
+        head["rank"] = rank
+    dearest = heads[0]
     ink = COLOURS["muted"]
     plain = {"grid": False, "domainColor": ink, "tickColor": ink}
-    places = {
-        "x": alt.X("nats:Q", title="nats per token lost")
-        .scale(domain=[-0.01, 0.09], nice=False)
-        .axis(format=".2f", tickCount=6, **plain),
-        "y": alt.Y("bleu:Q", title="BLEU points lost").axis(**plain),
-    }
     inks = [COLOURS[part] for part in ("encoder", "decoder", "attention")]
-    legend = {"orient": "bottom-right", "labelColor": "currentColor"}
-    chart = (
+    across = alt.X("rank:O", title=f"the {len(heads)} heads").axis(
+        labels=False, ticks=False, domain=False
+    )
+    up = (
+        alt.Y("nats:Q", title="nats per token lost without it")
+        .scale(domain=[-0.002, 0.09], nice=False)
+        .axis(format=".2f", tickCount=5, **plain)
+    )
+    bars = (
         alt.Chart(alt.Data(values=heads))
-        .mark_circle(size=80, opacity=0.8)
+        .mark_bar()
         .encode(
-            **places,
+            x=across,
+            y=up,
             color=alt.Color("where:N", title=None)
             .scale(domain=[*KINDS.values()], range=inks)
-            .legend(**legend),
+            .legend(orient="top-right", labelColor="currentColor"),
             tooltip=[
                 alt.Tooltip("name:N", title="head"),
                 alt.Tooltip("where:N"),
@@ -426,26 +410,19 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
             ],
         )
     )
-    dearest = {}
-    for cost, misses, align in (
-        ("nats", "the loss", "right"),
-        ("bleu", "BLEU", "center"),
-    ):
-        head = max(heads, key=lambda head, cost=cost: head[cost])
-        dearest[cost] = f"{head['head']}, {head['where']}"
-        named = head | {"words": f"{head['head']}, missed most by {misses}"}
-        chart += (
-            alt.Chart(alt.Data(values=[named]))
-            .mark_text(color="currentColor", fontSize=12, dy=-12, align=align)
-            .encode(**places, text="words:N")
-        )
-    return chart.properties(
+    name = (
+        alt.Chart(alt.Data(values=[dearest]))
+        .mark_text(color="currentColor", fontSize=12, dx=10, align="left")
+        .encode(x=across, y=up, text="name:N")
+    )
+    cheap = sum(head["nats"] < 0.01 for head in heads)
+    return (bars + name).properties(
         width=540,
-        height=300,
+        height=220,
         description=(
-            f"A dot for each of {len(heads)} heads: by how much the loss "
-            "rises without it, and by how much BLEU falls. Most are near "
-            f"zero. Farthest to the right is {dearest['nats']}; highest is "
-            f"{dearest['bleu']}."
+            f"A bar for each of {len(heads)} heads, the longest first: by how "
+            "much the loss rises without it. By far the longest is "
+            f"{dearest['name']}, {dearest['where']}: {dearest['nats']:.2f} "
+            f"nats per token. {cheap} are below 0.01."
         ),
     )

@@ -17,17 +17,16 @@ from transformer_book.figures import (
 Ids = Sequence[int]
 
 
-def overtaking(
+def ranks(
     outputs: Mapping[str, tuple[int, float]],
     divisor: Callable[[int, float], float],
-    named: tuple[str, str],
+    alphas: Sequence[float],
 ) -> Picture:
-    """The rank of each output as alpha grows.
+    """The rank of each output for some values of alpha, the best at the top.
 
-    `outputs` has the tokens and the log-probability of each text. Of the
-    two that are `named`, the first overtakes the second.
+    `outputs` has the tokens and the log-probability of each text. The
+    longest output and the shortest have inks of their own.
     """
-    alphas = [step / 50 for step in range(101)]
 
     def ranked(alpha: float) -> list[str]:
         def score(text: str) -> float:
@@ -37,57 +36,52 @@ def overtaking(
         return sorted(outputs, key=score, reverse=True)
 
     orders = [ranked(alpha) for alpha in alphas]
-    climbs, sinks = named
-    ahead = [order.index(climbs) < order.index(sinks) for order in orders]
-    meet = ahead.index(True)
-    height = (orders[meet].index(climbs) + orders[meet].index(sinks)) / 2 + 1
-    inks = {climbs: COLOURS["target"], sinks: "black"}
+    longest = max(outputs, key=lambda text: outputs[text][0])
+    shortest = min(outputs, key=lambda text: outputs[text][0])
+    inks = {longest: COLOURS["target"], shortest: "black"}
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=4.0 if narrow else 3.0)
+        figure, ax = panels(1, narrow, height=4.0 if narrow else 2.8)
         for text, (length, _) in outputs.items():
-            ranks = [order.index(text) + 1 for order in orders]
-            known = text in named
-            told = f"{text} ({length}\u00a0tokens)"
+            heights = [order.index(text) + 1 for order in orders]
+            bold = text in inks
             ax.plot(
-                alphas,
-                ranks,
+                heights,
+                "o-",
                 color=inks.get(text, COLOURS["muted"]),
-                linewidth=3 if known else 1.2,
-                zorder=3 if known else 2,
+                linewidth=3 if bold else 1.2,
+                markersize=7 if bold else 4,
+                zorder=3 if bold else 2,
             )
+            told = f"{text} ({length}\u00a0tokens)"
             ax.annotate(
-                fill(told, 22) if narrow else told,
-                (alphas[-1], ranks[-1]),
-                (8, 0),
+                fill(told, 20) if narrow else told,
+                (len(orders) - 1, heights[-1]),
+                (10, 0),
                 textcoords="offset points",
                 va="center",
                 color=inks.get(text, "black"),
-                weight="bold" if known else None,
+                weight="bold" if bold else None,
             )
-        ax.text(
-            alphas[meet] + 0.16,
-            height,
-            "overtakes" if narrow else "the longer one overtakes",
-            va="center",
-        )
-        ax.axvline(0.6, color="black", linewidth=1, linestyle=":")
-        below = len(outputs) + 0.55
-        ax.text(0.64, below, "the paper's 0.6", va="center")
-        ax.set_yticks(range(1, len(outputs) + 1))
-        ax.set_ylim(len(outputs) + 0.8, 0.4)
-        ax.set(xlim=(0, 4.8 if narrow else 3.7), ylabel="rank")
-        ax.set_xticks([0, 1, 2] if narrow else [0, 0.5, 1, 1.5, 2])
-        ax.spines["bottom"].set_bounds(0, 2)
-        ax.set_xlabel("α", x=1 / ax.get_xlim()[1])
+        ax.set_xlim(-0.2, 2.2 * len(orders) - (1.2 if narrow else 1.6))
+        ax.set_xticks([])
+        ax.set_ylim(len(outputs) + 0.5, 0)
+        places = range(2, len(outputs) + 1)
+        ax.set_yticks([0.1, 1, *places], ["α", "best", *map(str, places)])
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        for place, alpha in enumerate(alphas):
+            ax.text(place, 0.1, str(alpha), ha="center", va="center")
         return figure
 
-    first, last = orders[0], orders[-1]
+    said = " ".join(
+        f"For {alpha}: {' '.join(order)}"
+        for alpha, order in zip(alphas, orders, strict=True)
+    )
     return show(
         draw,
-        "Lines of rank as alpha grows from 0 to 2. At 0 the order is "
-        f"{'; '.join(first)} At 2 it is {'; '.join(last)} At "
-        f"{alphas[meet]:.1f} {climbs} overtakes {sinks}",
+        f"The order of {len(outputs)} outputs for each alpha, the best "
+        f"first; lines join them from one alpha to the next. {said}",
     )
 
 
@@ -117,40 +111,35 @@ def candidates(
     ]
 
     def draw(narrow: bool) -> Sketch:
-        step = 30
+        step, top = 30, 40
         width = (PHONE if narrow else PAGE) * 96
-        head = 0 if narrow else 24
-        sketch = Sketch(width, head + step * len(rows) + 38)
-        room = width - (126 if narrow else 250)
-        if not narrow:
-            sketch.words(room + 22, 10, "log-probability", "start")
-        for rank, (words, total, _) in enumerate(rows):
-            y = head + 18 + step * rank + (32 if rank >= beam_size else 0)
+        sketch = Sketch(width, top + step * len(rows) + 24)
+        left, room = 34, 190 if narrow else 360  # of the boxes
+        sketch.words(0, 12, "rank", "start")
+        sketch.words(left + 6, 12, "candidate", "start")
+        sketch.words(left + room + 14, 12, "fate", "start")
+        for rank, (words, _, _) in enumerate(rows):
+            y = top + step * rank + (28 if rank >= beam_size else 0)
             part = inks[rank]
-            if narrow and len(words) > 26:
-                words = "\u2026" + words[-25:]
+            if narrow and len(words) > 22:
+                words = "\u2026" + words[-21:]
             style = {} if part != "muted" else {"stroke_dasharray": "4 3"}
-            sketch.box(room / 2 + 28, y, words, part, room - 30, 24, **style)
-            sketch.words(6, y, str(rank + 1), "start")
-            place = room + 22
-            told = f"{total:.2f}".replace("-", "\u2212")
-            if not narrow:
-                sketch.words(place, y, told, "start")
-                place += 110
+            sketch.words(22, y, str(rank + 1), "end")
+            sketch.box(left + room / 2, y, "", part, room, 24, **style)
+            sketch.words(left + 10, y, words, "start")
             sketch.words(
-                place,
+                left + room + 14,
                 y,
                 fates[rank],
                 "start",
                 colour=part if part != "muted" else "currentColor",
                 font_weight="bold" if part != "muted" else "normal",
             )
-        y = head + 18 + step * beam_size
-        sketch.line((0, y), (width, y), colour="muted", stroke_dasharray="2 4")
-        told = "only above this line does an eos end a sentence"
-        if narrow:
-            told = "only above this line an eos ends"
-        sketch.words(room / 2 + 28, y, told, font_style="italic")
+        y = top + step * beam_size - 1
+        ends = (0, y), (left + room + 110, y)
+        sketch.line(*ends, colour="muted", stroke_dasharray="2 4")
+        told = "below this line an <eos> ends nothing"
+        sketch.words(left + 6, y, told, "start", font_style="italic")
         return sketch
 
     said = "; ".join(
@@ -226,13 +215,15 @@ def tree(
             width = max(width, PAGE * 96, *(each + 150 for each in needed))
         sketch = Sketch(width, top + leaves * down + 4)
         totals = width - 58  # the right end of a column
-        if not narrow:
-            sketch.words(totals, 10, "log-probability", "end")
-            sketch.words(width, 10, "score", "end")
 
         def at(node):
             y = (heights[node] + 0.5) * down + 2
             return middles[len(node)], top + y
+
+        if not narrow:
+            above = min(at(node)[1] for node in ended) - 24
+            sketch.words(totals, above, "log-probability", "end")
+            sketch.words(width, above, "score", "end")
 
         for node in sorted(heights, key=lambda n: n == best[: len(n)]):
             won = node == best[: len(node)]
