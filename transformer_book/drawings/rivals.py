@@ -36,7 +36,7 @@ def sentence_gap(run: Run, than: Run) -> tuple[float, float, float]:
 def swapped(
     transformer: Sequence[Run], swaps: Mapping[str, Sequence[Run]]
 ) -> Picture:
-    """What each swap does to the loss, seed by seed, and its BLEU.
+    """What each swap does to the loss, seed by seed.
 
     `swaps` is {"windows in the encoder": its runs}, by stack.
     """
@@ -47,18 +47,14 @@ def swapped(
         ]
         for what, runs in swaps.items()
     }
-
-    def bleus(runs: Sequence[Run]) -> list[str]:
-        return [f"{run.report['test']['bleu']:.1f}" for run in runs]
+    inks = {
+        "recurrence": COLOURS["recurrence"],
+        "windows": COLOURS["feed_forward"],
+    }
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.8)
-        names = {0.0: "the Transformer"}  # and where each row is
-        for seed, score in enumerate(bleus(transformer)):
-            place = 0.2 - 0.4 * seed
-            ax.plot(0, place, "o", color=COLOURS["attention"], ms=6)
-            _score(ax, score, place, color=COLOURS["attention"])
-        y, stack = 0.0, ""
+        figure, ax = panels(1, narrow, height=3.1)
+        names, y, stack = {}, 0.0, ""  # names: where each row is
         for what, seeds in gaps.items():
             layer, where = what.split(" in the ")
             if where != stack:
@@ -67,24 +63,20 @@ def swapped(
                 names[y] = f"in the {where}:"
             y -= 0.9
             names[y] = layer
-            scores = bleus(swaps[what])
-            for seed, ((gap, low, high), score) in enumerate(
-                zip(seeds, scores, strict=True)
-            ):
+            for seed, (gap, low, high) in enumerate(seeds):
                 place = y + 0.2 - 0.4 * seed
-                ax.plot([low, high], [place] * 2, color="black")
-                ax.plot(gap, place, "o", color="black", ms=5)
-                _score(ax, score, place)
-        ax.axvline(0, color=COLOURS["attention"], lw=1.2)
-        _score(ax, "BLEU", 0.85, weight="bold")
-        for words, x, side in (
-            ("\u2190 better", -0.005, "right"),
-            ("worse \u2192", 0.005, "left"),
-        ):
+                ax.plot([low, high], [place] * 2, color=inks[layer])
+                ax.plot(gap, place, "o", color=inks[layer], ms=6)
+        ax.axvline(0, color=COLOURS["attention"], lw=1.8)
+        heads = (
+            ("\u2190 better", "right", -0.005),
+            ("worse \u2192", "left", 0.005),
+        )
+        for words, side, x in heads:
             if narrow:  # no room for arrows
                 words = words.strip("\u2190\u2192 ")
-            ax.text(x, 0.85, words, ha=side, va="center", weight="bold")
-        ax.set_ylim(y - 0.5, 1.2)
+            ax.text(x, -0.15, words, ha=side, va="center", weight="bold")
+        ax.set_ylim(y - 0.5, 0.2)
         ax.set_yticks([*names], names.values())
         for label in ax.get_yticklabels():
             if label.get_text().endswith(":"):
@@ -99,32 +91,21 @@ def swapped(
         return figure
 
     said = "; ".join(
-        f"{what}: "
-        + " and ".join(f"{gap:+.3f}" for gap, *_ in seeds)
-        + f" nats, {', '.join(bleus(swaps[what]))} BLEU"
+        f"{what}: " + " and ".join(f"{gap:+.3f}" for gap, *_ in seeds)
         for what, seeds in gaps.items()
     )
     return show(
         draw,
         "For each of four swaps and two seeds, a dot with an interval: how "
-        f"many nats it is above the Transformer. {said}. The Transformer "
-        f"itself: {', '.join(bleus(transformer))} BLEU.",
+        "many nats per token the loss is above the Transformer's, which is "
+        f"a line. {said}.",
     )
 
 
-def _score(ax: Any, words: str, y: float, **look: Any) -> None:
-    """A figure of the column at the right."""
-    place = {"xycoords": ("axes fraction", "data"), "ha": "right"}
-    ax.annotate(words, (1.1, y), va="center", **place, **look)
-
-
 def race_curves(runs: Sequence[Run]) -> Picture:
-    """Validation loss against the minutes of one core."""
-    # points by which a name is moved upwards from its line's end
-    apart = {"recurrent": 8, "convolutional": 1, "transformer": -6}
-    first = [run for run in runs if run.report["training"]["seed"] == 0]
-    curves = {}  # by kind: minutes and losses of the first seed
-    for run in first:
+    """Validation loss against the minutes of one core, for each model."""
+    curves = {}  # by kind: minutes and losses
+    for run in runs:
         steps, losses = run.series("validation_loss")
         a_step = run.report["result"]["seconds_a_step"]
         minutes = [step * a_step / 60 for step in steps]
@@ -137,37 +118,33 @@ def race_curves(runs: Sequence[Run]) -> Picture:
     }
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        big = 6 if narrow else 8
-        for run in runs:
-            kind = run.config["info"]["kind"]
-            ink, line, mark = LOOKS[kind]
-            steps, losses = run.series("validation_loss")
-            each = run.report["result"]["seconds_a_step"]
-            minutes = [step * each / 60 for step in steps]
-            ax.plot(minutes, losses, line, marker=mark, color=ink, ms=3)
-            if run.report["training"]["seed"] == 0:
-                name = "Transformer" if kind == "transformer" else kind
-                ax.annotate(
-                    f"{name}, {losses[-1]:.1f}",
-                    (minutes[-1], losses[-1]),
-                    (8, apart[kind]),
-                    textcoords="offset points",
-                    va="center",
-                    color=ink,
-                )
+        figure, ax = panels(1, narrow, height=3.2)
+        for kind, (minutes, losses) in curves.items():
+            ink, line, _ = LOOKS[kind]
+            ax.plot(minutes, losses, line, color=ink)
+            end = minutes[-1], losses[-1]
+            ax.plot(*end, "o", color=ink, ms=7)
+            words = "Transformer" if kind == "transformer" else kind
+            _named(ax, words, end, kind)
         for kind, minute in reached.items():
             ends, theirs = curves[kind]
-            ink, level = LOOKS[kind][0], theirs[-1]
-            ends = [minute, ends[-1]]
-            ax.plot(ends, [level] * 2, ":", color=ink, lw=1.8, zorder=4)
-            ax.plot(minute, level, "o", color=COLOURS["attention"], ms=big)
-            if narrow:  # no room beside the dots
-                continue
             ax.annotate(
-                f"{minute:.0f} min",
-                (minute, level),
-                (-3, -5),
+                "",
+                (minute, theirs[-1]),
+                (ends[-1], theirs[-1]),
+                arrowprops={
+                    "arrowstyle": "-|>",
+                    "color": LOOKS[kind][0],
+                    "linestyle": ":",
+                    "linewidth": 1.6,
+                    "shrinkA": 4,
+                    "shrinkB": 0,
+                },
+            )
+            ax.annotate(
+                f"{minute:.1f} min",
+                (minute, theirs[-1]),
+                (-4, -4),
                 textcoords="offset points",
                 ha="right",
                 va="top",
@@ -175,20 +152,18 @@ def race_curves(runs: Sequence[Run]) -> Picture:
             )
         ax.set_xlabel("minutes of one core")
         ax.set_ylabel("validation loss, nats per token")
-        ax.set_xlim(0, 27 if narrow else 18.8)
-        ax.set_ylim(1.5, None)
-        ax.set_xticks([0, 5, 10, 15])
+        ax.set_xlim(4, 22.5 if narrow else 17.6)
+        ax.set_ylim(1.75, 3)
+        ax.set_xticks([5, 10, 15])
         return figure
 
     told = "; ".join(
-        f"{run.config['info']['kind']} "
-        f"{run.series('validation_loss')[1][-1]:.2f}"
-        for run in runs
+        f"{kind} {losses[-1]:.2f}" for kind, (_, losses) in curves.items()
     )
     return show(
         draw,
-        "Validation loss of the three models, two seeds each, against "
-        f"minutes of one core. At the end: {told}. The Transformer was there "
+        "Validation loss of the three models against minutes of one core, "
+        f"from the fourth. At the end: {told}. The Transformer was there "
         + ", ".join(f"after {m:.1f} ({kind})" for kind, m in reached.items())
         + ".",
     )
@@ -217,7 +192,7 @@ def _means(ax: Any, places: Sequence[float], seeds: Any, kind: str) -> list:
 
 
 def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
-    """BLEU of all captions with a beam; greedy, by the source's length."""
+    """BLEU of greedy translations, by the length of the source."""
     parts = next(iter(races.values()))[0].report["by_length"]
     spans = [part["words"].replace(" to ", "\u2013") for part in parts]
     spans[-1] = parts[-1]["words"].split()[0] + " or more"
@@ -228,56 +203,37 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
         ]
         for kind, runs in races.items()
     }
-    beam = {
-        kind: [run.report["test"]["bleu"] for run in runs]
-        for kind, runs in races.items()
-    }
-    scores = sum(beam.values(), [])
-    spread = max(scores) - min(scores)
 
     def draw(narrow: bool):
-        sides = {} if narrow else {"width_ratios": (1, 1.5), "sharey": True}
-        figure, (whole, split) = panels(2, narrow, height=3, **sides)
-        for number, (kind, each) in enumerate(beam.items()):
-            ink, _, mark = LOOKS[kind]
-            whole.plot([number] * len(each), each, mark, color=ink, ms=6)
-            name = "Transformer" if kind == "transformer" else kind
-            whole.text(number, 35, name, ha="center", color=ink)
-        whole.text(
-            1, 29.5, f"all within {spread:.1f} points", ha="center", va="top"
-        )
-        whole.set(title="all captions, with a beam", xticks=[])
-        whole.set_xlim(-0.6, len(beam) - 0.4)
+        figure, ax = panels(1, narrow, height=3)
         places = [*range(len(spans))]
-        for kind in races:
-            means = _means(split, places, greedy[kind], kind)
+        for kind, seeds in greedy.items():
+            ink, line, _ = LOOKS[kind]
+            means = [sum(each) / len(each) for each in seeds]
+            ax.plot(places, means, line, marker="o", color=ink, ms=5)
             above = kind == "transformer"
-            split.text(
+            ax.text(
                 0,
-                means[0] + (0.7 if above else -1.0),
+                means[0] + (0.6 if above else -0.7),
                 "Transformer" if above else kind,
                 va="bottom" if above else "top",
-                color=LOOKS[kind][0],
+                color=ink,
             )
-        split.set(title="greedy, by length", xlabel="words of the caption")
-        split.set_xticks(places, spans)
-        for ax in whole, split:
-            ax.set(ylim=(22, 38), yticks=range(22, 39, 4))
-        whole.set_ylabel("BLEU")
-        if narrow:
-            split.set_ylabel("BLEU")
+        ax.set_xticks(places, spans)
+        ax.set(ylim=(22, 38), yticks=range(22, 39, 4), ylabel="BLEU, greedy")
+        ax.set_xlabel("words of the source")
+        ax.margins(x=0.05)
         return figure
 
     said = "; ".join(
-        f"{kind}: with a beam {sum(beam[kind]) / len(beam[kind]):.1f}, greedy "
-        + ", ".join(f"{sum(each) / len(each):.1f}" for each in greedy[kind])
-        for kind in races
+        f"{kind}: "
+        + ", ".join(f"{sum(each) / len(each):.1f}" for each in seeds)
+        for kind, seeds in greedy.items()
     )
     return show(
         draw,
-        "Left, BLEU of all captions with a beam of four; right, of greedy "
-        f"translations by the words of the source, {', '.join(spans)}; "
-        f"means of two seeds. {said}.",
+        "BLEU of greedy translations by the words of the source, "
+        f"{', '.join(spans)}; means of two seeds. {said}.",
     )
 
 
@@ -295,7 +251,7 @@ def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
             words = "Transformer" if kind == "transformer" else kind
             _named(ax, words, (max(told), means[-1]), kind)
         _distances(ax, [*next(iter(shares.values()))], narrow)
-        ax.set_xlabel("trained on sequences of up to so many symbols")
+        ax.set_xlabel("symbols of the longest sequences")
         ax.set(ylabel="copied without an error, %", ylim=(-4, 104))
         return figure
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-import numpy as np
 from IPython.display import Markdown
 
 from transformer_book.figures import COLOURS, Picture, panels, show
@@ -36,90 +35,61 @@ def printed(rows: Sequence[tuple]) -> Markdown:
     )
 
 
-# What is written beside a row of the paper, and where: points to the
-# right and upwards. The others are in the band.
+# The rows of the paper outside of the band, from the left, and how many
+# lines above the dots each name is written, on which side.
 NAMES = {
-    "base": ("base", 0, 10),
-    "big": ("big", -8, -3),
-    "`h=1`": ("one head", -8, -3),
-    "`d_k=16`": ("keys of 16", -8, -3),
-    "`N=2`": ("two layers", -8, -3),
-    "`d_model=256`": ("half the width", 8, -9),
-    "`dropout=0.0`": ("no dropout", 8, 3),
-    "`label_smoothing=0.0`": ("no smoothing", -9, -3),
-    "`label_smoothing=0.2`": ("smoothing 0.2", 9, -3),
+    "`N=2`": ("two layers", 1, "center"),
+    "`d_model=256`": ("half the width", 2, "right"),
+    "`dropout=0.0`": ("no dropout", 3, "right"),
+    "`h=1`": ("one head", 4, "right"),
+    "`d_k=16`": ("keys of 16", 5, "right"),
+    "base": ("base", 4, "center"),
+    "big": ("big", 2, "center"),
 }
 
 
-def fitted(rows: Sequence[tuple]) -> np.ndarray:
-    """Slope and start of the line through BLEU against perplexity.
-
-    Rows with another label smoothing are left out.
-    """
-    places = [row[3:5] for row in rows if "label_smoothing" not in row[2]]
-    return np.polyfit(*zip(*places, strict=True), 1)
-
-
 def printed_scores(rows: Sequence[tuple]) -> Picture:
-    """Perplexity and BLEU of each row of table 3.
-
-    The line is fitted to the rows with the base model's label smoothing.
-    """
+    """BLEU of each row of table 3: dots, and a band around the base."""
     base = next(score for name, *_, score, _ in rows if name == "base")
-    line = fitted(rows)
     inside = [abs(score - base) < 0.51 for *_, score, _ in rows]
+    base_last = sorted(rows, key=lambda row: row[0] == "base")
+    count = f"{sum(inside) - 1} of {len(rows) - 1} changes"
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.6)
-        ax.axhspan(
-            base - 0.5, base + 0.5, color=COLOURS["muted"], alpha=0.15, lw=0
+        figure, ax = panels(1, narrow, height=2.6)
+        ax.axvspan(
+            base - 0.55, base + 0.55, color=COLOURS["muted"], alpha=0.15, lw=0
         )
-        ends = [min(row[3] for row in rows), max(row[3] for row in rows)]
-        look = {"color": COLOURS["muted"], "lw": 1.2, "ls": "--"}
-        ax.plot(ends, np.polyval(line, ends), **look, zorder=1)
-        count = f"{sum(inside) - 1} of {len(rows) - 1}"
-        words = f"{count} changes are within\nhalf a point of the base"
-        if narrow:
-            words = f"{count}\nwithin 0.5"
-        left = 5.75 if narrow else 5.3
-        ax.text(left, base + 0.42, words, va="top")
-        for name, of_model, of_training, perplexity, score, _ in rows:
-            what = told(of_model | of_training)
-            words, right, up = NAMES.get(name, NAMES.get(what, ("", 0, 0)))
-            hollow = "label_smoothing" in of_training
-            marker, size = ("o", 10) if hollow else ("o", 6)
-            if name == "base":
-                marker, size = "+", 15
-                if narrow:
-                    right, up = -9, -5  # above it are dots
+        ax.text(base, 8.4, count, ha="center", weight="bold")
+        piled: dict[float, int] = {}  # dots so far, by their score
+        for name, of_model, of_training, _, score, _ in base_last:
+            height = piled.get(score, 0)
+            piled[score] = height + 1
             ax.plot(
-                perplexity,
                 score,
-                marker,
-                color="black" if words else COLOURS["muted"],
-                fillstyle="none" if hollow else "full",
-                markersize=size,
-                zorder=3 if words else 2,
+                height,
+                "o",
+                color="black" if name == "base" else COLOURS["muted"],
+                markersize=7 if narrow else 10,
             )
-            align = "left" if right > 0 else "right" if right else "center"
-            ax.annotate(
-                words,
-                (perplexity, score),
-                (right, up),
-                textcoords="offset points",
-                ha=align,
-            )
-        ax.set(xlabel="perplexity", ylabel="BLEU")
-        ax.set_xlim(*((3.4, 6.8) if narrow else (4.2, 6.5)))
+            what = told(of_model | of_training)
+            words, lines, side = NAMES.get(name, NAMES.get(what, ("", 0, "")))
+            if words:
+                top = height + 1.2 * lines
+                look = {"color": COLOURS["muted"], "lw": 1}
+                ax.plot([score] * 2, [height + 0.4, top - 0.2], **look)
+                ax.text(score, top, words, ha=side, va="bottom")
+        ax.set(ylim=(-0.6, 9.6), yticks=[], xlabel="BLEU")
+        ax.set_xlim(*((23.2, 26.9) if narrow else (23.3, 26.8)))
+        ax.spines["left"].set_visible(False)
         return figure
 
+    outside = ", ".join(words for words, *_ in NAMES.values())
     return show(
         draw,
-        "Each row of table 3 by perplexity and BLEU. Nearly all lie along a "
-        "falling line; the two rows with another smoothing, rings, lie beside "
-        "it. Most are in a band of half a point above and below the base "
-        "model, a cross. Outside are two layers, half the width, no "
-        "dropout, one head and keys of 16 below, and the big model above.",
+        "A dot for each row of table 3, by its BLEU, piled where they have "
+        f"the same. {count} are in a band of half a point below and above "
+        f"the base model. Named, from the left: {outside}.",
     )
 
 
@@ -144,6 +114,8 @@ def differences(rows: Sequence[Row]) -> Picture:
         figure, ax = panels(1, narrow, height=1.1 + row * len(rows))
         for i, (_, (gap, low, high), verdict) in enumerate(rows):
             ink = INKS.get(verdict, "black")
+            if verdict == "control":
+                ink = COLOURS["muted"]
             ax.plot([low, high], [i, i], color=ink)
             inside = "none" if verdict == "control" else "full"
             ax.plot(gap, i, "o", color=ink, ms=6, fillstyle=inside)
@@ -170,7 +142,8 @@ def differences(rows: Sequence[Row]) -> Picture:
         if narrow:
             ticks = {0: "base", 0.2: "+0.2"}
         ax.set_xticks([*ticks], ticks.values())
-        ax.set_xlabel("nats above the base model", loc="right")
+        ax.spines["bottom"].set_bounds(-0.2, 0.25)
+        ax.set_xlabel("nats above the base model", x=0.2 / ax.get_xlim()[1])
         return figure
 
     said = "; ".join(
