@@ -62,7 +62,7 @@ def _stack(
 
 
 def machines() -> Picture:
-    """The Transformer, GPT and BERT as what is left of it."""
+    """The Transformer, BERT and GPT as what is left of it."""
 
     def pair(sketch: Sketch, x: float, bottom: float) -> None:
         sketch.words(x + 86, 14, "the Transformer, 2017", font_weight="bold")
@@ -89,22 +89,22 @@ def machines() -> Picture:
         if narrow:
             sketch = Sketch(PHONE * 96, 600)
             pair(sketch, 76, 250)
-            gpt(sketch, 76, 538)
-            bert(sketch, 246, 538)
+            bert(sketch, 76, 538)
+            gpt(sketch, 246, 538)
             return sketch
         sketch = Sketch(PAGE * 96, 310)
         pair(sketch, 80, 250)
-        gpt(sketch, 450, 250)
-        bert(sketch, 630, 250)
+        bert(sketch, 450, 250)
+        gpt(sketch, 630, 250)
         return sketch
 
     return show(
         draw,
         "Three machines. The Transformer has a stack of encoder layers with "
         "self-attention and a feed-forward network, whose memory goes into "
-        "the second of the three parts of each decoder layer. GPT is the "
-        "decoder without that second part. BERT is the encoder alone, and "
-        "predicts what is hidden in its text.",
+        "the second of the three parts of each decoder layer. BERT is the "
+        "encoder alone, and predicts what is hidden in its text. GPT is the "
+        "decoder without that second part.",
     )
 
 
@@ -114,7 +114,7 @@ def rotation() -> Picture:
     apart = 3 * turn - 0.6  # the query's hand is so far ahead
 
     def clock(sketch: Sketch, x: float, y: float, place: int) -> None:
-        radius, inner = 58, 24
+        radius, inner = 78, 40
 
         def at(angle: float, distance: float) -> tuple[float, float]:
             return (
@@ -129,10 +129,6 @@ def rotation() -> Picture:
         arc = drawsvg.Path().M(*at(key, inner))
         arc.A(inner, inner, 0, 0, 0, *at(query, inner))
         sketch.stroke(arc, width=3, colour="attention", arrow=False)
-        degrees = f"{math.degrees(apart):.0f}\u00b0"
-        middle = at((query + key) / 2, inner + 16)
-        sketch.words(*middle, degrees, colour="attention")
-        sketch.free.children.pop()  # there is room between the hands
         hands = ("query", query, place), ("key", key, place - 3)
         for idea, angle, number in hands:
             end = at(angle, radius)
@@ -145,21 +141,20 @@ def rotation() -> Picture:
 
     def draw(narrow: bool) -> Sketch:
         if narrow:
-            sketch = Sketch(PHONE * 96, 390)
+            sketch = Sketch(PHONE * 96, 450)
             for number, place in enumerate((3, 8)):
-                clock(sketch, PHONE * 48, 90 + 190 * number, place)
+                clock(sketch, PHONE * 48, 100 + 225 * number, place)
             return sketch
-        sketch = Sketch(PAGE * 96, 200)
+        sketch = Sketch(PAGE * 96, 225)
         for number, place in enumerate((3, 5, 8)):
-            clock(sketch, 120 + 240 * number, 90, place)
+            clock(sketch, 120 + 240 * number, 100, place)
         return sketch
 
     return show(
         draw,
         "A query and a key as two hands of a clock, at several places in a "
         "sentence, always three tokens apart. Both hands turn with their "
-        "places, and an arc between them has the same angle each time, "
-        f"{math.degrees(apart):.0f} degrees.",
+        "places, and an arc between them is as long each time.",
     )
 
 

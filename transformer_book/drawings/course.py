@@ -80,15 +80,22 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
         leaks = [row["last"] for row in shown if row["mistake"] in LEAKS]
         ax.annotate(
             "five leaks",
-            (max(leaks) + 0.02, 3),
+            (max(leaks), 0),
             (1.2, 20),
-            arrowprops={"arrowstyle": "-", "color": COLOURS["muted"]},
+            color=COLOURS["bad"],
+            arrowprops={
+                "arrowstyle": "-",
+                "color": COLOURS["muted"],
+                "shrinkB": 6,
+            },
             va="center",
         )
         right = 1.28 if narrow else 1.2
-        ax.text(right, 97, "with no mistake, or none\nthat shows", va="center")
+        ax.text(
+            right, 97, "no mistake (+), or one\nthat doesn't show", va="center"
+        )
         ax.set(
-            xlabel="loss at the end, nats per token",
+            xlabel="training loss at the end, nats per token",
             ylabel="right, of 100",
             xlim=(0.9, 3.55 if narrow else 3.4),
             ylim=(-6, 110),

@@ -149,11 +149,12 @@ def redrawn(draws: Mapping[str, Sequence[float]]) -> Picture:
     wins = int((ahead > 0).sum())
 
     def heap(ax, scores, bins, ink, words, level):
-        heights, _, _ = ax.hist(scores, bins, color=ink, alpha=0.55)
+        style = {"histtype": "step", "lw": 1.6} if ink == "black" else {}
+        heights, _, _ = ax.hist(scores, bins, color=ink, **style)
         low, high = np.quantile(scores, [0.025, 0.975])
         ax.plot([low, high], [level, level], color=ink, linewidth=4)
         ax.annotate(
-            f"{words}\n{low:.1f} to {high:.1f}",
+            f"{words}\n95%: {low:.1f} to {high:.1f}",
             ((low + high) / 2, max(heights)),
             (0, 4),
             textcoords="offset points",

@@ -36,7 +36,7 @@ def learning(rows: Sequence[Row], right: str) -> Picture:
             y = 26 + rise * number + 12
             sketch.words(36, y, str(step), "end")
             for x, part, size, told in (
-                (places[0], "loss", loss / highest, f"{loss:.1f}"),
+                (places[0], "loss", loss / highest, f"{loss:.2f}"),
                 (places[1], "target", share, f"{share:.0%}"),
             ):
                 end = x + room * size
@@ -54,7 +54,7 @@ def learning(rows: Sequence[Row], right: str) -> Picture:
         return sketch
 
     said = "; ".join(
-        f"step {step}: loss {loss:.1f}, {share:.0%} right, "
+        f"step {step}: loss {loss:.2f}, {share:.0%} right, "
         f"{written[:40] or 'nothing'}"
         for step, loss, share, written in rows
     )

@@ -26,49 +26,37 @@ LONGEST = 80  # characters of an output shown
 
 
 def by_clock(runs: Mapping[str, Run]) -> Picture:
-    """Training loss and validation BLEU against the seconds of the log."""
-    looks = ("good", "o-"), ("muted", ".-")
-    words = [name.replace(", ", ",\n") for name in runs]
-    places = (0.62, 0.88), (0.34, 0.3)  # of the names beside their losses
+    """Validation BLEU against the seconds of the log."""
+    looks = ("good", "o-"), ("muted", "o-")
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=3.2)
-        loss, bleu = axes
-        for ax, name, title in (
-            (loss, "nll", "training loss, nats per token"),
-            (bleu, "validation_bleu", "validation BLEU"),
+        figure, ax = panels(1, narrow, height=3)
+        for (name, run), (colour, dash) in zip(
+            runs.items(), looks, strict=True
         ):
-            for run, (colour, dash) in zip(runs.values(), looks, strict=True):
-                points = [
-                    (line["seconds"], line[name])
-                    for line in run.log
-                    if name in line
-                ]
-                ax.plot(
-                    *zip(*points, strict=True),
-                    dash,
-                    color=COLOURS[colour],
-                    markersize=3,
-                )
-            ax.set(xlabel="time", ylabel=title, ylim=(0, None), xscale="log")
-            marks = {6: "6 s", 60: "1 min", 600: "10 min", 6000: "100 min"}
-            ax.set_xticks([*marks], [*marks.values()])
-            ax.minorticks_off()
-        bleu.set_ylim(0, 62)
-        for run, (colour, _), who, place in zip(
-            runs.values(), looks, words, reversed(places), strict=True
-        ):
-            ink = {"color": COLOURS[colour]}
-            loss.text(*place, who, transform=loss.transAxes, va="top", **ink)
+            ink = COLOURS[colour]
+            points = [
+                (line["seconds"], line["validation_bleu"])
+                for line in run.log
+                if "validation_bleu" in line
+            ]
+            ax.plot(*zip(*points, strict=True), dash, color=ink, ms=3.5)
             end = run.log[-1]
-            bleu.annotate(
-                f"done: {_clock(end['seconds'])}",
+            what = name.replace(", ", "\n") if narrow else name
+            ax.annotate(
+                f"{what}\ndone: {_clock(end['seconds'])}",
                 (end["seconds"], end["validation_bleu"]),
                 (0, 7),
                 textcoords="offset points",
                 ha="center" if colour == "good" else "right",
-                **ink,
+                color=ink if colour == "good" else "black",
             )
+        ax.set(xlabel="time", ylabel="validation BLEU", xscale="log")
+        ax.set_ylim(0, 74 if narrow else 68)
+        ax.set_xlim(10, 10_000)
+        marks = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h"}
+        ax.set_xticks([*marks], [*marks.values()])
+        ax.minorticks_off()
         return figure
 
     ends = [
@@ -78,9 +66,8 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
     ]
     return show(
         draw,
-        "Training loss and validation BLEU by the clock; the curves of the "
-        "GPU and of the CPU core have the same shape, far apart. "
-        + "; ".join(ends),
+        "Validation BLEU by the clock; the curves of the GPU and of the CPU "
+        "core have the same shape, far apart. " + "; ".join(ends),
     )
 
 
@@ -280,34 +267,28 @@ def ways_to_decode(apart: Mapping[str, Mapping[str, Any]]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def mistakes(by_rarity: Sequence, by_length: Sequence) -> Picture:
-    """Words found by their rarity, BLEU by the source's length."""
+def mistakes(by_rarity: Sequence) -> Picture:
+    """The share of words found, by how often training had them: bars."""
     often = [
         row["seen"].replace(" times", "").replace(" to ", "\u2013")
         for row in by_rarity
     ]
     shares = [100 * row["found"] / row["words"] for row in by_rarity]
-    spans = ["{}\u2013{}".format(*row["words"]) for row in by_length]
-    bleus = [row["bleu"] for row in by_length]
 
     def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.7)
-        sides = (
-            (often, shares, "times seen in training", "words found, %"),
-            (spans, bleus, "words of the source, in quarters", "BLEU"),
-        )
-        for ax, (names, heights, across, up) in zip(axes, sides, strict=True):
-            bars = ax.bar(names, heights, color=COLOURS["good"])
-            ax.bar_label(bars, [f"{height:.0f}" for height in heights])
-            ax.set(xlabel=across, ylabel=up)
-            ax.margins(y=0.12)
+        figure, ax = panels(1, narrow, height=2.7)
+        bars = ax.bar(often, shares, width=0.6, color=COLOURS["good"])
+        ax.bar_label(bars, [f"{share:.0f}%" for share in shares])
+        ax.set(xlabel="times seen in training", ylabel="words found, %")
+        ax.margins(y=0.12)
         return figure
 
-    shown = zip([*often, *spans], [*shares, *bleus], strict=True)
     return show(
         draw,
-        "Left, the share of the references' words found, by how often they "
-        "were seen in training. Right, the BLEU of each quarter of the test "
-        "set, by the number of words in the source. "
-        + "; ".join(f"{name}: {height:.0f}" for name, height in shown),
+        "The share of the references' words that the translations have, by "
+        "how often the words were seen in training. "
+        + "; ".join(
+            f"{name}: {share:.0f}%"
+            for name, share in zip(often, shares, strict=True)
+        ),
     )

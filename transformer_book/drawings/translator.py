@@ -57,7 +57,7 @@ def looks(
                 end(j),
                 colour="attention",
                 width=0.6 + 6 * weight,
-                stroke_opacity=1 if chosen[i] == strong[0] else 0.35,
+                stroke_opacity=1 if chosen[i] == strong[0] else 0.2,
             )
         for i, word in enumerate(chosen):
             x, y = start(i)
