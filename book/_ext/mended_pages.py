@@ -50,7 +50,10 @@ def keep_whole(found: re.Match) -> str:
     name = re.search(NAME, found[0])[0]
     letters = html.unescape(re.sub(r"<[^>]*>", "", name)).strip()
     if len(letters) <= SHORT:
-        return f'<span class="unbroken">{found[0]}</span>'
+        alone = found[0][0] == "<" and found[0][-1] == ">"
+        whole = name if alone else found[0]  # a link stays where it is
+        unbroken = f'<span class="unbroken">{whole}</span>'
+        return found[0].replace(whole, unbroken)
     return found[0].replace(
         name,
         re.sub(

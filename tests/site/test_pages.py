@@ -221,6 +221,14 @@ def test_record_lists_every_executed_page():
     assert torch.__version__ in page.get_text()
 
 
+def test_the_reference_lists_methods_below_their_classes():
+    """By their own names, which have room there."""
+    page = soup("book/appendix/reference.html")
+    names = [code.get_text() for code in page.select(".page-toc code")]
+    assert "forward()" in names and not any("." in name for name in names)
+    assert "<class" not in page.get_text()
+
+
 def test_symbols_and_terms_quote_the_glossary():
     page = soup("book/architecture/attention.html")
     symbols = page.select("a.symbol[data-says]")
