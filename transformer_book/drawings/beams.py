@@ -196,7 +196,7 @@ def tree(
         return "".join(pieces(node)[:-1]).replace("▁", " ").strip()
 
     def draw(narrow: bool) -> Sketch:
-        gap, room, down = (8, 7, 29) if narrow else (12, 16, 29)
+        gap, room, down = (7, 11, 29) if narrow else (12, 16, 29)
         widths = [0.0] * (depth + 1)
         for node in heights:
             length = 0.56 * SIZE * len(names[node]) + room
@@ -220,10 +220,10 @@ def tree(
             y = (heights[node] + 0.5) * down + 2
             return middles[len(node)], top + y
 
+        above = min(at(node)[1] for node in ended) - 24
+        sketch.words(width, above, "score", "end")
         if not narrow:
-            above = min(at(node)[1] for node in ended) - 24
             sketch.words(totals, above, "log-probability", "end")
-            sketch.words(width, above, "score", "end")
 
         for node in sorted(heights, key=lambda n: n == best[: len(n)]):
             won = node == best[: len(node)]

@@ -142,7 +142,7 @@ def on_the_way(
     for number, (source, reference) in enumerate(pairs):
         row = {"source": source, "reference": reference}
         for step in steps:
-            name = f"step {step:,} ({lines[step]['seconds']:.0f} s)"
+            name = f"step {step:,} ({lines[step]['seconds']:.0f}\u00a0s)"
             row[name] = _shortened(lines[step]["samples"][number])
         rows.append(row)
     return Markdown(markdown_table(rows))

@@ -125,7 +125,7 @@ def differences(rows: Sequence[Row]) -> Picture:
             if not narrow:
                 said = f"{said} {verdict}".strip()
             words = f"{words}  {said}"
-            ax.text(0.27 if narrow else 0.29, i, words, va="center", color=ink)
+            ax.text(0.3 if narrow else 0.29, i, words, va="center", color=ink)
         ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
         ax.text(-0.01, -1.05, "better", ha="right", va="center")
         ax.text(0.01, -1.05, "worse", ha="left", va="center")
@@ -136,7 +136,7 @@ def differences(rows: Sequence[Row]) -> Picture:
             label.set_multialignment("right")
             if rows[i][-1] == "does not agree":
                 label.set_weight("bold")
-        ax.set_xlim(-0.2, 0.4 if narrow else 0.47)
+        ax.set_xlim(-0.2, 0.43 if narrow else 0.47)
         ax.set_ylim(len(rows) - 0.4, -1.6)
         ticks = {-0.1: "\u22120.1", 0: "base", 0.1: "+0.1", 0.2: "+0.2"}
         if narrow:
