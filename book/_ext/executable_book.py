@@ -219,7 +219,7 @@ def set_names_as_code(app, what, name, item, options, lines):
     lines[:] = [single.sub(r"``\1``", line) for line in lines]
 
 
-ORDER = ("param", "type", "returns", "rtype", "raises")
+ORDER = "param type returns Yields rtype raises Warns".split()
 
 
 def order_entry(app, domain, objtype, content):

@@ -114,7 +114,8 @@ def entry(row: dict, repository: str) -> list[str]:
             tested = name.rpartition("/")[2][:-1]
             held = f"the check cells of {{ref}}`{tested}`"
         places.append(f"held by: {held}")
-    return [f"{badge} {' '.join(row['says'].split())}", "", " · ".join(places)]
+    says = f"{badge} {' '.join(row['says'].split())}"
+    return [says, "", "\u00a0· ".join(places)]
 
 
 class Ledger(SphinxDirective):

@@ -181,6 +181,7 @@
   var sizes = new ResizeObserver(function (entries) {
     entries.forEach(function (entry) {
       var box = entry.target;
+      if (tell) fade(box);
       var wide = box.scrollWidth > box.clientWidth + 1;
       var high = box.scrollHeight > box.clientHeight + 1;
       if (
@@ -191,6 +192,15 @@
         box.tabIndex = 0;
     });
   });
+
+  // What goes on to the right fades there. Firefox has no timeline of
+  // scrolling, which `book.css` asks for: it is told.
+  var tell = !CSS.supports("animation-timeline: scroll(self inline)");
+
+  function fade(box) {
+    var left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.classList.toggle("goes-on", left > 1);
+  }
 
   function prepareScrolling() {
     document.querySelectorAll(SCROLLS).forEach(function (box) {
@@ -286,5 +296,14 @@
   window.addEventListener("load", function () {
     prepareScrolling();
     prepareLive();
+    if (tell)
+      document.addEventListener(
+        "scroll",
+        function (event) {
+          var box = event.target;
+          if (box.matches && box.matches(SCROLLS)) fade(box);
+        },
+        {capture: true, passive: true}
+      );
   });
 })();

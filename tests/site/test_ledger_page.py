@@ -53,6 +53,11 @@ def test_formulas_are_formulas_and_pages_have_titles():
         assert not re.search(r"[$^_\\]|sqrt|O\(", words), words
 
 
+def test_no_line_begins_with_the_dot_between_two_places():
+    for row in soup(PAGE).select(".ledger-row"):
+        assert not re.search("[^\u00a0]· ", row.get_text())
+
+
 def test_the_first_sentence_counts_truly():
     count = Counter(row["status"] for row in ROWS)
     words = soup(PAGE).select_one("article").get_text(" ")

@@ -248,3 +248,24 @@ def test_notebook_is_offered_without_outputs(path):
     notebook = nbformat.read(path, as_version=4)
     assert "import transformer_lib" in notebook.cells[0].source
     assert not any(cell.get("outputs") for cell in notebook.cells)
+
+
+ORDER = ["Parameters", "Returns", "Yields", "Return type", "Raises", "Warns"]
+
+
+def test_entries_of_the_reference_have_one_order():
+    """What goes in, what comes out, what is raised, and the chapter."""
+    page = soup("book/appendix/reference.html")
+    for entry in page.select("dl.py.function, dl.py.class"):
+        name, says = entry.find("dt"), entry.find("dd")
+        assert "<" not in name.get_text(), "a default as it prints itself"
+        fields = says.select(":scope > dl.field-list > dt")
+        places = [
+            ORDER.index(field.get_text().rstrip(":")) for field in fields
+        ]
+        assert places == sorted(places), name["id"]
+        if name["id"].startswith("transformer_lib."):
+            last = says.select(":scope > :not(dl.py)")[-1]
+            assert last.get_text().startswith("Chapter: "), name["id"]
+            assert last.find("a"), name["id"]
+        assert not says.select("cite"), "names in a docstring are code"

@@ -290,6 +290,70 @@ def test_formulas_in_the_window_are_set_first(visit):
     assert page.locator(".page-toc mjx-container").count()
 
 
+def test_what_goes_on_fades_where_there_is_no_timeline(visit):
+    """As in Firefox; at its end nothing is faded."""
+    page = visit(
+        "book/start/one_sitting.html",
+        prepare=lambda page: page.add_init_script(
+            "CSS.supports = () => false"
+        ),
+        width=390,
+    )
+    faded = page.locator(".cell_input pre.goes-on")
+    faded.first.wait_for()
+    count = faded.count()
+    faded.first.evaluate("box => { box.scrollLeft = box.scrollWidth }")
+    page.wait_for_function(
+        "left => document.querySelectorAll('.cell_input pre.goes-on')"
+        ".length === left",
+        arg=count - 1,
+    )
+
+
+def test_neighbours_share_a_phones_width(read):
+    page = read(CHAPTER, width=390)
+    before, after = page.locator(".prev-next-area a").all()
+    before, after = before.bounding_box(), after.bounding_box()
+    end = page.locator("footer.bd-footer-content").bounding_box()
+    assert before["y"] < after["y"] + after["height"]
+    assert before["x"] >= 8 and after["x"] + after["width"] <= 382
+    for box in before, after:
+        assert box["width"] <= 390 / 2
+        assert box["y"] + box["height"] + 8 <= end["y"]
+
+
+def test_tables_of_a_page_have_one_size(read):
+    page = read("book/appendix/running.html", width=1280)
+    sizes = page.locator(".bd-article table.table").evaluate_all(
+        "all => all.map(one => getComputedStyle(one).fontSize)"
+    )
+    assert len(sizes) > 2 and len(set(sizes)) == 1
+
+
+def test_the_reference_stays_in_its_columns(read):
+    """Names in the bar of contents; [source] in its signature's box."""
+    page = read("book/appendix/reference.html", width=1280)
+    out = """all => all.filter(one => {
+      const around = one.closest(".bd-toc, dt.sig").getBoundingClientRect();
+      const box = one.getBoundingClientRect();
+      return box.right > Math.min(around.right, innerWidth) + 1
+        || box.bottom > around.bottom + 1;
+    }).map(one => one.textContent)"""
+    for kind in ".bd-toc code .pre", "dt.sig .viewcode-link":
+        names = page.locator(kind)
+        assert names.count() > 50
+        assert not names.evaluate_all(out)
+
+
+def test_works_cited_stand_apart(read):
+    page = read("book/appendix/bibliography.html")
+    apart = page.locator("div.citation").evaluate_all(
+        "all => all.slice(1).map((one, i) => one.getBoundingClientRect().top"
+        " - all[i].getBoundingClientRect().bottom)"
+    )
+    assert len(apart) > 50 and min(apart) >= 6
+
+
 def test_tables_of_pandas_look_like_all_others(read):
     page = read("book/translating/evaluation.html")
     for kind in "td", "thead th":  # numbers, and the title above them
