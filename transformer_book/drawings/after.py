@@ -174,8 +174,9 @@ RUNGS = {
     "no-smoothing": "no smoothing",
     "short-first": "short sentences first",
     "together": "Muon and rotary",
-    "all-three": "Muon, rotary, rate to 0",
+    "all-three": "Muon, rotary, rate to zero",
 }
+COMBINED = "together", "all-three"  # more than one change
 
 
 def ladder_curves(*rungs: Sequence[Run]) -> Picture:
@@ -258,15 +259,20 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
 
 
 def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
-    """How far each change is from the paper, with its interval."""
-    rows = sorted(rows, key=lambda row: row["gap"])
+    """How far each change is from the paper, with its interval.
+
+    Those that combine several have a block of their own, below.
+    """
+    rows = sorted(rows, key=lambda row: (row["rung"] in COMBINED, row["gap"]))
+    below = [row["rung"] in COMBINED for row in rows]
+    places = [i + 0.7 * combined for i, combined in enumerate(below)]
     low = min(row["gap"] - row["within"] for row in rows) - 0.01
     high = max(row["gap"] + row["within"] for row in rows) + 0.01
     apart = 0.05 if high - low < 0.35 else 0.1  # of two ticks
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=1.1 + 0.27 * len(rows))
-        for i, row in enumerate(rows):
+        figure, ax = panels(1, narrow, height=1.3 + 0.27 * len(rows))
+        for i, row in zip(places, rows, strict=True):
             judged = row["verdict"] in ("better", "worse")
             ink = "black" if judged else COLOURS["muted"]
             if row["verdict"] == "worse":
@@ -296,10 +302,10 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
                 weight="bold",
                 annotation_clip=False,
             )
-        ax.set_yticks(range(len(rows)), [RUNGS[row["rung"]] for row in rows])
+        ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
         ax.tick_params(axis="y", length=0)
         ax.set_xlim(low, high)
-        ax.set_ylim(len(rows) - 0.4, -1.5)
+        ax.set_ylim(places[-1] + 0.6, -1.5)
         first, last = math.ceil(low / apart), math.floor(high / apart)
         wide = 2 if narrow and last - first > 2 else 1
         ticks = [i * apart for i in range(first, last + 1) if i % wide == 0]
@@ -320,7 +326,8 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     return show(
         draw,
         "For each change, how many nats per token its model ends above the "
-        f"paper's, with a 99% interval, the best first. {said}.",
+        f"paper's, with a 99% interval, the best first, and then those that "
+        f"combine changes. {said}.",
     )
 
 
