@@ -1,6 +1,7 @@
 """The shipped model's score, in less than half of its time.
 
-    make -C experiments hour                         three seeds
+    make -C experiments hour             the seeds that aren't recorded
+    make -C experiments hour/all-three-2                   one of them
     python experiments/hour.py --rung all-three --out runs/hour/all-three-0
     python experiments/hour.py --max-steps 3 --limit 200 --out /tmp/hour
 
@@ -13,7 +14,9 @@ rate was not tuned for this run: it is the one that was best for Muon there.
 
     Translator.from_pretrained("runs/hour/all-three-0", model=since.Rotary)
 
-opens such a folder, and without rotary positions it needs no `model`.
+opens such a folder (`since` is importable from experiments/), and without
+rotary positions it needs no `model`. The first line of the log comes after
+300 steps; `make -C experiments pack` adds a finished run to the records.
 
 On a busy machine an hour of a core takes longer than an hour: `cpu_seconds`
 in the report are those of the steps alone. `--rung paper --max-steps 300`
@@ -97,8 +100,12 @@ def train_hour(options):
     }
     scores = evaluate(model, tokenizer, test)
     report = write_report(options.out, options.command, described, scores)
-    minutes = report["result"]["seconds"] / 60
-    print(f"{report['test']['bleu']:.1f} BLEU after {minutes:.0f} minutes")
+    result = report["result"]
+    print(
+        f"{report['test']['bleu']:.1f} BLEU after "
+        f"{result['cpu_seconds'] / 60:.0f} minutes of the core for the steps, "
+        f"{result['seconds'] / 60:.0f} by the clock in all"
+    )
 
 
 def main(words):
