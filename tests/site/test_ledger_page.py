@@ -69,7 +69,7 @@ def test_the_first_sentence_counts_truly():
 
 LEADS = re.compile(
     r'href="[^"]*paper\.html\?chapter=(\w+)#ledger-rows">'
-    r"→ statement by statement \((\d+)\)"
+    r"→\sstatement by statement \((\d+)\)"
 )
 
 
