@@ -21,7 +21,7 @@ NAMED = {
         "left",
     ),
     "no residual connection": ("no residual connection", 0, 78, "left"),
-    "no root": ("scores not divided by √d_k", 8, -2, "left"),
+    "no root": ("scores not divided by the root", 8, -2, "left"),
     "the share not taken from the right token": (
         "smoothed labels that add up to more than 1",
         8,
