@@ -124,13 +124,13 @@ def what_arrives(
         grown = measured["no norm"][0][0]
         told = f"no norm:\n{grown / 1e6:,.0f} million times"
         left.text(0.2, 1e3, told, color=bad)
-        left.text(0.2, 4, "norm and sum", color=good)
+        left.text(0.2, 4, "both, as in this book", color=good)
         left.set(title="the gradient, from the top down", yscale="log")
         left.set_ylim(1e-1, 1e9)
         log_ticks(left.yaxis)
         left.set_ylabel("times that of the top layer")
         right.text(3.6, 0.05, "no sum: all words are one", color=bad)
-        right.text(3.6, 1.0, "norm and sum", color=good)
+        right.text(3.6, 1.0, "both, as in this book", color=good)
         right.set(title="how far words differ", ylim=(-0.02, 1.1))
         right.set_ylabel("share of a vector")
         right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
@@ -139,8 +139,8 @@ def what_arrives(
     return show(
         draw,
         "Two charts over twelve layers. Left, the gradient as a multiple of "
-        "the one at the top: with norm and sum it is level; without the norm "
-        "it grows to more than 100,000 times at the bottom. Right, how much "
-        "of a vector is its position's own: with norm and sum nearly all; "
-        "without the sum nothing after three layers.",
+        "the one at the top: with both, initialized as in this book, it is "
+        "level; without the norm it grows to more than 100,000 times at the "
+        "bottom. Right, how much of a vector is its position's own: with "
+        "both nearly all; without the sum nothing after three layers.",
     )

@@ -112,7 +112,7 @@ def copying(copied: Mapping[int, float], trained: int) -> Picture:
     )
     return show(
         draw,
-        "Bars of the unseen sequences that are copied without an error, by "
+        "Bars of the random sequences that are copied without an error, by "
         f"their number of symbols, in training up to {trained}: {said}.",
     )
 
