@@ -101,5 +101,5 @@ def sure(shares: Sequence[float], taught: float) -> Picture:
         draw,
         f"A heap of {len(shares)} probabilities. {above} are above "
         f"{taught:.1f}, which was taught. Their median is {middle:.2f}, and "
-        f"none is above {top:.3f}.",
+        f"the highest is {top:.3f}.",
     )
