@@ -225,12 +225,17 @@
       if (box.parentElement.closest(kinds)) left.delete(box);
     });
     var near = new Set();
+    var told; // what is near, for the first time
+    var known = new Promise(function (resolve) {
+      told = resolve;
+    });
     var seen = new IntersectionObserver(
       function (entries) {
         entries.forEach(function (entry) {
           if (entry.isIntersecting) near.add(entry.target);
           else near.delete(entry.target);
         });
+        told();
       },
       {rootMargin: "50%"}
     );
@@ -260,7 +265,9 @@
         })
         .then(next);
     }
-    return pause(50).then(next); // then it is known what is near
+    if (!left.size) return Promise.resolve();
+    // A page that nobody looks at is told nothing.
+    return Promise.race([known, pause(2000)]).then(next);
   }
 
   // Print
