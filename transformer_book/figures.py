@@ -198,13 +198,19 @@ class Sketch(drawsvg.Drawing):
         width: float = 1.3,
         colour: str = "currentColor",
         arrow: bool = False,
+        front: bool = False,
         **style: Any,
     ) -> None:
-        """Join points by straight lines; `arrow` ends in a head."""
+        """Join points by straight lines; `arrow` ends in a head.
+
+        Lines lie behind boxes and words; one in `front` lies over those
+        that are there.
+        """
         path = drawsvg.Path().M(*points[0])
         for point in points[1:]:
             path.L(*point)
-        self.stroke(path, width=width, colour=colour, arrow=arrow, **style)
+        look = {"width": width, "colour": colour, "arrow": arrow}
+        self.stroke(path, **look, front=front, **style)
 
     def flow(
         self,
@@ -226,7 +232,13 @@ class Sketch(drawsvg.Drawing):
             self.stroke(path, width=width + wider, **look)
 
     def stroke(
-        self, path: Any, width: float, colour: str, arrow: bool, **style: Any
+        self,
+        path: Any,
+        width: float,
+        colour: str,
+        arrow: bool,
+        front: bool = False,
+        **style: Any,
     ) -> None:
         """Draw along a path of drawsvg's."""
         colour = COLOURS.get(colour, colour)
@@ -234,7 +246,7 @@ class Sketch(drawsvg.Drawing):
         path.args |= {key.replace("_", "-"): v for key, v in style.items()}
         if arrow:
             path.args["marker-end"] = self._head(colour)
-        self.lines.append(path)
+        (self if front else self.lines).append(path)
 
     def _head(self, colour: str) -> Any:
         """The head of an arrow, one for each colour."""

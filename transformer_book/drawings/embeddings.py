@@ -151,8 +151,7 @@ def lookup(
             look = dict(colour="embedding", width=2)
             start = (first + cell * (place + 1), y), (edge + 4, y)
             name = body - 12 - 7 * len(names[place])
-            sketch.line(*start, (name, row), arrow=True, **look)
-            sketch.append(sketch.lines.children.pop())  # over empty cells
+            sketch.line(*start, (name, row), arrow=True, **look, front=True)
             sketch.line((right, row), (result - 1, y), arrow=True, **look)
             numbers(table[place], result, y, True)
         return sketch
@@ -214,8 +213,9 @@ def gradients_by_job(
                 if job == "softmax":
                     reach = (size / 2 - 4) * force[i] / most
                     end = middle + (reach if i in labels else -reach)
-                    sketch.line((middle, y), (end, y), width=2, arrow=True)
-                    sketch.append(sketch.lines.children.pop())
+                    sketch.line(
+                        (middle, y), (end, y), width=2, arrow=True, front=True
+                    )
             count = f"{len(learns)} rows learn"
             if len(learns) == len(words):
                 count = "all rows learn"

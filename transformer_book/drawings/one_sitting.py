@@ -271,11 +271,9 @@ def encoder_layer(tokens: Sequence[str]) -> Picture:
                 fork, side = start - 14, x - aside
                 if part == attention:  # the line is in front of its box
                     past = (side, part + half), (side, part - half)
-                    sketch.line(*past, width=7, colour=PAPER)
-                    sketch.append(sketch.lines.children.pop())
+                    sketch.line(*past, width=7, colour=PAPER, front=True)
                 around = (x, fork), (side, fork), (side, end), (x - 10, end)
-                sketch.line(*around, width=2.5, arrow=True)
-                sketch.append(sketch.lines.children.pop())
+                sketch.line(*around, width=2.5, arrow=True, front=True)
                 sketch.plus(x, end)
                 sketch.line((x, end - 10), (x, end - 20), arrow=True)
                 look = dict(width=box, height=20)
@@ -353,8 +351,7 @@ def machine(source: Sequence[str], target: Sequence[str]) -> Picture:
         sketch.words(right - edge + 4, 98, "× 2", "start")
         way = [(left, 189), (left, 170), (wide / 2, 170), (wide / 2, 244)]
         look = dict(arrow=True, width=4, colour="attention")
-        sketch.line(*way, (right - box / 2 - 1, 244), **look)
-        sketch.append(sketch.lines.children.pop())  # in front of the frame
+        sketch.line(*way, (right - box / 2 - 1, 244), **look, front=True)
         sketch.words(left, 154, "memory", font_weight="bold")
         sketch.line((right, 49), (right, 32), arrow=True)
         sketch.words(right, 20, target[-1])
