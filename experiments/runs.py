@@ -213,6 +213,13 @@ for seed in range(3):
             f"experiments/since.py {rung} --seed {seed}{more} {WHERE}",
             after="" if tries else f"since/{source}-0",
         )
+# The best single change once more, by other instructions: with precision=fp32
+# and ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2
+# MKL_ENABLE_INSTRUCTIONS=AVX2 in the environment. Its report names them.
+RUNS["kernels/muon-0"] = Entry(
+    f"experiments/since.py muon --seed 0 --rate-of since/muon-0 {WHERE}",
+    after="since/muon-0",
+)
 RUNS["since_seconds"] = Entry(
     "experiments/since.py seconds --precision {precision}"
 )

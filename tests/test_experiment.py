@@ -217,6 +217,7 @@ def test_a_machine_is_described(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "files", lambda name: checkout)
     found = describe_machine()
     assert found["threads"] == torch.get_num_threads()
+    assert found["kernels"] == torch.backends.cpu.get_cpu_capability()
     assert found["torch"] == torch.__version__
     info, names = Path("/proc/cpuinfo"), []
     if info.exists():

@@ -546,6 +546,8 @@ def write_report(
 def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
     """CPU or GPU, versions, threads, and the commit of the book.
 
+    `kernels` are the instructions that PyTorch uses on the CPU.
+
     Chapter: experiment-report
     """
     name = platform.machine()
@@ -564,6 +566,7 @@ def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
         commit = done.stdout.strip() or commit
     return {
         "processor": name,
+        "kernels": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
