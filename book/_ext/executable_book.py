@@ -7,6 +7,7 @@ Each chapter is offered as a notebook, and the launch buttons lead to it.
 The files beside this one do the rest.
 """
 
+import hashlib
 import html
 import importlib.metadata
 import json
@@ -351,7 +352,14 @@ def lead_to_notebook(app, pagename, templatename, context, doctree):
         rewrite(entry)
 
 
+def makers(folder: Path) -> str:
+    """A hash of the extensions: what others made is made anew."""
+    code = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
+    return hashlib.sha256(b"".join(code)).hexdigest()
+
+
 def setup(app):
+    app.add_config_value("makers", makers(Path(__file__).parent), "env", str)
     for name in BESIDE:
         app.setup_extension(name)
     app.config.mathjax_path = "mathjax/tex-mml-chtml.js"

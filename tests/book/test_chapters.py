@@ -1,7 +1,10 @@
 """How the build executed each chapter: what it kept is read here."""
 
 import json
+import shutil
+from unittest.mock import Mock
 
+import executable_book
 import jupytext
 import pytest
 import tangle
@@ -98,3 +101,16 @@ def test_failures_and_noise_are_not_kept(code, error, tmp_path):
     result = run(page(tmp_path / "page.md", code))
     assert not result["keep"]
     assert error is None or error in result["error"]
+
+
+def test_another_extension_makes_all_pages_anew(tmp_path):
+    """Sphinx reads them again when a value of this kind has changed."""
+    folder = tmp_path / "_ext"
+    shutil.copytree(ROOT / "book" / "_ext", folder)
+    before = executable_book.makers(folder)
+    app = Mock()
+    executable_book.setup(app)
+    app.add_config_value.assert_any_call("makers", before, "env", str)
+    with (folder / "folding.py").open("a") as file:
+        file.write("# changed\n")
+    assert executable_book.makers(folder) != before

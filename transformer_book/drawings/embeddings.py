@@ -184,6 +184,7 @@ def gradients_by_job(
     forces = {
         job: rows.norm(dim=1).tolist() for job, rows in gradients.items()
     }
+    count = {job: sum(f > 0 for f in force) for job, force in forces.items()}
     most = max(forces["softmax"])
     rows = range(len(words))
 
@@ -216,10 +217,8 @@ def gradients_by_job(
                     sketch.line(
                         (middle, y), (end, y), width=2, arrow=True, front=True
                     )
-            count = f"{len(learns)} rows learn"
-            if len(learns) == len(words):
-                count = "all rows learn"
-            sketch.words(middle, bottom + 14, count, size=12)
+            said = "all" if count[job] == len(words) else count[job]
+            sketch.words(middle, bottom + 14, f"{said} rows learn", size=12)
             left += size + gap
         states = dict(width=12, height=bottom - head)
         sketch.box(left, (head + bottom) / 2, "", "decoder", **states)
@@ -229,8 +228,9 @@ def gradients_by_job(
     return show(
         draw,
         f"A table with a row for each of {len(words)} tokens, three times. "
-        "As the source embedding it learns in four rows, and as the target "
-        "embedding in four. Before the softmax it learns in all: arrows of "
-        "the four tokens that come next lead towards the states, and all "
-        "others away from them.",
+        f"As the source embedding it learns in {count['source']} rows, and as "
+        f"the target embedding in {count['target']}. Before the softmax it "
+        f"learns in {count['softmax']}: arrows of the {len(labels)} tokens "
+        "that come next lead towards the states, and all others away from "
+        "them.",
     )
