@@ -29,31 +29,19 @@ import argparse
 import math
 import shlex
 import sys
-from functools import partial
-from pathlib import Path
+from dataclasses import replace
 
 import since
 from variations import claimed
 
-from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import save_model
 from transformer_lib.evaluation import evaluate
-from transformer_lib.experiment import describe_run, write_report
-from transformer_lib.schedule import TrainingConfig
-from transformer_lib.training import train
+from transformer_lib.experiment import write_report
 
 TOKENS = 4096  # in a step, as the shipped model had
 STEPS = {"paper": 8000, "muon": 3300, "all-three": 3600}
 RATE = 0.7  # times equation 3, at the end of the warm-up
 EVERY = 300  # steps between two validations
-
-
-def schedule_of(rung, steps):
-    """The paper's for the paper, and the cooling one in so many steps."""
-    if rung == "paper":
-        return since.equation_3
-    warmup = min(since.WARMUP, steps // 2)  # in a trial of a few steps
-    return partial(since.cool_down, steps=steps, warmup=warmup)
 
 
 def cpu_seconds(lines):
@@ -65,40 +53,23 @@ def cpu_seconds(lines):
     return spent
 
 
+def rung_of(name):
+    """A rung of the ladder; all but the paper cool down."""
+    rung = since.RUNGS[name]
+    if name == "paper":
+        return rung
+    return replace(rung, schedule=since.cool_down)
+
+
 def train_hour(options):
-    rung = since.RUNGS[options.rung]
-    learnt, held_out, test, tokenizer = since.data(options.limit)
-    model = since.build(rung, len(tokenizer), options.seed)
-    model = model.to(options.device)
-    batches = TokenBatches(learnt, TOKENS, options.seed)
-    settings = TrainingConfig(
-        warmup_steps=since.WARMUP,
-        max_steps=options.max_steps,
-        learning_rate_scale=RATE,
-        seed=options.seed,
-        log_every=EVERY,
-        validate_every=EVERY,
-        checkpoint_every=100,
-        keep_checkpoints=1,
-        precision=options.precision,
+    rung, text = rung_of(options.rung), since.data(options.limit)
+    model, history, described = since.fit(
+        rung, options, RATE, text, options.out, TOKENS, EVERY
     )
-    history = train(
-        model,
-        batches,
-        settings,
-        since.Judge(held_out, since.steps_done(options.out)),
-        options.out,
-        optimizer=rung.optimizers(
-            model, since.highest_rate(RATE, model.config.d_model)
-        ),
-        schedule=schedule_of(options.rung, options.max_steps),
-    )
+    *_, test, tokenizer = text
     save_model(options.out, model, tokenizer, half=True)
-    described = describe_run(model, batches, settings, history)
-    described["result"] |= {
-        "validation_loss": history.lines[-1]["validation_loss"],
-        "cpu_seconds": round(cpu_seconds(history.lines), 2),
-    }
+    spent = round(cpu_seconds(history.lines), 2)
+    described["result"]["cpu_seconds"] = spent
     scores = evaluate(model, tokenizer, test)
     report = write_report(options.out, options.command, described, scores)
     result = report["result"]
@@ -112,12 +83,7 @@ def train_hour(options):
 def main(words):
     made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     made.add_argument("--rung", default="muon", choices=STEPS)
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--max-steps", type=int)
-    made.add_argument("--limit", type=int, help="pairs")
-    made.add_argument("--precision", default="fp32")
-    made.add_argument("--device", default="cpu")
-    made.add_argument("--out", type=Path, required=True)
+    since.add_options(made, None, "fp32")
     options = made.parse_args(words)
     if options.max_steps is None:
         options.max_steps = STEPS[options.rung]

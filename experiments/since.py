@@ -22,7 +22,9 @@ take Muon's. What a better one would add is not known, and the table says how
 many were tried.
 
 What the records say, and when a rung counts as better than the paper, is in
-transformer_book/ladder.py.
+transformer_book/ladder.py. In reports that don't name their optimizers, the
+rate, warm-up and betas under `training` are the loop's defaults, which no rung
+used: it had the report's `rate`, and WARMUP steps.
 """
 
 import argparse
@@ -30,12 +32,14 @@ import ast
 import inspect
 import json
 import math
+import os
 import shlex
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -76,6 +80,11 @@ STEPS = 2000
 WARMUP = 400
 RATES = [0.35, 0.7, 1.4]  # times equation 3
 EVERY = 50  # steps between two validations
+KERNELS = (
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "MKL_ENABLE_INSTRUCTIONS",
+)
 
 
 # The changes. Each is what a reader would write.
@@ -347,9 +356,17 @@ class Judge:
 
 
 def files_of(folder):
-    """{file: content} of a run: what is recorded, and its folder."""
+    """{file: content} of a run: of its folder, and trials on record.
+
+    Those of a whole record are none: by its own name a run is made again.
+    """
     name = "/".join(folder.parts[-2:])
-    return load_files(name) | read_folder(folder)
+    begun = {}
+    if folder.resolve() == (runs_folder() / name).resolve():
+        begun = load_files(name)
+    if "report.json" in begun:
+        begun = {}
+    return begun | read_folder(folder)
 
 
 def steps_done(folder):
@@ -358,49 +375,74 @@ def steps_done(folder):
     return int(begun[-1].stem.split("-")[1]) if begun else 0
 
 
-def attempt(options, rate, text):
-    """The report of a rung at one rate: a finished one, or trained now."""
-    rung, folder = RUNGS[options.rung], options.out / f"rate-{rate:g}"
-    made = files_of(options.out).get(f"{folder.name}/report.json")
-    if made is not None:
-        return made
-    learnt, held_out, test, tokenizer = text
+def schedule_of(rung, steps):
+    """A rung's schedule, which may have to know the last step."""
+    if rung.schedule is not cool_down:
+        return rung.schedule
+    warmup = min(WARMUP, steps // 2)  # in a trial of a few steps
+    return partial(cool_down, steps=steps, warmup=warmup)
+
+
+def fit(rung, options, rate, text, folder, tokens=TOKENS, every=EVERY):
+    """Train a rung in a folder: the model, its log, what a report says."""
+    learnt, held_out, _, tokenizer = text
     settings = TrainingConfig(
+        warmup_steps=WARMUP,
         max_steps=options.max_steps,
+        learning_rate_scale=rate,
         seed=options.seed,
-        log_every=EVERY,
-        validate_every=EVERY,
-        checkpoint_every=EVERY,
+        log_every=every,
+        validate_every=every,
+        checkpoint_every=min(every, 100),
         keep_checkpoints=1,
         precision=options.precision,
+        **rung.training,
     )
-    settings = replace(settings, **rung.training)
     model = build(rung, len(tokenizer), options.seed).to(options.device)
-    batches = rung.batches(learnt, TOKENS, options.seed)
+    batches = rung.batches(learnt, tokens, options.seed)
+    optimizers = rung.optimizers(
+        model, highest_rate(rate, model.config.d_model)
+    )
     history = train(
         model,
         batches,
         settings,
         Judge(held_out, steps_done(folder)),
         folder,
-        optimizer=rung.optimizers(
-            model, highest_rate(rate, model.config.d_model)
-        ),
-        schedule=rung.schedule,
+        optimizer=optimizers,
+        schedule=schedule_of(rung, options.max_steps),
     )
-    _, seconds = history.series("cpu_seconds_a_step")
-    loss = history.lines[-1]["validation_loss"]
     described = describe_run(model, batches, settings, history)
-    described["result"] |= {
-        "validation_loss": loss,
-        "cpu_seconds_a_step": statistics.median(seconds),
-    }
+    for name in "betas", "epsilon":  # the optimizers have their own
+        del described["training"][name]
+    described["optimizers"] = [
+        {"name": type(each).__name__, **each.defaults} for each in optimizers
+    ]
+    told = {name: os.environ[name] for name in KERNELS if name in os.environ}
+    described["machine"] |= told
+    loss = history.lines[-1]["validation_loss"]
+    described["result"]["validation_loss"] = loss
+    return model, history, described
+
+
+def attempt(options, rate, text):
+    """The report of a rung at one rate: a finished one, or trained now."""
+    folder = options.out / f"rate-{rate:g}"
+    made = files_of(options.out).get(f"{folder.name}/report.json")
+    if made is not None:
+        return made
+    rung = RUNGS[options.rung]
+    model, history, described = fit(rung, options, rate, text, folder)
+    _, seconds = history.series("cpu_seconds_a_step")
+    described["result"]["cpu_seconds_a_step"] = statistics.median(seconds)
     described |= {"rung": options.rung, "rate": rate}
     described["sizes"] = asdict(model.config)
+    *_, test, tokenizer = text
     scores = evaluate(model, tokenizer, test)
     report = write_report(folder, options.command, described, scores)
     for weights in checkpoint_files(folder):
         weights.unlink()  # what they were for is written
+    loss = report["result"]["validation_loss"]
     print(f"{folder}: {loss:.4f} nats per token", flush=True)
     return report
 
@@ -416,11 +458,14 @@ def beyond(losses):
 
 def climb(options):
     """Train a rung at its rates and leave the record of the best."""
+    if (options.out / "report.json").exists():
+        raise SystemExit(f"{options.out} is finished: see its report.json")
     text = data(options.limit)
     reports, losses = {}, {}
     waiting = list(RATES)
     if options.rate_of:
-        tuned = files_of(runs_folder() / options.rate_of)
+        source = runs_folder() / options.rate_of
+        tuned = load_files(options.rate_of) | read_folder(source)
         waiting = [tuned["report.json"]["rate"]]
     while waiting:
         rate = waiting.pop(0)
@@ -436,17 +481,16 @@ def climb(options):
     best = min(losses, key=losses.get)
     made = files_of(options.out)
     place = f"rate-{best:g}"
-    lines = [json.dumps(line) + "\n" for line in made[f"{place}/log.jsonl"]]
-    write_atomically(options.out / "log.jsonl", "".join(lines))
-    translations = made[f"{place}/translations.txt"]
-    text = "\n".join([*translations, ""])
-    write_atomically(options.out / "translations.txt", text)
+    log = [json.dumps(line) + "\n" for line in made[f"{place}/log.jsonl"]]
+    write_atomically(options.out / "log.jsonl", "".join(log))
+    translations = "\n".join([*made[f"{place}/translations.txt"], ""])
+    write_atomically(options.out / "translations.txt", translations)
     report = reports[best] | {
         "name": options.out.name,
         "rates": {f"{rate:g}": loss for rate, loss in losses.items()},
     }
-    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(options.out / "report.json", text)
+    content = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(options.out / "report.json", content)
     for path in options.out.glob("rate-*/translations.txt"):
         path.unlink()  # those of the best are kept
 
@@ -454,62 +498,77 @@ def climb(options):
 # What a step costs
 
 
+def same_work(rung):
+    """Two rungs that agree in this take the same steps."""
+    return rung.model, rung.optimizers, repr((rung.sizes, rung.training))
+
+
 def measure(options):
     """Processor seconds and operations of a step, the rungs in turn.
 
     In a turn all rungs have the same batch, so what else the machine does
-    then slows them alike.
+    then slows them alike. Rungs whose steps are the same are measured once.
     """
     learnt, _, _, tokenizer = data(options.limit)
     batches = TokenBatches(learnt, TOKENS).epoch(0)
-    models = {n: build(rung, len(tokenizer), 0) for n, rung in RUNGS.items()}
+    rungs = {same_work(rung): rung for rung in RUNGS.values()}
+    models = {n: build(rung, len(tokenizer), 0) for n, rung in rungs.items()}
     optimizers = {
-        name: RUNGS[name].optimizers(model, 1e-4)
-        for name, model in models.items()
+        work: rungs[work].optimizers(model, 1e-4)
+        for work, model in models.items()
     }
-    seconds = {name: [] for name in RUNGS}
-    operations = {name: [] for name in RUNGS}
-    names = [*RUNGS]
+
+    def take_step(work, batch):
+        settings = options.precision, rungs[work].training
+        step(models[work], optimizers[work], batch, *settings)
+
+    seconds = {work: [] for work in rungs}
+    operations = {work: [] for work in rungs}
+    order = [*rungs]
     for turn in range(options.rounds + 1):
         batch = next(batches)
-        for name in names:
+        for work in order:
             began = time.process_time()
-            step(models[name], optimizers[name], batch, options.precision)
+            take_step(work, batch)
             spent = round(time.process_time() - began, 4)
             if turn:  # the first one warms up
-                seconds[name].append(spent)
-        names.append(names.pop(0))  # the first finds the batch uncached
+                seconds[work].append(spent)
+        order.append(order.pop(0))  # the first finds the batch uncached
     for _ in range(options.rounds):
         batch = next(batches)
-        for name, model in models.items():
+        for work in rungs:
             with FlopCounterMode(display=False) as counter:
-                step(model, optimizers[name], batch, options.precision)
-            operations[name].append(counter.get_total_flops())
+                take_step(work, batch)
+            operations[work].append(counter.get_total_flops())
     found = {
         "command": options.command,
         "rounds": options.rounds,
         "machine": describe_machine(),
         "rungs": {
             name: {
-                "seconds": seconds[name],
-                "operations": round(statistics.mean(operations[name])),
-                "parameters": sum(w.numel() for w in model.parameters()),
-                "lines": RUNGS[name].lines(),
+                "seconds": seconds[same_work(rung)],
+                "operations": round(
+                    statistics.mean(operations[same_work(rung)])
+                ),
+                "parameters": sum(
+                    w.numel() for w in models[same_work(rung)].parameters()
+                ),
+                "lines": rung.lines(),
             }
-            for name, model in models.items()
+            for name, rung in RUNGS.items()
         },
     }
-    text = json.dumps(found, indent=1) + "\n"
-    write_atomically(options.out / "since_seconds.json", text)
-    print(text)
+    content = json.dumps(found, indent=1) + "\n"
+    write_atomically(options.out / "since_seconds.json", content)
+    print(content)
 
 
-def step(model, optimizers, batch, precision):
+def step(model, optimizers, batch, precision, training):
     """A training step, as `train` takes it."""
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         hidden = model.hidden(batch.source_ids, batch.target_ids)
         weight = model.output_weight
-        loss, _ = projected_losses(hidden, weight, batch.labels)
+        loss, _ = projected_losses(hidden, weight, batch.labels, **training)
     (loss / batch.tokens).backward()
     for optimizer in optimizers:
         optimizer.step()
@@ -523,23 +582,28 @@ def show(options):
     print(markdown_table(rungs()))
 
 
+def add_options(one, steps, precision):
+    """Those of a script that trains a rung."""
+    one.add_argument("--seed", type=int, default=0)
+    one.add_argument("--max-steps", type=int, default=steps)
+    one.add_argument("--limit", type=int, help="pairs")
+    one.add_argument("--precision", default=precision)
+    one.add_argument("--device", default="cpu")
+    one.add_argument("--out", type=Path, required=True)
+
+
 def parser():
     made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     what = made.add_subparsers(required=True)
     for rung in RUNGS:
         one = what.add_parser(rung)
-        one.add_argument("--seed", type=int, default=0)
         one.add_argument("--rate-of", help="the run whose rate to take")
-        one.add_argument("--max-steps", type=int, default=STEPS)
-        one.add_argument("--limit", type=int, help="pairs")
-        one.add_argument("--precision", default="fp32")
-        one.add_argument("--device", default="cpu")
-        one.add_argument("--out", type=Path, required=True)
+        add_options(one, STEPS, "bf16")
         one.set_defaults(run=climb, rung=rung)
     one = what.add_parser("seconds")
     one.add_argument("--rounds", type=int, default=15)
     one.add_argument("--limit", type=int, help="pairs")
-    one.add_argument("--precision", default="fp32")
+    one.add_argument("--precision", default="bf16")
     one.add_argument("--out", type=Path, required=True)
     one.set_defaults(run=measure)
     what.add_parser("table").set_defaults(run=show)

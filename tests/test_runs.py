@@ -102,6 +102,15 @@ def test_an_experiment_is_its_runs_that_are_not_recorded():
         runs.to_make("nowhere")
 
 
+def test_a_trial_of_few_steps_takes_few_steps():
+    """All runs but those that race by the clock, and counts."""
+    for name in runs.RUNS:
+        words = runs.command(name)
+        folder = name.split("/")[0]
+        if "/" in name and folder not in ("rivals", "swaps", "copying"):
+            assert runs.few(words, 3) != words, name
+
+
 def test_ctrl_c_stops_make_and_starts_no_further_run(tmp_path):
     """Two runs are asked for; the signal comes during the first."""
     copy = tmp_path / "copy"

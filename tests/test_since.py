@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import math
 import shutil
 
@@ -42,6 +43,64 @@ def test_a_rung_has_the_papers_size(name):
     assert 0.85 < ours / paper < 1.02
 
 
+def test_a_rung_is_built_of_what_it_is_named_for():
+    """An override that is misspelt would leave the paper's part."""
+    models = {
+        name: since.build(rung, 40, 0) for name, rung in since.RUNGS.items()
+    }
+    parts = {
+        name: {type(part) for part in model.modules()}
+        for name, model in models.items()
+    }
+    norm = torch.nn.LayerNorm
+    assert norm in parts["paper"] and norm not in parts["rms-norm"]
+    assert torch.nn.RMSNorm in parts["rms-norm"]
+    network = type(models["paper"].encoder.layers[0].feed_forward)
+    assert network in parts["paper"] and network not in parts["gated"]
+    assert since.GatedFeedForward in parts["gated"]
+    plain = since.MultiHeadAttention
+    for name, part in {
+        "grouped": since.GroupedAttention,
+        "qk-norm": since.NormalizedAttention,
+    }.items():
+        assert part in parts[name] and plain not in parts[name]
+    for name in "rotary", "together", "all-three":
+        assert since.RotaryAttention in parts[name]
+    weights = dict(models["no-biases"].named_parameters())
+    assert not any(name.endswith("bias") for name in weights)
+    assert models["pre-norm"].config.norm == "pre"
+    assert since.RUNGS["no-smoothing"].training["label_smoothing"] == 0
+
+
+def test_normed_heads_have_one_length():
+    attention = since.NormalizedAttention(16, 2)
+    heads = attention.place(torch.randn(3, 2, 5, 8), 0)
+    lengths = heads.norm(dim=-1)
+    torch.testing.assert_close(lengths, torch.full_like(lengths, 8**0.5))
+
+
+def test_short_sentences_come_first_in_the_first_epoch_alone():
+    pairs = [([5] * n + [EOS], [6] * n + [EOS]) for n in (9, 2, 7, 4, 1, 8)]
+    ours, plain = (
+        kind(pairs, 12, 0) for kind in (since.ShortFirst, since.TokenBatches)
+    )
+    first = [batch.source_ids for batch in ours.epoch(0)]
+    lengths = [ids.size(1) for ids in first]
+    assert lengths == sorted(lengths) and len({*lengths}) > 2
+    rest = [batch.source_ids for batch in ours.epoch(0, 2)]
+    assert all(map(torch.equal, rest, first[2:])) and rest
+    for one, other in zip(ours.epoch(1), plain.epoch(1), strict=True):
+        assert torch.equal(one.source_ids, other.source_ids)
+
+
+def test_adamw_decays_matrices_alone():
+    model = since.build(since.RUNGS["adamw"], 40, 0)
+    [optimizer] = since.adamw(model, 1e-3)
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            assert (weight.dim() > 1) == (group["weight_decay"] > 0)
+
+
 def test_rotary_attention_sees_distances_alone():
     attention = since.RotaryAttention(16, 2).double()
     heads = torch.randn(1, 2, 5, 8).double()
@@ -66,8 +125,13 @@ def test_schedules_reach_the_whole_rate_after_the_warm_up():
     for schedule in since.equation_3, since.cool_down:
         assert schedule(since.WARMUP) == 1
         assert schedule(since.WARMUP / 2) == 0.5
-    assert since.cool_down(since.STEPS) == 0
     assert since.equation_3(4 * since.WARMUP) == 0.5
+    for steps in 6, since.STEPS, 3600:
+        for rung in since.RUNGS.values():
+            factor = since.schedule_of(rung, steps)
+            cools = rung.schedule is since.cool_down
+            assert (factor(steps) == 0) == cools
+            assert factor(min(since.WARMUP, steps // 2)) > 0
 
 
 def test_every_weight_has_one_optimizer():
@@ -114,7 +178,7 @@ def test_the_table_says_whose_rate_a_rung_takes():
             since.equation_3,
         )
         wanted = "paper" if trains_alike else name
-        if name in ("together", "all-three"):
+        if name in drawings.COMBINED:
             wanted = "muon"  # whose optimizer they have
         assert runs.RATE_OF[name] == wanted
         first, second = (runs.RUNS[f"since/{name}-{n}"] for n in (0, 1))
@@ -169,8 +233,14 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
         recorded.items()
         <= read_record(tmp_path / "since.jsonl")["first"].items()
     )
+    with pytest.raises(SystemExit, match="is finished"):
+        since.main(words)
     report = again["report.json"]
     assert [*report["rates"]] == ["0.35", "0.7"]
+    training = report["training"]
+    assert training["warmup_steps"] == since.WARMUP
+    assert training["learning_rate_scale"] == report["rate"]
+    assert [each["name"] for each in report["optimizers"]] == ["Adam"]
     best = min(report["rates"].values())
     assert report["rates"][f"{report['rate']:g}"] == best
     assert report["result"]["validation_loss"] == best
@@ -183,6 +253,43 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     other = read_folder(second)["report.json"]
     assert [*other["rates"]] == [f"{report['rate']:g}"]
     assert other["training"]["seed"] == 1
+
+
+def test_a_finished_record_is_no_reason_not_to_train(tmp_path, monkeypatch):
+    """By its own name a run is made again; a trial is not."""
+    files = {"rate-0.7/report.json": {"rate": 0.7}}
+    record = {"since/muon-1": files | {"report.json": {}}}
+    record["since/muon-0"] = files
+    monkeypatch.setattr(since, "load_files", lambda name: record.get(name, {}))
+    monkeypatch.setattr(since, "runs_folder", lambda: tmp_path / "runs")
+    folder = tmp_path / "runs/since"
+    assert since.files_of(folder / "muon-1") == {}
+    assert since.files_of(folder / "muon-0") == files
+    elsewhere = tmp_path / "trial/since/muon-0"
+    assert since.files_of(elsewhere) == {}
+
+
+def test_a_run_goes_on_at_the_step_of_its_checkpoint(tmp_path):
+    assert since.steps_done(tmp_path) == 0
+    for step in 50, 300:
+        (tmp_path / f"checkpoint-{step:08}.pt").touch()
+    assert since.steps_done(tmp_path) == 300
+
+
+def test_the_same_steps_are_measured_once(tmp_path, monkeypatch):
+    """So a schedule costs nothing, as it should."""
+    monkeypatch.setattr(since, "load_corpus", little_spanish)
+    monkeypatch.setattr(since, "TOKENS", 64)
+    words = "seconds --rounds 1 --limit 60 --out".split()
+    since.main([*words, str(tmp_path)])
+    path = tmp_path / "since_seconds.json"
+    found = json.loads(path.read_text())["rungs"]
+    assert [*found] == [*since.RUNGS]
+    for name in "cool-down", "short-first":
+        assert found[name]["seconds"] == found["paper"]["seconds"]
+    assert found["all-three"]["seconds"] == found["together"]["seconds"]
+    assert found["muon"]["operations"] > found["paper"]["operations"]
+    assert all(len(each["seconds"]) == 1 for each in found.values())
 
 
 def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
@@ -212,7 +319,7 @@ def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
     said = translator.translate("I like trees")
     assert isinstance(said, str)
     for rung, steps in hour.STEPS.items():
-        factor = hour.schedule_of(rung, steps)
+        factor = since.schedule_of(hour.rung_of(rung), steps)
         assert factor(since.WARMUP) == 1
         assert (factor(steps) == 0) == (rung != "paper")
 
@@ -240,7 +347,8 @@ def test_every_rung_of_the_records_is_in_the_table():
     measured = load_counts("since_seconds")["rungs"]
     assert {*measured} == {*since.RUNGS} == {*drawings.RUNGS}
     for row in rows:
-        assert measured[row["rung"]]["lines"] == row["lines"]
+        lines = since.RUNGS[row["rung"]].lines()
+        assert measured[row["rung"]]["lines"] == row["lines"] == lines
         assert f"| {drawings.RUNGS[row['rung']]} " in table
         if row["verdict"]:
             assert f" ({row['lines']}) |" in table
@@ -256,12 +364,13 @@ def references():
 
 
 @pytest.mark.parametrize("name", recorded_runs("since"))
-def test_a_record_is_what_its_files_say(name, references):
-    """The same steps for all, the best rate, and the BLEU of its text."""
+def test_a_record_is_what_its_files_say(name):
+    """The same steps and precision for all, and the best rate."""
     run = load_run(name)
     report, last = run.report, run.log[-1]
     assert last["step"] == since.STEPS
     assert report["training"]["tokens_per_batch"] == since.TOKENS
+    assert report["training"]["precision"] == "bf16"
     assert report["result"]["validation_loss"] == last["validation_loss"]
     best = min(report["rates"], key=report["rates"].get)
     assert best == f"{report['rate']:g}"
@@ -271,8 +380,21 @@ def test_a_record_is_what_its_files_say(name, references):
     source = runs.RATE_OF[rung]
     if source != rung or seed != "0":
         assert report["rate"] == load_run(f"since/{source}-0").report["rate"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for experiment in ("since", "kernels", "hour")
+        for name in recorded_runs(experiment)
+        if "paper-0" not in name or experiment != "hour"
+    ],
+)
+def test_the_bleu_of_a_record_is_that_of_its_translations(name, references):
+    run = load_run(name)
     score = bleu(run.translations, references).value
-    assert score == pytest.approx(report["test"]["bleu"], abs=1e-6)
+    assert score == pytest.approx(run.report["test"]["bleu"], abs=1e-6)
 
 
 def test_students_t():
@@ -342,6 +464,7 @@ def test_the_rows_of_a_ladder(monkeypatch):
     assert muon["steps"] == pytest.approx(50 + 50 * (3 - 2.01) / (3 - 1.81))
     assert paper["seconds"] == pytest.approx(paper["steps"] / 2)
     assert muon["step_time"] == pytest.approx(1.2)
+    assert muon["seconds"] == pytest.approx(muon["steps"] * 1.2 / 2)
 
 
 def test_steps_until_a_loss():

@@ -53,7 +53,8 @@ def rungs() -> list[dict[str, Any]]:
         steps = steps_until(at, [*mean], target)
         if rung == "paper":
             steps = at[-1]  # it may dip so low before
-        cost = costs.get(rung, UNKNOWN)
+        cost, paper = costs.get(rung, UNKNOWN), costs.get("paper", UNKNOWN)
+        step_time = in_turn(cost, paper)
         rows.append(
             {
                 "rung": rung,
@@ -66,9 +67,11 @@ def rungs() -> list[dict[str, Any]]:
                 "p": p,
                 "verdict": verdict(rung, len(seeds), gap, p),
                 "steps": steps,
-                "seconds": steps * statistics.median(cost["seconds"]),
+                "seconds": steps
+                * step_time
+                * statistics.median(paper["seconds"]),
                 "operations": steps * cost["operations"],
-                "step_time": in_turn(cost, costs.get("paper", UNKNOWN)),
+                "step_time": step_time,
                 "lines": cost["lines"],
                 "bleu": statistics.mean(
                     run.report["test"]["bleu"] for run in seeds
