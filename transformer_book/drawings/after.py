@@ -177,6 +177,7 @@ RUNGS = {
     "all-three": "Muon, rotary, rate to zero",
 }
 COMBINED = "together", "all-three"  # more than one change
+LOSSES = 1.2, 2.6  # that the curves' figure shows
 
 
 def ladder_curves(*rungs: Sequence[Run]) -> Picture:
@@ -201,7 +202,7 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
 
     def draw(narrow: bool):
         figure, ax = panels(1, narrow, height=3.4)
-        bottom = 1.2
+        bottom = LOSSES[0]
         dotted = {"ls": ":", "lw": 1.2}
         ax.axhline(level, color=inks[0], **dotted)
         ax.annotate(
@@ -239,7 +240,7 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
             color=inks[0],
         )
         ax.set_xlim(0, steps[-1])
-        ax.set_ylim(bottom, 2.6)
+        ax.set_ylim(*LOSSES)
         ax.set_xticks([0, 500, 1000, 1500, 2000])
         ax.set_xlabel("steps")
         ax.set_ylabel("validation loss, nats per token")
