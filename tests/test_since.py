@@ -282,8 +282,9 @@ def test_the_same_steps_are_measured_once(tmp_path, monkeypatch):
     monkeypatch.setattr(since, "TOKENS", 64)
     words = "seconds --rounds 1 --limit 60 --out".split()
     since.main([*words, str(tmp_path)])
-    path = tmp_path / "since_seconds.json"
-    found = json.loads(path.read_text())["rungs"]
+    report = json.loads((tmp_path / "since_seconds.json").read_text())
+    found = report["rungs"]
+    assert len(report["again"]) == 1
     assert [*found] == [*since.RUNGS]
     for name in "cool-down", "short-first":
         assert found[name]["seconds"] == found["paper"]["seconds"]
