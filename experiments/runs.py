@@ -231,7 +231,7 @@ for rung in "paper", "muon":
         environment=AVX2,
     )
 RUNS["since_seconds"] = Entry(
-    "experiments/since.py seconds --precision {precision}"
+    "experiments/since.py seconds --rounds 25 --precision {precision}"
 )
 
 # The everyday model's score in an hour, with what the ladder found; in fp32,
