@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import math
+import re
 import shutil
 
 import hour
@@ -323,6 +324,17 @@ def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
         factor = since.schedule_of(hour.rung_of(rung), steps)
         assert factor(since.WARMUP) == 1
         assert (factor(steps) == 0) == (rung != "paper")
+
+
+def test_the_readme_has_the_hours_command_minutes_and_score():
+    text = (tangle.ROOT / "README.md").read_text("utf-8")
+    [name] = re.findall(r"make -C experiments (hour/\S+)", text)
+    assert name in runs.RUNS
+    reports = [load_run(f"hour/all-three-{n}").report for n in range(3)]
+    spent = sorted(r["result"]["cpu_seconds"] / 60 for r in reports)
+    assert f"{spent[0]:.0f} to {spent[-1]:.0f} minutes of a core" in text
+    scores = sorted(report["test"]["bleu"] for report in reports)
+    assert f"{scores[0]:.1f} to {scores[-1]:.1f} BLEU" in text
 
 
 def test_a_validation_that_is_made_up_for_has_no_steps_to_time():
