@@ -249,6 +249,7 @@ RUNS["hour/paper-0"] = Entry(  # how long its steps take on the same core
 
 # Counts, made in minutes of one core.
 for name in (
+    "coins",  # whether the hour's models score like the shipped one
     "counted",  # what is in corpora that are not ours to ship
     "additive",  # how long additive attention takes beside dot products
     "distance",  # how far apart a stack learns that two symbols agree

@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 
+import coins
 import hour
 import jupytext
 import pack
@@ -98,6 +99,7 @@ def test_adamw_decays_matrices_alone():
     model = since.build(since.RUNGS["adamw"], 40, 0)
     [optimizer] = since.adamw(model, 1e-3)
     for group in optimizer.param_groups:
+        assert group["betas"] == (0.9, 0.95)
         for weight in group["params"]:
             assert (weight.dim() > 1) == (group["weight_decay"] > 0)
 
@@ -335,6 +337,20 @@ def test_the_readme_has_the_hours_command_minutes_and_score():
     assert f"{spent[0]:.0f} to {spent[-1]:.0f} minutes of a core" in text
     scores = sorted(report["test"]["bleu"] for report in reports)
     assert f"{scores[0]:.1f} to {scores[-1]:.1f} BLEU" in text
+
+
+def test_translations_that_differ_by_chance_alone_are_told_as_that():
+    references = [f"word {n} and {n + 1} and {n + 2}" for n in range(60)]
+    worse = [f"word {n} or {n + 1} or {n + 2}" for n in range(60)]
+    mixed = [worse[:30] + references[30:], references[:30] + worse[30:]]
+    systems = {"base": mixed[0], "other": mixed[1], "worse": worse}
+    found = coins.compare(systems, references, 200)
+    assert [*found] == [*systems] and found["base"]["p"] is None
+    assert found["other"]["p"] > 0.5 and found["worse"]["p"] < 0.05
+    for name, texts in systems.items():
+        assert found[name]["bleu"] == pytest.approx(
+            bleu(texts, references).value
+        )
 
 
 def test_a_validation_that_is_made_up_for_has_no_steps_to_time():
