@@ -384,6 +384,16 @@ def test_every_rung_of_the_records_is_in_the_table():
             assert f"| **{row['verdict']}** |" in table
 
 
+@pytest.mark.parametrize(
+    "gap, said",
+    [(-0.0004, "0.000"), (0.0004, "0.000"), (-0.02, "\u22120.020")],
+)
+def test_a_gap_of_nothing_has_no_sign(gap, said):
+    paper, other, *_ = ladder.rungs()
+    table = drawings.ladder_table([paper, other | {"gap": gap}]).data
+    assert f"| {said} \u00b1 " in table
+
+
 @pytest.fixture(scope="module")
 def references():
     try:

@@ -308,7 +308,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         ax.set_xlim(low, high)
         ax.set_ylim(places[-1] + 0.6, -1.5)
         first, last = math.ceil(low / apart), math.floor(high / apart)
-        wide = 2 if narrow and last - first > 2 else 1
+        wide = -first if narrow and first < 0 else 1  # the labels' room
         ticks = [i * apart for i in range(first, last + 1) if i % wide == 0]
         ax.set_xticks(ticks, [_tick(tick) for tick in ticks])
         across = "nats per token from the paper's"
@@ -320,7 +320,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         return figure
 
     said = "; ".join(
-        f"{RUNGS[row['rung']]}, {row['gap']:+.3f} "
+        f"{RUNGS[row['rung']]}, {_gap(row['gap'])} "
         f"\u00b1 {row['within']:.3f}, {_judged(row)}"
         for row in rows
     )
@@ -378,16 +378,21 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
         if group:
             told.append({"change (lines)": f"**{verdict}**"})
         for row in sorted(group, key=lambda row: row["gap"]):
-            gap = f"{row['gap']:+.3f} \u00b1 {row['within']:.3f}"
             told.append(
                 {
                     "change (lines)": f"{RUNGS[row['rung']]} ({row['lines']})",
-                    above: gap.replace("-", "\u2212"),
+                    above: f"{_gap(row['gap'])} \u00b1 {row['within']:.3f}",
                     until: _until(row, paper),
                     "BLEU": f"{row['bleu']:.1f}",
                 }
             )
     return Markdown(markdown_table(told))
+
+
+def _gap(nats: float) -> str:
+    """Three decimals and a sign, but for none."""
+    said = f"{nats:+.3f}".replace("-", "\u2212")
+    return "0.000" if said.endswith("0.000") else said
 
 
 def _until(row: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
