@@ -217,6 +217,15 @@ for seed in range(3):
             f"experiments/since.py {rung} --seed {seed}{more} {WHERE}",
             after="" if tries else f"since/{source}-0",
         )
+# The paper averages its last checkpoints (6.1): what that brings here, and
+# whether the best rung has any use for it.
+for rung, source, seeds in ("paper", "paper", 3), ("all-three", "muon", 1):
+    for seed in range(seeds):
+        RUNS[f"averaged/{rung}-{seed}"] = Entry(
+            f"experiments/since.py {rung} --seed {seed}"
+            f" --rate-of since/{source}-0 --average 5 {WHERE}",
+            after=f"since/{source}-0",
+        )
 # The paper and the best single change once more, in full precision and by an
 # older processor's instructions, which the report names.
 AVX2 = (

@@ -58,6 +58,7 @@ from transformer_book.records import (
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
+    average_checkpoints,
     checkpoint_files,
     write_atomically,
 )
@@ -384,7 +385,7 @@ def schedule_of(rung, steps):
     return partial(cool_down, steps=steps, warmup=warmup)
 
 
-def fit(rung, options, rate, text, folder, tokens=TOKENS, every=EVERY):
+def fit(rung, options, rate, text, folder, tokens, every):
     """Train a rung in a folder: the model, its log, what a report says."""
     learnt, held_out, _, tokenizer = text
     settings = TrainingConfig(
@@ -395,7 +396,7 @@ def fit(rung, options, rate, text, folder, tokens=TOKENS, every=EVERY):
         log_every=every,
         validate_every=every,
         checkpoint_every=min(every, 100),
-        keep_checkpoints=1,
+        keep_checkpoints=options.average,
         precision=options.precision,
         **rung.training,
     )
@@ -422,6 +423,14 @@ def fit(rung, options, rate, text, folder, tokens=TOKENS, every=EVERY):
     told = {name: os.environ[name] for name in KERNELS if name in os.environ}
     described["machine"] |= told
     loss = history.lines[-1]["validation_loss"]
+    if options.average > 1:
+        paths = checkpoint_files(folder)[-options.average :]
+        model.load_state_dict(average_checkpoints(paths))
+        described["result"] |= {
+            "averaged_checkpoints": len(paths),
+            "last_validation_loss": loss,
+        }
+        loss = validation_loss(model, TokenBatches.in_order(held_out))
     described["result"]["validation_loss"] = loss
     return model, history, described
 
@@ -433,7 +442,9 @@ def attempt(options, rate, text):
     if made is not None:
         return made
     rung = RUNGS[options.rung]
-    model, history, described = fit(rung, options, rate, text, folder)
+    model, history, described = fit(
+        rung, options, rate, text, folder, TOKENS, EVERY
+    )
     _, seconds = history.series("cpu_seconds_a_step")
     described["result"]["cpu_seconds_a_step"] = statistics.median(seconds)
     described |= {"rung": options.rung, "rate": rate}
@@ -591,6 +602,7 @@ def add_options(one, steps, precision):
     """Those of a script that trains a rung."""
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--max-steps", type=int, default=steps)
+    one.add_argument("--average", type=int, default=1, help="checkpoints")
     one.add_argument("--limit", type=int, help="pairs")
     one.add_argument("--precision", default=precision)
     one.add_argument("--device", default="cpu")

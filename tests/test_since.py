@@ -252,8 +252,12 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     assert len(again["translations.txt"]) == report["test"]["sentences"]
 
     more = ["--seed", "1", "--rate-of", str(first), "--out", str(second)]
-    since.main(["cool-down", *small, *more])
+    monkeypatch.setattr(since, "EVERY", 2)
+    since.main(["cool-down", *small, *more, "--average", "3"])
     other = read_folder(second)["report.json"]
+    assert other["result"]["averaged_checkpoints"] == 3
+    last = other["result"]["last_validation_loss"]
+    assert last != other["result"]["validation_loss"]
     assert [*other["rates"]] == [f"{report['rate']:g}"]
     assert other["training"]["seed"] == 1
 
@@ -425,7 +429,7 @@ def test_a_record_is_what_its_files_say(name):
     "name",
     [
         name
-        for experiment in ("since", "kernels", "hour")
+        for experiment in ("since", "averaged", "kernels", "hour")
         for name in recorded_runs(experiment)
         if "paper-0" not in name or experiment != "hour"
     ],
