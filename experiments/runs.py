@@ -218,8 +218,12 @@ for seed in range(3):
             after="" if tries else f"since/{source}-0",
         )
 # The paper averages its last checkpoints (6.1): what that brings here, and
-# whether the best rung has any use for it.
-for rung, source, seeds in ("paper", "paper", 3), ("all-three", "muon", 1):
+# whether the best rungs have any use for it.
+for rung, source, seeds in (
+    ("paper", "paper", 3),
+    ("muon", "muon", 1),
+    ("all-three", "muon", 1),
+):
     for seed in range(seeds):
         RUNS[f"averaged/{rung}-{seed}"] = Entry(
             f"experiments/since.py {rung} --seed {seed}"
