@@ -242,19 +242,28 @@ def test_a_folder_is_dropped_on_a_part(visit):
 
 
 def drop(page, part, paths):
-    """Let files fall on a part."""
+    """Let files fall on a part, once the page around it is at rest."""
     centre = "block: 'center', behavior: 'instant'"
     fold = part.locator("summary", has_text="own")
-    fold.evaluate(f"fold => fold.scrollIntoView({{ {centre} }})")
-    box = fold.bounding_box()
+    before, box = None, fold.bounding_box()
+    while box != before:
+        before = box
+        fold.evaluate(f"fold => fold.scrollIntoView({{ {centre} }})")
+        page.wait_for_timeout(200)
+        box = fold.bounding_box()
     place = {"x": box["x"] + 20, "y": box["y"] - 20}  # beside it
+    assert part.evaluate(
+        "(part, at) => part.contains(document.elementFromPoint(at.x, at.y))",
+        place,
+    )
     data = {
         "items": [],
         "files": [str(path) for path in paths],
         "dragOperationsMask": 1,
     }
     tools = page.context.new_cdp_session(page)
-    for kind in ["dragEnter", "dragOver", "drop"]:
+    # A mouse sends more than one dragOver; the last says what is allowed.
+    for kind in ["dragEnter", "dragOver", "dragOver", "drop"]:
         tools.send(
             "Input.dispatchDragEvent", {"type": kind, "data": data, **place}
         )
