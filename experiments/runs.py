@@ -33,10 +33,7 @@ TRAIN = "-m transformer_lib train"
 
 @dataclass
 class Entry:
-    """A run: its command without --out, and the run that it needs.
-
-    And what must be in the environment.
-    """
+    """A run: its command without --out, the run and environment it needs."""
 
     command: str
     after: str = ""

@@ -555,24 +555,22 @@ def measure(options):
             with FlopCounterMode(display=False) as counter:
                 take_step(work, batch)
             operations[work].append(counter.get_total_flops())
+
+    def cost(rung):
+        work = same_work(rung)
+        return {
+            "seconds": seconds[work],
+            "operations": round(statistics.mean(operations[work])),
+            "parameters": sum(w.numel() for w in models[work].parameters()),
+            "lines": rung.lines(),
+        }
+
     found = {
         "command": options.command,
         "rounds": options.rounds,
         "machine": describe_machine(),
         "again": seconds["again"],
-        "rungs": {
-            name: {
-                "seconds": seconds[same_work(rung)],
-                "operations": round(
-                    statistics.mean(operations[same_work(rung)])
-                ),
-                "parameters": sum(
-                    w.numel() for w in models[same_work(rung)].parameters()
-                ),
-                "lines": rung.lines(),
-            }
-            for name, rung in RUNGS.items()
-        },
+        "rungs": {name: cost(rung) for name, rung in RUNGS.items()},
     }
     content = json.dumps(found, indent=1) + "\n"
     write_atomically(options.out / "since_seconds.json", content)

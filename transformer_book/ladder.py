@@ -42,6 +42,7 @@ def rungs() -> list[dict[str, Any]]:
         for rung, seeds in runs.items()
     }
     costs = load_counts("since_seconds").get("rungs", {})
+    paper = costs.get("paper", UNKNOWN)
     target = statistics.mean(losses["paper"])
     rows = []
     for rung, seeds in runs.items():
@@ -53,7 +54,7 @@ def rungs() -> list[dict[str, Any]]:
         steps = steps_until(at, [*mean], target)
         if rung == "paper":
             steps = at[-1]  # it may dip so low before
-        cost, paper = costs.get(rung, UNKNOWN), costs.get("paper", UNKNOWN)
+        cost = costs.get(rung, UNKNOWN)
         step_time = in_turn(cost, paper)
         rows.append(
             {

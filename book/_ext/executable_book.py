@@ -7,7 +7,6 @@ Each chapter is offered as a notebook, and the launch buttons lead to it.
 The files beside this one do the rest.
 """
 
-import hashlib
 import html
 import importlib.metadata
 import json
@@ -18,7 +17,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 from docutils import nodes
-from run_chapters import is_notebook
+from run_chapters import digest, is_notebook
 from sphinx import addnodes
 from sphinx.util.fileutil import copy_asset
 
@@ -352,14 +351,13 @@ def lead_to_notebook(app, pagename, templatename, context, doctree):
         rewrite(entry)
 
 
-def makers(folder: Path) -> str:
-    """A hash of the extensions: what others made is made anew."""
-    code = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
-    return hashlib.sha256(b"".join(code)).hexdigest()
+def makers(folder: Path) -> list[str]:
+    """Hashes of the extensions: what others made is made anew."""
+    return [digest(path) for path in sorted(folder.glob("*.py"))]
 
 
 def setup(app):
-    app.add_config_value("makers", makers(Path(__file__).parent), "env", str)
+    app.add_config_value("makers", makers(Path(__file__).parent), "env", list)
     for name in BESIDE:
         app.setup_extension(name)
     app.config.mathjax_path = "mathjax/tex-mml-chtml.js"

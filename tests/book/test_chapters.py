@@ -110,7 +110,7 @@ def test_another_extension_makes_all_pages_anew(tmp_path):
     before = executable_book.makers(folder)
     app = Mock()
     executable_book.setup(app)
-    app.add_config_value.assert_any_call("makers", before, "env", str)
+    app.add_config_value.assert_any_call("makers", before, "env", list)
     with (folder / "folding.py").open("a") as file:
         file.write("# changed\n")
     assert executable_book.makers(folder) != before

@@ -184,9 +184,12 @@ def gradients_by_job(
     forces = {
         job: rows.norm(dim=1).tolist() for job, rows in gradients.items()
     }
-    count = {job: sum(f > 0 for f in force) for job, force in forces.items()}
     most = max(forces["softmax"])
     rows = range(len(words))
+    learns = {
+        job: [i for i in rows if force[i] > 0] for job, force in forces.items()
+    }
+    count = {job: len(learning) for job, learning in learns.items()}
 
     def draw(narrow: bool) -> Sketch:
         wide = (PHONE if narrow else PAGE) * 96
@@ -203,11 +206,10 @@ def gradients_by_job(
             for number, name in enumerate(told[job]):
                 y = 12 + 17 * number
                 sketch.words(middle, y, name, font_weight="bold")
-            learns = [i for i in rows if force[i] > 0]
             for i in rows:
                 look = dict(width=size, height=line - 3)
                 look |= {"fill_opacity": 0, "stroke_opacity": 0.4}
-                if i in learns:
+                if i in learns[job]:
                     look |= {"fill_opacity": 0.4, "stroke_opacity": 1}
                 y = head + line * (i + 0.5)
                 sketch.box(middle, y, "", "embedding", **look)
