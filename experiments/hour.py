@@ -39,7 +39,7 @@ from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import write_report
 
 TOKENS = 4096  # in a step, as the shipped model had
-STEPS = {"paper": 8000, "muon": 3300, "all-three": 3600}
+STEPS = {"paper": 8000, "muon": 3300, "all-three": 3600, "cool-down": 3600}
 RATE = 0.7  # times equation 3, at the end of the warm-up
 EVERY = 300  # steps between two validations
 

@@ -227,6 +227,40 @@ for rung, source, seeds in (
             f" --rate-of since/{source}-0 --average 5 {WHERE}",
             after=f"since/{source}-0",
         )
+# What DECLARED.md declares. Every row with its mean, the two cells that are
+# left of Muon x rotary x schedule, rates of their own, and budgets.
+MEANS = (
+    "muon-cool-down rotary-cool-down muon cool-down all-three rotary together"
+    " gated pre-norm rms-norm grouped adamw short-first"
+)
+for seed in range(3):
+    for rung in MEANS.split():
+        RUNS.setdefault(
+            f"averaged/{rung}-{seed}",
+            Entry(
+                f"experiments/since.py {rung} --seed {seed} --rate 0.7"
+                f" --average 5 {WHERE}"
+            ),
+        )
+for rung in "cool-down", "all-three", "paper", "gated", "pre-norm":
+    for rate in "1", "1.4":
+        RUNS[f"tuned/{rung}-{rate}-0"] = Entry(
+            f"experiments/since.py {rung} --seed 0 --rate {rate}"
+            f" --average 5 {WHERE}"
+        )
+for steps, warmup, seeds in (
+    (500, 100, 3),
+    (1000, 200, 3),
+    (4000, 400, 1),
+    (8000, 400, 1),
+):
+    for seed in range(seeds):
+        for rung in "paper", "cool-down", "muon", "all-three":
+            RUNS[f"budgets/{rung}-{steps}-{seed}"] = Entry(
+                f"experiments/since.py {rung} --seed {seed} --rate 0.7"
+                f" --max-steps {steps} --warmup-steps {warmup}"
+                f" --average 5 {WHERE}"
+            )
 # The paper and the best single change once more, in full precision and by an
 # older processor's instructions, which the report names.
 AVX2 = (
@@ -250,6 +284,11 @@ RUNS["hour/de-en-0"] = Entry("experiments/hour.py --seed 0 --device {device}")
 for seed in range(3):
     RUNS[f"hour/all-three-{seed}"] = Entry(
         f"experiments/hour.py --rung all-three --seed {seed} "
+        "--device {device}"
+    )
+for seed in range(3):  # the control: the paper's parts, the rate to zero
+    RUNS[f"hour/cool-down-{seed}"] = Entry(
+        f"experiments/hour.py --rung cool-down --seed {seed} "
         "--device {device}"
     )
 RUNS["hour/paper-0"] = Entry(  # how long its steps take on the same core

@@ -4,6 +4,8 @@ r"""From 2017 to now, one change at a time, on the paper's own task.
     python experiments/since.py paper --out runs/since/paper-0
     python experiments/since.py rotary --rate-of since/paper-0 \
         --out runs/since/rotary-0
+    python experiments/since.py gated --rate 1.4 --average 5 \
+        --out runs/tuned/gated-1.4-0
     python experiments/since.py seconds --out runs/since_seconds
     python experiments/since.py table            what the records say
 
@@ -19,7 +21,8 @@ and beyond the best as long as the best is the highest or the lowest that was
 tried; its other seeds take the best. A rung that changes the model or the
 batches takes the paper's rate for all its seeds; `together` and `all-three`
 take Muon's. What a better one would add is not known, and the table says how
-many were tried.
+many were tried. With --rate a run has this one; those runs, and what they are
+to decide, are declared in DECLARED.md.
 
 What the records say, and when a rung counts as better than the paper, is in
 transformer_book/ladder.py. In reports that don't name their optimizers, the
@@ -188,9 +191,9 @@ class Unbiased(Transformer):
 # which is the highest that equation 3 reaches.
 
 
-def equation_3(step):
+def equation_3(step, warmup=WARMUP):
     """The paper's: up in a straight line, then down with the root."""
-    return min(step / WARMUP, (WARMUP / step) ** 0.5)
+    return min(step / warmup, (warmup / step) ** 0.5)
 
 
 def cool_down(step, steps=STEPS, warmup=WARMUP):
@@ -311,6 +314,9 @@ RUNGS = {
 RUNGS["together"] = replace(RUNGS["rotary"], optimizers=muon)
 # And with the schedule, whose first seed was below them, too.
 RUNGS["all-three"] = replace(RUNGS["together"], schedule=cool_down)
+# The cells that are left of Muon x rotary x schedule.
+for rung in "muon", "rotary":
+    RUNGS[f"{rung}-cool-down"] = replace(RUNGS[rung], schedule=cool_down)
 
 
 # Training
@@ -377,21 +383,21 @@ def steps_done(folder):
     return int(begun[-1].stem.split("-")[1]) if begun else 0
 
 
-def schedule_of(rung, steps):
+def schedule_of(rung, steps, warmup=WARMUP):
     """A rung's schedule, which may have to know the last step."""
     if rung.schedule is not cool_down:
-        return rung.schedule
-    warmup = min(WARMUP, steps // 2)  # in a trial of a few steps
+        return partial(equation_3, warmup=warmup)
+    warmup = min(warmup, steps // 2)  # in a trial of a few steps
     return partial(cool_down, steps=steps, warmup=warmup)
 
 
 def fit(rung, options, rate, text, folder, tokens, every):
     """Train a rung in a folder: the model, its log, what a report says."""
-    learnt, held_out, _, tokenizer = text
+    learnt, held_out, test, tokenizer = text
     settings = TrainingConfig(
-        warmup_steps=WARMUP,
+        warmup_steps=options.warmup_steps,
         max_steps=options.max_steps,
-        learning_rate_scale=rate,
+        learning_rate_scale=rate,  # at a warm-up of WARMUP steps
         seed=options.seed,
         log_every=every,
         validate_every=every,
@@ -412,7 +418,7 @@ def fit(rung, options, rate, text, folder, tokens, every):
         Judge(held_out, steps_done(folder)),
         folder,
         optimizer=optimizers,
-        schedule=schedule_of(rung, options.max_steps),
+        schedule=schedule_of(rung, options.max_steps, options.warmup_steps),
     )
     described = describe_run(model, batches, settings, history)
     for name in "betas", "epsilon":  # the optimizers have their own
@@ -424,6 +430,8 @@ def fit(rung, options, rate, text, folder, tokens, every):
     described["machine"] |= told
     loss = history.lines[-1]["validation_loss"]
     if options.average > 1:
+        described["last_test"] = evaluate(model, tokenizer, test)
+        del described["last_test"]["translations"]
         paths = checkpoint_files(folder)[-options.average :]
         model.load_state_dict(average_checkpoints(paths))
         described["result"] |= {
@@ -441,6 +449,11 @@ def attempt(options, rate, text):
     made = files_of(options.out).get(f"{folder.name}/report.json")
     if made is not None:
         return made
+    return train_at(options, rate, text, folder)
+
+
+def train_at(options, rate, text, folder):
+    """Train a rung at one rate and write its report."""
     rung = RUNGS[options.rung]
     model, history, described = fit(
         rung, options, rate, text, folder, TOKENS, EVERY
@@ -473,6 +486,8 @@ def climb(options):
     if (options.out / "report.json").exists():
         raise SystemExit(f"{options.out} is finished: see its report.json")
     text = data(options.limit)
+    if options.rate:
+        return train_at(options, options.rate, text, options.out)
     reports, losses = {}, {}
     waiting = list(RATES)
     if options.rate_of:
@@ -600,6 +615,7 @@ def add_options(one, steps, precision):
     """Those of a script that trains a rung."""
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--max-steps", type=int, default=steps)
+    one.add_argument("--warmup-steps", type=int, default=WARMUP)
     one.add_argument("--average", type=int, default=1, help="checkpoints")
     one.add_argument("--limit", type=int, help="pairs")
     one.add_argument("--precision", default=precision)
@@ -613,6 +629,7 @@ def parser():
     for rung in RUNGS:
         one = what.add_parser(rung)
         one.add_argument("--rate-of", help="the run whose rate to take")
+        one.add_argument("--rate", type=float, help="the only one to try")
         add_options(one, STEPS, "bf16")
         one.set_defaults(run=climb, rung=rung)
     one = what.add_parser("seconds")
