@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from translators import SMALL, a_model, log_probabilities, sources
 
-from transformer_book.conformance.decoding import reference
+from transformer_conformance.decoding import reference
 from transformer_lib.beams import (
     beam_search,
     decode_all,

@@ -3,6 +3,8 @@
 import importlib
 import math
 import re
+import subprocess
+import sys
 import time
 from functools import partial, wraps
 from itertools import count
@@ -13,12 +15,15 @@ import pytest
 import torch
 import yaml
 
-from transformer_book import conformance
-from transformer_book.conformance import Adapter, run
-from transformer_book.conformance import ours as ours_module
-from transformer_book.conformance.__main__ import main
-from transformer_book.conformance.clinic import probe
-from transformer_book.conformance.core import (
+import transformer_conformance as conformance
+from transformer_book.plant import ours as library
+from transformer_book.plant import planted
+from transformer_book.specimen import Specimen
+from transformer_conformance import Adapter, run
+from transformer_conformance import ours as ours_module
+from transformer_conformance.__main__ import main
+from transformer_conformance.clinic import probe
+from transformer_conformance.core import (
     FUNCTIONS,
     Result,
     _cause,
@@ -26,19 +31,16 @@ from transformer_book.conformance.core import (
     deviation,
     fault,
 )
-from transformer_book.conformance.decoding import reference
-from transformer_book.conformance.places import CONSEQUENCES, explained
-from transformer_book.conformance.plant import ours as library
-from transformer_book.conformance.plant import planted
-from transformer_book.conformance.positions import judge, other_tables
-from transformer_book.conformance.report import LOCAL, page, summary
-from transformer_book.conformance.trace import (
+from transformer_conformance.decoding import reference
+from transformer_conformance.places import CONSEQUENCES, LOCAL, page
+from transformer_conformance.positions import judge, other_tables
+from transformer_conformance.report import summary
+from transformer_conformance.trace import (
     BATCH,
     SOURCE,
     TARGET,
     batch_first,
 )
-from transformer_book.specimen import Specimen
 from transformer_lib import (
     BOS,
     EOS,
@@ -99,9 +101,18 @@ def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
         source = (root / file).with_suffix(".md").read_text("utf-8")
         assert f"({anchor})=" in source.replace("_", "-"), one.name
         assert one.says.endswith("."), one.name
-        chapter = explained(one.label).partition(": ")[0]
-        assert f"\n# {chapter}" in source, one.name
     assert {*CONSEQUENCES} == {one.label for one in conformance.PROBES}
+
+
+def test_the_suite_needs_torch_and_numpy_alone():
+    """The library's own adapter is loaded when it is asked for."""
+    code = "import sys; import torch, numpy; at_first = {*sys.modules}; "
+    code += "import transformer_conformance.__main__; "
+    code += "print(*({*sys.modules} - at_first))"
+    said = subprocess.check_output([sys.executable, "-c", code], text=True)
+    theirs = {name.partition(".")[0] for name in said.split()}
+    others = theirs - {*sys.stdlib_module_names} - {"torch", "numpy"}
+    assert others == {"transformer_conformance"}
 
 
 def test_an_empty_template_is_not_tried(tmp_path, capsys):
@@ -125,7 +136,7 @@ def test_a_fault_is_an_exit_code_and_a_page(tmp_path, capsys):
     assert main([str(file), "--html", str(out)]) == 1
     said = capsys.readouterr().out
     assert "there is no ramp" in said and "schedule.html#schedule-rate" in said
-    assert "Read on in The learning rate: A rate that peaks" in said
+    assert "Read on in the chapter schedule: A rate that peaks" in said
     assert "there is no ramp" in out.read_text("utf-8")
     assert max(map(len, said.splitlines())) <= 78  # as wide as the page
 
@@ -1330,7 +1341,7 @@ def test_what_follows_from_an_early_end_is_said_to_follow(monkeypatch):
     assert {r.verdict.kind for r in found[1:]} == {"fault"}
     assert {r.cause.name for r in found[1:]} == {"beams"}
     assert "1 deviation, 0 faults, 2 that follow from these" in summary(found)
-    monkeypatch.setattr("transformer_book.conformance.__main__.run", tried)
+    monkeypatch.setattr("transformer_conformance.__main__.run", tried)
     assert main([OURS]) == 0
 
 

@@ -36,7 +36,13 @@ import yaml
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ["transformer_lib", "transformer_book", "book", "experiments"]
+COPIED = [
+    "transformer_lib",
+    "transformer_book",
+    "transformer_conformance",
+    "book",
+    "experiments",
+]
 CHAPTER = "tests/book/test_chapters.py::test_chapter_ran["
 OPTIONS = "-q -x -p no:cacheprovider -p no:xdist".split()
 

@@ -218,7 +218,7 @@ def check_imports(chapter: Chapter, earlier: list[str]) -> None:
         for module in modules:
             package, _, name = module.partition(".")
             if (
-                package == "transformer_book"
+                package in ("transformer_book", "transformer_conformance")
                 or not package
                 or (package == LIBRARY and name not in earlier)
             ):

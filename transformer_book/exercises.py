@@ -6,7 +6,7 @@ same function of anybody's: there is one set of checks.
 
 from typing import Any
 
-from transformer_book.conformance import PROBES, Adapter, run
+from transformer_conformance import PROBES, Adapter, run
 
 # An exercise's name, "chapter.what", and the adapter's function.
 EXERCISES = {
@@ -72,6 +72,6 @@ def check(name: str, answer: Any) -> bool:
 
 def _of_the_library() -> dict[str, Any]:
     """The model that an answer decodes with."""
-    from transformer_book.conformance import ours
+    from transformer_conformance import ours
 
     return {"build": ours.build, "logits": ours.logits}

@@ -178,7 +178,8 @@ def run_once(path: Path) -> dict:
         shutdown_kernel="immediate",
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
-    parts = ["transformer_lib", "transformer_book", "book", "runs"]
+    packages = ["transformer_lib", "transformer_conformance"]
+    parts = [*packages, "transformer_book", "book", "runs"]
     roots = [*(ROOT / part for part in parts), *folders()]
     paths = filter(None, [TRACING, os.environ.get("PYTHONPATH")])
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 
 Public implementations are cloned into FOLDER, each at its commit in
 `sources.py`, if they are not there. What was found goes to
-`results.json` of the suite, with the lines of `lines.yml`, and onto the
+`runs/conformance.json`, with the lines of `lines.yml`, and onto the
 page `conformance`.
 Marian needs `pip install transformers==5.23.0`.
 """
@@ -17,11 +17,11 @@ from pathlib import Path
 import yaml
 from sources import SOURCES
 
-from transformer_book import conformance
-from transformer_book.conformance import Adapter, run
+from transformer_book.records import runs_folder
+from transformer_conformance import Adapter, run
 
 HERE = Path(__file__).parent
-RESULTS = Path(conformance.__path__[0]) / "results.json"
+RESULTS = runs_folder() / "conformance.json"
 LINES = HERE / "lines.yml"
 OTHERS = {  # those that need no clone
     "nn_transformer": "torch.nn.Transformer",

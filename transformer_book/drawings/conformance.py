@@ -2,17 +2,16 @@
 
 import contextlib
 import io
-import json
 import re
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.conformance import PROBES, plant, run
-from transformer_book.conformance.clinic import probe
+from transformer_book import plant
 from transformer_book.records import with_powers
+from transformer_conformance import PROBES, run
+from transformer_conformance.clinic import probe
 
 _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
     ("untied: three tables", "three tables"),
@@ -32,12 +31,6 @@ _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
 
 
 _NAME = re.compile(r"[a-z]\w*(?:\.\w+)+")  # of a weight: layers.0.w_1
-
-
-def results() -> dict[str, Any]:
-    """What the suite said of the public implementations, as recorded."""
-    files = resources.files("transformer_book.conformance")
-    return json.loads(files.joinpath("results.json").read_text("utf-8"))
 
 
 def implementations(found: dict[str, Any]) -> Markdown:

@@ -1,7 +1,7 @@
 """What the conformance suite calls. Fill in what you have, delete the
 rest: every function is optional. Then
 
-    python -m transformer_book.conformance my_adapter.py
+    python -m transformer_conformance my_adapter.py
 
 A model for the suite is small (a vocabulary of 8 to 100, one to three
 layers, 16 to 64 numbers wide) and has random weights. It is called with

@@ -19,8 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import transformer_lib
-
 # What an adapter may define, in the order of the template.
 FUNCTIONS = (
     "build",
@@ -401,9 +399,10 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
 AT = "\n  at "  # what stands between an error and its line
 
 # Where a line of the reader's own never is.
+_HERE = Path(__file__).parent
 _FOLDERS = (
-    Path(__file__).parents[1],
-    Path(transformer_lib.__file__).parent,
+    _HERE,
+    *(_HERE.with_name(f"transformer_{name}") for name in ("lib", "book")),
     *(sysconfig.get_path(p) for p in ("stdlib", "purelib", "platlib")),
 )
 _OURS = (*(f"{folder}{os.sep}" for folder in _FOLDERS), "<frozen")

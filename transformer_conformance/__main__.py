@@ -1,4 +1,4 @@
-"""`python -m transformer_book.conformance my_adapter.py`."""
+"""`python -m transformer_conformance my_adapter.py`."""
 
 import argparse
 import sys
@@ -10,7 +10,7 @@ from . import Adapter, as_html, as_text, run, template
 def main(arguments: list[str] | None = None) -> int:
     """Try an adapter; 1 if there is a fault, 2 if it cannot be read."""
     parser = argparse.ArgumentParser(
-        prog="python -m transformer_book.conformance",
+        prog="python -m transformer_conformance",
         description="Try the paper's statements on an implementation.",
     )
     parser.add_argument("adapter", nargs="?", help="a Python file")

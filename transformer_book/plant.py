@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import transformer_conformance
 import transformer_lib
-
-from .core import Adapter
+from transformer_conformance import Adapter
 
 _FOLDER = Path(transformer_lib.__file__).parent
 _PACKAGE = transformer_lib.__name__
@@ -61,7 +61,7 @@ def planted(*changes: tuple[str, str, str]) -> Iterator[None]:
     for module, old, _ in changes:
         if old not in (_FOLDER / f"{module}.py").read_text("utf-8"):
             raise ValueError(f"{old!r} is not in the module {module}")
-    ours = f"{__package__}.ours"
+    ours = "transformer_conformance.ours"
     names = [n for n in sys.modules if n.partition(".")[0] == _PACKAGE]
     before = {
         name: sys.modules.pop(name)
@@ -82,4 +82,5 @@ def planted(*changes: tuple[str, str, str]) -> Iterator[None]:
 
 def ours(seed: int = 0) -> Adapter:
     """The adapter of the library as it is now, planted or not."""
-    return Adapter.load(Path(__file__).with_name("ours.py"), seed)
+    suite = Path(transformer_conformance.__file__)
+    return Adapter.load(suite.with_name("ours.py"), seed)

@@ -1,7 +1,7 @@
 """Is it a Transformer? The paper's statements, tried on anybody's code.
 
-    python -m transformer_book.conformance --template > my_adapter.py
-    python -m transformer_book.conformance my_adapter.py
+    python -m transformer_conformance --template > my_adapter.py
+    python -m transformer_conformance my_adapter.py
 
 An adapter is a file of functions that the probes call; all of them are
 optional, and work on PyTorch's tensors or NumPy's arrays. Each probe

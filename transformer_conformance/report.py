@@ -1,7 +1,6 @@
 """The verdicts as a table of text, and as a page of HTML."""
 
 import html
-import os
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -9,26 +8,10 @@ from functools import cache
 from importlib import resources
 
 from .core import Result
-from .places import CHAPTERS, explained
+from .places import LOCAL, explained, page
 
 MARKS = {"paper": "✓", "deviation": "≠", "fault": "✗", "not tried": "·"}
 ORDER = ("fault", "deviation", "paper", "not tried")
-
-
-# Where `make serve` shows the book.
-LOCAL = "http://localhost:8000"
-
-
-def page(label: str) -> str:
-    """The address of a label in the book.
-
-    The environment variable `TRANSFORMER_LIB_BOOK` holds the site's
-    address; without it, that of `make serve` is taken.
-    """
-    chapter = label.partition("-")[0]
-    book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/") or LOCAL
-    place = f"book/{CHAPTERS[chapter][0]}/{chapter}.html"
-    return f"{book}/{place}#{label.replace('_', '-')}"
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -61,7 +44,7 @@ def line(result: Result) -> str:
             body += f". So in: {verdict.who}"
     if verdict.kind in ("fault", "deviation"):
         says = f"The paper: {probe.says}"
-        where = f"Read on in {explained(probe.label)}"
+        where = f"Read on in the chapter {explained(probe.label)}"
         texts = [
             line for part in (body, says, where) for line in _wrapped(part)
         ]

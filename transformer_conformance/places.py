@@ -1,22 +1,21 @@
 """Where the book explains what a probe is about, and why it matters."""
 
-# A chapter's folder, and its name.
-CHAPTERS = {
-    "background": ("architecture", "Background"),
-    "embeddings": ("architecture", "Embeddings"),
-    "positions": ("architecture", "Positions"),
-    "attention": ("architecture", "Attention"),
-    "masks": ("architecture", "Masks"),
-    "layers": ("architecture", "Layers"),
-    "model": ("architecture", "The whole model"),
-    "sentence": ("start", "One sentence, start to end"),
-    "batching": ("training", "Batches that count tokens"),
-    "loss": ("training", "The loss"),
-    "schedule": ("training", "The learning rate"),
-    "training": ("training", "Training"),
-    "checkpoints": ("training", "Checkpoints"),
-    "decoding": ("translating", "Decoding"),
-    "beams": ("translating", "Beam search"),
+import os
+
+# The chapters in their folders; the site's own list is _toc.yml.
+FOLDERS = {
+    "start": ["sentence"],
+    "architecture": [
+        "background",
+        "embeddings",
+        "positions",
+        "attention",
+        "masks",
+        "layers",
+        "model",
+    ],
+    "training": ["batching", "loss", "schedule", "training", "checkpoints"],
+    "translating": ["decoding", "beams"],
 }
 
 # What follows from a mistake there, or what the section shows.
@@ -103,6 +102,23 @@ CONSEQUENCES = {
 }
 
 
+# Where `make serve` shows the book.
+LOCAL = "http://localhost:8000"
+
+
+def page(label: str) -> str:
+    """The address of a label in the book.
+
+    The environment variable `TRANSFORMER_LIB_BOOK` holds the site's
+    address; without it, that of `make serve` is taken.
+    """
+    chapter = label.partition("-")[0]
+    [folder] = [x for x, inside in FOLDERS.items() if chapter in inside]
+    book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/") or LOCAL
+    anchor = label.replace("_", "-")
+    return f"{book}/book/{folder}/{chapter}.html#{anchor}"
+
+
 def explained(label: str) -> str:
     """The chapter of a label, and what follows from a mistake there."""
-    return f"{CHAPTERS[label.partition('-')[0]][1]}: {CONSEQUENCES[label]}"
+    return f"{label.partition('-')[0]}: {CONSEQUENCES[label]}"
