@@ -1,7 +1,6 @@
 """The shipped model's score, in less than half of its steps.
 
-    make -C experiments hour             the seeds that aren't recorded
-    make -C experiments hour/all-three-2                   one of them
+    python experiments/again.py hour/all-three-2         a seed of the record
     python experiments/hour.py --rung all-three --out runs/hour/all-three-0
     python experiments/hour.py --max-steps 3 --limit 200 --out /tmp/hour
 
@@ -17,7 +16,7 @@ the one that was best for Muon there.
 
 opens such a folder (`since` is importable from experiments/), and without
 rotary positions it needs no `model`. The first line of the log comes after
-300 steps; `make -C experiments pack` adds a finished run to the records.
+300 steps; `pack.py` adds a finished run to the records.
 
 On a busy machine an hour of a core takes longer than an hour: `cpu_seconds`
 in the report are those of the steps alone. `--rung paper --max-steps 300`
@@ -32,7 +31,6 @@ import sys
 from dataclasses import replace
 
 import since
-from variations import claimed
 
 from transformer_lib.checkpoints import save_model
 from transformer_lib.evaluation import evaluate
@@ -80,17 +78,20 @@ def train_hour(options):
     )
 
 
-def main(words):
+def parser():
     made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     made.add_argument("--rung", default="muon", choices=STEPS)
     since.add_options(made, None, "fp32")
-    options = made.parse_args(words)
+    return made
+
+
+def main(words):
+    options = parser().parse_args(words)
     if options.max_steps is None:
         options.max_steps = STEPS[options.rung]
     options.command = shlex.join(["python", "experiments/hour.py", *words])
     try:
-        with claimed(options.out):
-            train_hour(options)
+        train_hour(options)
     except KeyboardInterrupt:
         raise SystemExit("stopped; the same command goes on") from None
 

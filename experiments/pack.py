@@ -7,8 +7,7 @@ A run writes a folder, runs/EXPERIMENT/RUN. When it is finished, the lines
 of its files go into runs/EXPERIMENT.jsonl, where they replace those of an
 earlier run of that name. Weights and tokenizers stay behind. A count,
 runs/NAME/NAME.json, becomes runs/NAME.json. The folder is left as it is;
-git ignores it. Of a run that tries several learning rates, the rates that
-were tried to their end can be recorded before the others.
+git ignores it.
 """
 
 import json
@@ -21,7 +20,6 @@ from transformer_book.records import read_folder, read_record, runs_folder
 from transformer_lib.checkpoints import write_atomically
 
 RESULTS = "report.json", "copying.json"  # what a run writes last
-PARTS = "rate-*/report.json"  # and one of its trials
 
 
 def write_record(path: Path, runs: dict[str, dict[str, Any]]) -> None:
@@ -42,22 +40,10 @@ def pack(folder: Path) -> str:
         return f"{folder.with_suffix('.json')} is written"
     content = read_folder(folder)
     if not any(name in content for name in RESULTS):
-        ended = {path.parent.name for path in folder.glob(PARTS)}
-        content = {
-            file: held
-            for file, held in content.items()
-            if file.partition("/")[0] in ended
-        }
-    if not content:
         return f"{folder} is not finished"
     path = folder.parent.with_suffix(".jsonl")
     runs = dict(read_record(path)) if path.is_file() else {}
-    trials = {  # some may have been made elsewhere
-        file: held
-        for file, held in runs.get(folder.name, {}).items()
-        if file.startswith("rate-")
-    }
-    runs[folder.name] = trials | content
+    runs[folder.name] = content
     write_record(path, runs)
     read_record.cache_clear()
     return f"{folder} is in {path}"
@@ -66,7 +52,6 @@ def pack(folder: Path) -> str:
 def finished(runs: Path) -> list[Path]:
     """The folders of finished runs and counts."""
     found = {path.parent for n in RESULTS for path in runs.glob(f"*/*/{n}")}
-    found |= {path.parent.parent for path in runs.glob(f"*/*/{PARTS}")}
     for path in runs.glob("*/*.json"):
         if path.stem == path.parent.name:
             found.add(path.parent)

@@ -34,7 +34,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from variations import BASE, claimed, multi30k, record
+from variations import BASE, multi30k, record
 
 from transformer_book.other_layers import (
     ConvolutionInPlace,
@@ -312,11 +312,7 @@ def parser():
 def main(words):
     options = parser().parse_args(words)
     options.command = shlex.join(["python", "experiments/rivals.py", *words])
-    if options.run is time_steps:
-        time_steps(options)
-    else:
-        with claimed(options.out):
-            options.run(options)
+    options.run(options)
 
 
 if __name__ == "__main__":

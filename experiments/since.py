@@ -1,24 +1,21 @@
 r"""From 2017 to now, one change at a time, on the paper's own task.
 
-    make -C experiments since                    every run that is missing
+    python experiments/again.py averaged         runs that have no record yet
     python experiments/since.py paper --out runs/since/paper-0
     python experiments/since.py rotary --rate-of since/paper-0 \
         --out runs/since/rotary-0
     python experiments/since.py gated --rate 1.4 --average 5 \
         --out runs/tuned/gated-1.4-0
     python experiments/since.py seconds --out runs/since_seconds
-    python experiments/since.py table            what the records say
 
 A ladder: the first rung is the paper as printed, and each other rung changes
 one thing in it. Data, vocabulary, tokens in a step, size and number of steps
 are the same for all: Tatoeba, German to English, the `tiny` model, a run of
-ten minutes on one idle core. Interrupted, a run goes on where it was; a rate
-that was tried to its end has a report of its own, which `pack.py` records.
+ten minutes on one idle core. Interrupted, a run goes on where it was.
 
 The rates are multiples of equation 3's. The first seed of the paper, and of
-every rung with another optimizer or schedule, is trained at three of them,
-and beyond the best as long as the best is the highest or the lowest that was
-tried; its other seeds take the best. A rung that changes the model or the
+every rung with another optimizer or schedule, is trained at three of them; its
+other seeds take the best. A rung that changes the model or the
 batches takes the paper's rate for all its seeds; `together` and `all-three`
 take Muon's. What a better one would add is not known, and the table says how
 many were tried. With --rate a run has this one; those runs, and what they are
@@ -34,10 +31,10 @@ import argparse
 import ast
 import inspect
 import json
-import math
 import os
 import random
 import shlex
+import shutil
 import statistics
 import sys
 import time
@@ -49,15 +46,8 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from variations import claimed
 
-from transformer_book.ladder import rungs
-from transformer_book.records import (
-    load_files,
-    markdown_table,
-    read_folder,
-    runs_folder,
-)
+from transformer_book.records import load_run
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
@@ -163,30 +153,6 @@ class Grouped(Transformer):
         return GroupedAttention(self.config.d_model, self.config.h)
 
 
-class NormalizedAttention(MultiHeadAttention):
-    """All queries and keys have the same length."""
-
-    def place(self, heads, offset):
-        return nn.functional.rms_norm(heads, heads.shape[-1:])
-
-
-class Normalized(Transformer):
-    def attention(self):
-        return NormalizedAttention(self.config.d_model, self.config.h)
-
-
-class Unbiased(Transformer):
-    """No biases: attention has none, so feed-forward and norms lose them."""
-
-    def feed_forward(self):
-        network = super().feed_forward()
-        network.w_1.bias = network.w_2.bias = None
-        return network
-
-    def layer_norm(self, d_model):
-        return nn.LayerNorm(d_model, bias=False)
-
-
 # Optimizers and schedules. A schedule is a factor of the optimizer's rate,
 # which is the highest that equation 3 reaches.
 
@@ -264,7 +230,6 @@ class Rung:
 
     model: type[nn.Module] = Transformer
     sizes: dict = field(default_factory=dict)
-    training: dict = field(default_factory=dict)
     optimizers: Callable = adam
     schedule: Callable = equation_3
     batches: type[TokenBatches] = TokenBatches
@@ -279,7 +244,7 @@ class Rung:
             if getattr(self, name) != getattr(paper, name)
         ]
         code = [lines_of(part) for part in (*own, *self.parts)]
-        return sum(code) + len(self.sizes) + len(self.training)
+        return sum(code) + len(self.sizes)
 
 
 def lines_of(part):
@@ -302,12 +267,9 @@ RUNGS = {
     ),
     "gated": Rung(Gated, parts=(GatedFeedForward,)),
     "rms-norm": Rung(RMSNormalized),
-    "qk-norm": Rung(Normalized, parts=(NormalizedAttention,)),
     "grouped": Rung(Grouped, parts=(GroupedAttention,)),
     "adamw": Rung(optimizers=adamw),
     "short-first": Rung(batches=ShortFirst),
-    "no-biases": Rung(Unbiased),
-    "no-smoothing": Rung(training={"label_smoothing": 0.0}),
 }
 # Of the first seeds of Muon, pre-norm, rotary and gated, those below all
 # three of the paper's in validation loss.
@@ -363,20 +325,6 @@ class Judge:
         return found
 
 
-def files_of(folder):
-    """{file: content} of a run: of its folder, and trials on record.
-
-    Those of a whole record are none: by its own name a run is made again.
-    """
-    name = "/".join(folder.parts[-2:])
-    begun = {}
-    if folder.resolve() == (runs_folder() / name).resolve():
-        begun = load_files(name)
-    if "report.json" in begun:
-        begun = {}
-    return begun | read_folder(folder)
-
-
 def steps_done(folder):
     """Where a run in this folder goes on: the step of its checkpoint."""
     begun = checkpoint_files(folder)
@@ -404,7 +352,6 @@ def fit(rung, options, rate, text, folder, tokens, every):
         checkpoint_every=min(every, 100),
         keep_checkpoints=options.average,
         precision=options.precision,
-        **rung.training,
     )
     model = build(rung, len(tokenizer), options.seed).to(options.device)
     batches = rung.batches(learnt, tokens, options.seed)
@@ -443,20 +390,12 @@ def fit(rung, options, rate, text, folder, tokens, every):
     return model, history, described
 
 
-def attempt(options, rate, text):
-    """The report of a rung at one rate: a finished one, or trained now."""
-    folder = options.out / f"rate-{rate:g}"
-    made = files_of(options.out).get(f"{folder.name}/report.json")
-    if made is not None:
-        return made
-    return train_at(options, rate, text, folder)
-
-
 def train_at(options, rate, text, folder):
-    """Train a rung at one rate and write its report."""
-    rung = RUNGS[options.rung]
+    """The report of a rung at one rate: a finished one, or trained now."""
+    if (folder / "report.json").exists():
+        return json.loads((folder / "report.json").read_text("utf-8"))
     model, history, described = fit(
-        rung, options, rate, text, folder, TOKENS, EVERY
+        RUNGS[options.rung], options, rate, text, folder, TOKENS, EVERY
     )
     _, seconds = history.series("cpu_seconds_a_step")
     described["result"]["cpu_seconds_a_step"] = statistics.median(seconds)
@@ -472,54 +411,26 @@ def train_at(options, rate, text, folder):
     return report
 
 
-def beyond(losses):
-    """A rate to try next, if the best is the lowest or highest; or None."""
-    rates = sorted(losses)
-    best = min(losses, key=losses.get)
-    if best == rates[-1]:
-        return 2 * best
-    return best / 2 if best == rates[0] else None
-
-
 def climb(options):
     """Train a rung at its rates and leave the record of the best."""
-    if (options.out / "report.json").exists():
-        raise SystemExit(f"{options.out} is finished: see its report.json")
     text = data(options.limit)
     if options.rate:
         return train_at(options, options.rate, text, options.out)
-    reports, losses = {}, {}
-    waiting = list(RATES)
+    rates = RATES
     if options.rate_of:
-        source = runs_folder() / options.rate_of
-        tuned = load_files(options.rate_of) | read_folder(source)
-        waiting = [tuned["report.json"]["rate"]]
-    while waiting:
-        rate = waiting.pop(0)
-        try:
-            reports[rate] = attempt(options, rate, text)
-            losses[rate] = reports[rate]["result"]["validation_loss"]
-        except FloatingPointError as error:
-            print(f"rate {rate:g}: {error}", flush=True)
-            losses[rate] = math.inf
-        if not waiting and not options.rate_of:
-            further = beyond(losses)
-            waiting = [further] if further else []
-    best = min(losses, key=losses.get)
-    made = files_of(options.out)
-    place = f"rate-{best:g}"
-    log = [json.dumps(line) + "\n" for line in made[f"{place}/log.jsonl"]]
-    write_atomically(options.out / "log.jsonl", "".join(log))
-    translations = "\n".join([*made[f"{place}/translations.txt"], ""])
-    write_atomically(options.out / "translations.txt", translations)
-    report = reports[best] | {
-        "name": options.out.name,
-        "rates": {f"{rate:g}": loss for rate, loss in losses.items()},
-    }
-    content = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(options.out / "report.json", content)
-    for path in options.out.glob("rate-*/translations.txt"):
-        path.unlink()  # those of the best are kept
+        rates = [load_run(options.rate_of).report["rate"]]
+    losses = {}
+    for rate in rates:
+        report = train_at(options, rate, text, options.out / f"rate-{rate:g}")
+        losses[rate] = report["result"]["validation_loss"]
+    best = options.out / f"rate-{min(losses, key=losses.get):g}"
+    for name in "log.jsonl", "translations.txt":
+        shutil.copyfile(best / name, options.out / name)
+    report = json.loads((best / "report.json").read_text("utf-8"))
+    report["name"] = options.out.name
+    report["rates"] = {f"{rate:g}": loss for rate, loss in losses.items()}
+    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(options.out / "report.json", text)
 
 
 # What a step costs
@@ -527,7 +438,7 @@ def climb(options):
 
 def same_work(rung):
     """Two rungs that agree in this take the same steps."""
-    return rung.model, rung.optimizers, repr((rung.sizes, rung.training))
+    return rung.model, rung.optimizers, repr(rung.sizes)
 
 
 def measure(options):
@@ -549,8 +460,7 @@ def measure(options):
     }
 
     def take_step(work, batch):
-        settings = options.precision, rungs[work].training
-        step(models[work], optimizers[work], batch, *settings)
+        step(models[work], optimizers[work], batch, options.precision)
 
     seconds = {work: [] for work in rungs}
     operations = {work: [] for work in rungs}
@@ -592,23 +502,16 @@ def measure(options):
     print(content)
 
 
-def step(model, optimizers, batch, precision, training):
+def step(model, optimizers, batch, precision):
     """A training step, as `train` takes it."""
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         hidden = model.hidden(batch.source_ids, batch.target_ids)
         weight = model.output_weight
-        loss, _ = projected_losses(hidden, weight, batch.labels, **training)
+        loss, _ = projected_losses(hidden, weight, batch.labels)
     (loss / batch.tokens).backward()
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
-
-
-# What the records say
-
-
-def show(options):
-    print(markdown_table(rungs()))
 
 
 def add_options(one, steps, precision):
@@ -638,21 +541,16 @@ def parser():
     one.add_argument("--precision", default="bf16")
     one.add_argument("--out", type=Path, required=True)
     one.set_defaults(run=measure)
-    what.add_parser("table").set_defaults(run=show)
     return made
 
 
 def main(words):
     options = parser().parse_args(words)
     options.command = shlex.join(["python", "experiments/since.py", *words])
-    if options.run is climb:
-        try:
-            with claimed(options.out):
-                climb(options)
-        except KeyboardInterrupt:
-            raise SystemExit("stopped; the same command goes on") from None
-    else:
+    try:
         options.run(options)
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; the same command goes on") from None
 
 
 if __name__ == "__main__":

@@ -13,12 +13,10 @@ compared sentence by sentence.
 import argparse
 import shlex
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from filelock import FileLock, Timeout
 from torch import nn
 
 from transformer_lib.attention import MultiHeadAttention
@@ -167,17 +165,6 @@ def multi30k():
     return *splits, BPETokenizer.train(texts, 4000)
 
 
-@contextmanager
-def claimed(folder):
-    """A lock, so that no second run writes to the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            yield
-    except Timeout:
-        raise SystemExit(f"{folder}: another run is at it") from None
-
-
 def record(
     folder,
     command,
@@ -257,9 +244,7 @@ def vary(options, words):
 
 
 def main(words):
-    options = parser().parse_args(words)
-    with claimed(options.out):
-        vary(options, words)
+    vary(parser().parse_args(words), words)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def cost(function):
 def test_additive_attention_multiplies_as_much_and_keeps_more():
     """Section 3.2.1: alike on paper, but a vector for every pair.
 
-    How long both take was measured by `experiments/additive.py`.
+    How long both take is in `runs/additive.json`.
     """
     for n, d in ((50, 32), (16, 64), (64, 64), (256, 64)):
         attend, x = AdditiveAttention(d, d), torch.randn(2, n, d)

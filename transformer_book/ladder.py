@@ -1,8 +1,14 @@
 """What the records of the ladder say: from 2017 to now, rung by rung.
 
-`experiments/since.py` makes them. A rung of at least three seeds counts as
-better, or as worse, than the paper's if a t-test over the seeds has p below
-0.01. The test takes the spread between seeds to be the same for all rungs.
+`experiments/since.py` makes them. A rung is compared with the paper by the
+last weights of both, by its seeds' validation loss, test loss and BLEU: row
+and seed (`judging`). The rule that was declared first, an unpaired t-test on
+the validation loss that takes the spread between seeds to be the same for all
+rungs, is beside it. In both, p below 0.01 makes a rung better or worse.
+
+The paper's own way is to translate with the mean of its last checkpoints.
+That is the rung "averaged": its weights come from the paper's runs, so it is
+never in one model with them, and steps and seconds are counted until its loss.
 """
 
 import math
@@ -11,75 +17,104 @@ from typing import Any
 
 import numpy as np
 
+from transformer_book.judging import SURE, Blocks, Gap, dunnett, judged
 from transformer_book.records import load_counts, load_run, recorded_runs
 
-SEEDS = 3  # of a rung, before it is judged
-SURE = 0.01  # p, below which a gap is no chance
-UNKNOWN = {"seconds": [math.nan], "operations": math.nan, "lines": math.nan}
+SEEDS = 3  # of a rung
+
+
+def figures(runs: dict[str, list], of: str) -> dict[str, dict[int, float]]:
+    """{rung: {seed: figure}}: validation loss, test loss or BLEU."""
+
+    def figure(report):
+        if of == "validation":
+            return report["result"]["validation_loss"]
+        return report["test"][{"test": "nats_per_token"}.get(of, of)]
+
+    return {
+        rung: {
+            run.report["training"]["seed"]: figure(run.report) for run in seeds
+        }
+        for rung, seeds in runs.items()
+    }
+
+
+def recorded() -> dict[str, list]:
+    """The runs of each rung; the paper's with its mean as "averaged"."""
+    runs: dict[str, list] = {}
+    for name in recorded_runs("since"):
+        run = load_run(name)
+        runs.setdefault(run.report["rung"], []).append(run)
+    mean = [load_run(f"averaged/paper-{seed}") for seed in range(SEEDS)]
+    return {"paper": runs.pop("paper"), "averaged": mean} | runs
 
 
 def rungs() -> list[dict[str, Any]]:
     """A row for each rung that is recorded, the paper's first.
 
-    `nats` and `bleu` are means over the seeds; `gap` is how many nats
-    a token the rung is above the paper, 99% within plus or minus
-    `within`, and `verdict` what the rule says of it. `rates_tried` is 1
-    for a rung that took the paper's rate. `steps`, `seconds` of a
-    processor and `operations` are what the rung needed, by the mean
-    of its seeds, until it stayed at or below the loss at which the mean
-    of the paper's ended: NaN if it didn't; of the paper, all.
+    `validation`, `test` and `bleu` are means over the seeds; `validation_gap`,
+    `test_gap` and `bleu_gap` say how far the rung is above the paper,
+    `validation_ahead` and so on how far above the paper with its mean.
+    `twins` has each seed's validation loss above the same seed's paper.
+    `verdict` is by the validation loss, `dunnett` its p for all rungs at
+    once; `older` is the gap by the rule that was declared first.
+    `rates_tried` is 1 for a rung that took the paper's rate. `steps` is
+    what the rung needed, by the mean of its seeds, until it stayed at or
+    below the loss of the paper with its mean: NaN if it didn't.
     `step_time` is a step's seconds, in steps of the paper's. `lines` is
     the code that the change needs.
     """
-    runs: dict[str, list] = {}
-    for name in recorded_runs("since"):
-        run = load_run(name)
-        runs.setdefault(run.report["rung"], []).append(run)
-    if "paper" not in runs:
-        return []  # nothing to compare with yet
-    losses = {
-        rung: [run.report["result"]["validation_loss"] for run in seeds]
-        for rung, seeds in runs.items()
-    }
-    costs = load_counts("since_seconds").get("rungs", {})
-    paper = costs.get("paper", UNKNOWN)
-    target = statistics.mean(losses["paper"])
+    runs = recorded()
+    told = {of: figures(runs, of) for of in ("validation", "test", "bleu")}
+    ends = {of: Blocks(without(each, "averaged")) for of, each in told.items()}
+    means = {of: Blocks(without(each, "paper")) for of, each in told.items()}
+    costs = load_counts("since_seconds")["rungs"]
+    target = statistics.mean(told["validation"]["averaged"].values())
     rows = []
     for rung, seeds in runs.items():
         first = seeds[0].report
-        gap, within, p = compared(losses, rung)
         curves = [run.series("validation_loss") for run in seeds]
         mean = np.mean([nats for _, nats in curves], axis=0)
         at = curves[0][0]
-        steps = steps_until(at, [*mean], target)
-        if rung == "paper":
-            steps = at[-1]  # it may dip so low before
-        cost = costs.get(rung, UNKNOWN)
-        step_time = in_turn(cost, paper)
-        rows.append(
-            {
-                "rung": rung,
-                "seeds": len(seeds),
-                "rates_tried": len(first["rates"]),
-                "rate": first["rate"],
-                "nats": statistics.mean(losses[rung]),
-                "gap": gap,
-                "within": within,
-                "p": p,
-                "verdict": verdict(rung, len(seeds), gap, p),
-                "steps": steps,
-                "seconds": steps
-                * step_time
-                * statistics.median(paper["seconds"]),
-                "operations": steps * cost["operations"],
-                "step_time": step_time,
-                "lines": cost["lines"],
-                "bleu": statistics.mean(
-                    run.report["test"]["bleu"] for run in seeds
-                ),
-            }
+        steps = at[-1] if rung == "averaged" else steps_until(at, mean, target)
+        cost = costs["paper" if rung == "averaged" else rung]
+        step_time = in_turn(cost, costs["paper"])
+        row = {
+            "rung": rung,
+            "seeds": len(seeds),
+            "rates_tried": len(first["rates"]),
+            "rate": first["rate"],
+            "twins": [
+                loss - told["validation"]["paper"][seed]
+                for seed, loss in told["validation"][rung].items()
+            ],
+            "older": pooled(told["validation"], rung),
+            "steps": steps,
+            "step_time": step_time,
+            "lines": cost["lines"],
+        }
+        for of in told:
+            row[of] = statistics.mean(told[of][rung].values())
+            if rung == "averaged":  # seeds against themselves
+                error = ends[of].spread * math.sqrt(2 / SEEDS)
+                rise = row[of] - rows[0][of]
+                gap = judged(rise, error, ends[of].freedom)
+            else:
+                gap = ends[of].gap(rung, "paper")
+            row[f"{of}_gap"] = gap
+            if rung != "paper":
+                row[f"{of}_ahead"] = means[of].gap(rung, "averaged")
+        row["verdict"] = verdict(rung, row["validation_gap"])
+        row["dunnett"] = dunnett(
+            row["validation_gap"].p, len(runs) - 2, ends["validation"].freedom
         )
-    return sorted(rows, key=lambda row: row["rung"] != "paper")
+        rows.append(row)
+    return rows
+
+
+def without(told: dict[str, Any], rung: str) -> dict[str, Any]:
+    """All rungs but one."""
+    return {name: each for name, each in told.items() if name != rung}
 
 
 def in_turn(cost: dict[str, Any], paper: dict[str, Any]) -> float:
@@ -88,58 +123,28 @@ def in_turn(cost: dict[str, Any], paper: dict[str, Any]) -> float:
     return statistics.median(one / other for one, other in pairs)
 
 
-def verdict(rung: str, seeds: int, gap: float, p: float) -> str:
-    """What the rule says of a rung, or how many seeds it has so far."""
+def verdict(rung: str, gap: Gap) -> str:
+    """What a rule says of a rung."""
     if rung == "paper":
         return ""
-    if seeds < SEEDS:
-        return "one seed so far" if seeds == 1 else "two seeds so far"
-    if p >= SURE:
+    if gap.p >= SURE:
         return "no difference shown"
-    return "better" if gap < 0 else "worse"
+    return "better" if gap.size < 0 else "worse"
 
 
-def compared(
-    losses: dict[str, list[float]], rung: str
-) -> tuple[float, float, float]:
-    """Nats above the paper, half of the interval, and p.
+def pooled(losses: dict[str, dict[int, float]], rung: str) -> Gap:
+    """The rule that was declared first: a t-test, the seeds unpaired.
 
-    The interval leaves out zero where p is below `SURE`.
-
-    A t-test in which the seeds of all rungs are taken to have one
-    spread: three seeds alone say little about theirs.
+    The seeds of all rungs that were trained are taken to have one spread:
+    three seeds alone say little about theirs.
     """
-    squares = sum(len(each) * np.var(each) for each in losses.values())
-    freedom = sum(len(each) - 1 for each in losses.values())
-    gap = statistics.mean(losses[rung]) - statistics.mean(losses["paper"])
-    if freedom == 0:
-        return gap, math.nan, math.nan
-    counts = len(losses[rung]), len(losses["paper"])
-    error = math.sqrt(squares / freedom * (1 / counts[0] + 1 / counts[1]))
-    p = 2 * (1 - below(abs(gap) / error, freedom))
-    return gap, error * quantile(1 - SURE / 2, freedom), p
-
-
-def below(t: float, freedom: int) -> float:
-    """How often Student's t is below `t`, which is not negative."""
-    x = np.linspace(0, t, 10_001)
-    density = (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
-    gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
-    scale = math.exp(gammas) / math.sqrt(freedom * math.pi)
-    ends = (density[0] + density[-1]) / 2  # by the trapezoidal rule
-    return 0.5 + scale * (density.sum() - ends) * x[1]
-
-
-def quantile(share: float, freedom: int) -> float:
-    """The t below which Student's t is so often; by halving."""
-    low, high = 0.0, 1000.0
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        if below(middle, freedom) < share:
-            low = middle
-        else:
-            high = middle
-    return low
+    each = {name: [*told.values()] for name, told in losses.items()}
+    trained = [told for name, told in each.items() if name != "averaged"]
+    squares = sum(len(told) * np.var(told) for told in trained)
+    freedom = sum(len(told) - 1 for told in trained)
+    gap = statistics.mean(each[rung]) - statistics.mean(each["paper"])
+    error = squares / freedom * (1 / len(each[rung]) + 1 / len(each["paper"]))
+    return judged(gap, math.sqrt(error), freedom)
 
 
 def steps_until(steps: list[int], losses: list[float], target: float) -> float:

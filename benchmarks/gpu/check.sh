@@ -3,7 +3,7 @@
 #     bash benchmarks/gpu/check.sh                                the three parts
 #     bash benchmarks/gpu/check.sh NAME ...                       recorded runs instead, side by side
 #     DEVICE=cpu QUICK=--quick bash benchmarks/gpu/check.sh       do the scripts run?
-#     DEVICE=cpu STEPS=3 bash benchmarks/gpu/check.sh NAME        does the run?
+#     DEVICE=cpu TRIAL="--max-steps 3 --limit 40" bash benchmarks/gpu/check.sh NAME      does the run?
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD device=${DEVICE:-cuda} out=$(realpath -m "${OUT:-.gpu/out}") site=$root/.gpu/site
 mkdir -p "$out"
@@ -18,12 +18,11 @@ if [ $# -gt 0 ]; then  # all at once; what is cut off goes on if its .tgz is unp
     for name in "${names[@]}"; do
         (  # a signal goes to the run as well, which saves its step
             trap : TERM INT
-            python() { "$python" "$@"; }
-            eval "$("$python" experiments/runs.py "$name" --device "$device" --steps "${STEPS:-0}")"
+            "$python" experiments/again.py "$name" --device "$device" $TRIAL
         ) &
         running+=($!)
     done
-    keep() {  # of a finished run the record, of another the newest checkpoint; with STEPS nothing
+    keep() {  # of a finished run the record, of another the newest checkpoint
         for name in "${names[@]}"; do
             folder=runs/$name
             if [ -f "$folder/report.json" ]; then

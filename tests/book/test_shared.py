@@ -26,9 +26,9 @@ from transformer_book.figures import (
 from transformer_book.records import (
     load_counts,
     load_run,
-    markdown_table,
     recorded_runs,
 )
+from transformer_book.tables import markdown_table
 from transformer_book.where import where
 
 # Figures

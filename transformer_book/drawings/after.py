@@ -17,8 +17,9 @@ from transformer_book.figures import (
     panels,
     show,
 )
-from transformer_book.ladder import SEEDS, steps_until
-from transformer_book.records import Run, markdown_table
+from transformer_book.ladder import steps_until
+from transformer_book.records import Run
+from transformer_book.tables import markdown_table
 
 # What a layer of each machine holds, from the bottom to the top.
 ENCODER = "self-attention", "feed-forward"
@@ -161,6 +162,7 @@ def rotation() -> Picture:
 # What the rungs of the ladder are called on the page.
 RUNGS = {
     "paper": "the paper",
+    "averaged": "the paper, averaged",
     "muon": "Muon",
     "cool-down": "rate down to zero",
     "adamw": "AdamW",
@@ -169,9 +171,6 @@ RUNGS = {
     "rotary": "rotary positions",
     "gated": "gated feed-forward",
     "grouped": "shared keys, values",
-    "qk-norm": "normed queries, keys",
-    "no-biases": "no biases",
-    "no-smoothing": "no smoothing",
     "short-first": "short sentences first",
     "together": "Muon and rotary",
     "all-three": "Muon, rotary, rate to zero",
@@ -180,11 +179,12 @@ COMBINED = "together", "all-three"  # more than one change
 LOSSES = 1.2, 2.6  # that the curves' figure shows
 
 
-def ladder_curves(*rungs: Sequence[Run]) -> Picture:
+def ladder_curves(level: float, *rungs: Sequence[Run]) -> Picture:
     """Loss against steps: the paper, and two rungs that are better.
 
-    A line is the mean of the seeds, and its band has all of them. A dot is
-    where a better rung is as low as the paper at its end.
+    A line is the mean of the seeds, and its band has all of them. `level`
+    is the loss of the paper with its mean of checkpoints, and a dot is where
+    a better rung is as low.
     """
     inks = COLOURS["good"], "black", COLOURS["position"]
     curves = []
@@ -194,7 +194,6 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
         name = RUNGS[runs[0].report["rung"]]
         curves.append((name, each[0][0], losses))
     steps, paper = curves[0][1], curves[0][2].mean(0)
-    level = paper[-1]
     reached = [
         steps_until(steps, [*losses.mean(0)], level)
         for _, steps, losses in curves[1:]
@@ -206,7 +205,7 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
         dotted = {"ls": ":", "lw": 1.2}
         ax.axhline(level, color=inks[0], **dotted)
         ax.annotate(
-            "where the paper ends",
+            RUNGS["averaged"],
             (0, level),
             (6, 4),
             textcoords="offset points",
@@ -254,34 +253,39 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
         draw,
         "Validation loss against training steps, a line for the mean of "
         "each model's seeds in a band that holds them all. After "
-        f"{steps[-1]:,} steps: {ends}. The others are where the paper ends "
-        f"after {', '.join(f'{step:,.0f}' for step in reached)} steps.",
+        f"{steps[-1]:,} steps: {ends}. The paper with its mean of "
+        f"checkpoints ends at {level:.2f}, where the others are after "
+        f" {', '.join(f'{step:,.0f}' for step in reached)} steps.",
     )
 
 
 def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
-    """How far each change is from the paper, with its interval.
+    """How far each change is from the paper, seed by seed.
 
-    Those that combine several have a block of their own, below.
+    Each small dot is a seed, beside the paper's same seed. Those that
+    combine several changes have a block of their own, below. The paper with
+    its mean of checkpoints is a line.
     """
-    rows = sorted(rows, key=lambda row: (row["rung"] in COMBINED, row["gap"]))
+    [mean] = [row for row in rows if row["rung"] == "averaged"]
+    level = mean["validation_gap"].size
+    rows = sorted(
+        (row for row in rows if row["rung"] not in ("paper", "averaged")),
+        key=lambda row: (row["rung"] in COMBINED, row["validation_gap"].size),
+    )
     below = [row["rung"] in COMBINED for row in rows]
     places = [i + 0.7 * combined for i, combined in enumerate(below)]
-    low = min(row["gap"] - row["within"] for row in rows) - 0.01
-    high = max(row["gap"] + row["within"] for row in rows) + 0.01
-    apart = 0.05 if high - low < 0.35 else 0.1  # of two ticks
 
     def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=1.3 + 0.27 * len(rows))
+        figure, ax = panels(1, narrow, height=1.5 + 0.27 * len(rows))
         for i, row in zip(places, rows, strict=True):
-            judged = row["verdict"] in ("better", "worse")
-            ink = "black" if judged else COLOURS["muted"]
-            if row["verdict"] == "worse":
-                ink = COLOURS["bad"]
-            ends = row["gap"] - row["within"], row["gap"] + row["within"]
+            gap, ink = row["validation_gap"], COLOURS["muted"]
+            if row["verdict"] in ("better", "worse"):
+                ink = "black" if row["verdict"] == "better" else COLOURS["bad"]
+            ends = gap.size - gap.within, gap.size + gap.within
             ax.plot(ends, [i, i], color=ink)
-            inside = ink if row["seeds"] >= SEEDS else "none"
-            ax.plot(row["gap"], i, "o", color=ink, mfc=inside, ms=7)
+            twins = row["twins"]
+            ax.plot(twins, [i] * len(twins), "o", color=ink, ms=4)
+            ax.plot([gap.size] * 2, [i - 0.3, i + 0.3], color=ink)
             if not narrow:
                 beside = {
                     "xycoords": ("axes fraction", "data"),
@@ -289,72 +293,54 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
                 }
                 ax.annotate(_judged(row), (1.02, i), color=ink, **beside)
         ax.axvline(0, color=COLOURS["good"], lw=1.2)
-        for words, x, side in (
-            ("\u2190 better", -5, "right"),
-            ("worse \u2192", 5, "left"),
-        ):
+        ax.axvline(level, color=COLOURS["good"], lw=1.2, ls=":")
+        for words, x in ((RUNGS["paper"], 0), (RUNGS["averaged"], level)):
             ax.annotate(
                 words,
-                (0, -1),
-                (x, 0),
+                (x, -1),
+                (5 if x == 0 else -5, 0),
                 textcoords="offset points",
-                ha=side,
+                ha="left" if x == 0 else "right",
                 va="center",
                 weight="bold",
                 annotation_clip=False,
             )
         ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
         ax.tick_params(axis="y", length=0)
-        ax.set_xlim(low, high)
         ax.set_ylim(places[-1] + 0.6, -1.5)
-        first, last = math.ceil(low / apart), math.floor(high / apart)
-        wide = -first if narrow and first < 0 else 1  # the labels' room
-        ticks = [i * apart for i in range(first, last + 1) if i % wide == 0]
+        ticks = [-0.2, -0.1, 0] if narrow else [-0.2, -0.15, -0.1, -0.05, 0]
         ax.set_xticks(ticks, [_tick(tick) for tick in ticks])
         across = "nats per token from the paper's"
-        if not narrow:
-            across = f"loss at the end, {across}"
-        elif any(row["seeds"] < SEEDS for row in rows):
-            across += "\n\u25cb fewer than three seeds"
-        ax.set_xlabel(across)
+        ax.set_xlabel(across if narrow else f"loss at the end, {across}")
         return figure
 
     said = "; ".join(
-        f"{RUNGS[row['rung']]}, {_gap(row['gap'])} "
-        f"\u00b1 {row['within']:.3f}, {_judged(row)}"
+        f"{RUNGS[row['rung']]}, {_gap(row['validation_gap'].size)} "
+        f"\u00b1 {row['validation_gap'].within:.3f}, {_judged(row)}"
         for row in rows
     )
     return show(
         draw,
         "For each change, how many nats per token its model ends above the "
-        f"paper's, with a 99% interval, the best first, and then those that "
-        f"combine changes. {said}.",
+        "paper's, seed by seed, with the mean and its 99% interval, the best "
+        f"first, and then those that combine changes. {said}. A dotted line "
+        f"has the paper with its mean of checkpoints, {_gap(level)}.",
     )
 
 
 def _tick(value: float) -> str:
-    """A gap as an axis has it: "−0.05", "the paper" for none."""
-    if abs(value) < 1e-9:
-        return "the paper"
-    return f"{value:+.2f}".replace("-", "\u2212")
+    """A gap as an axis has it: "−0.05"."""
+    return "0" if value == 0 else f"{value:+.2f}".replace("-", "\u2212")
 
 
 def _judged(row: Mapping[str, Any]) -> str:
-    """What the rule says of a rung, and p once it says something."""
-    if row["seeds"] < SEEDS:
-        return row["verdict"]
-    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
-    return f"{row['verdict']}, {p}"
+    """What the rule says of a rung, and p."""
+    p = row["validation_gap"].p
+    return f"{row['verdict']}, {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'}"
 
 
 # In the order of the table, which has a heading for each.
-VERDICTS = (
-    "better",
-    "no difference shown",
-    "worse",
-    "two seeds so far",
-    "one seed so far",
-)
+VERDICTS = "better", "no difference shown", "worse"
 
 
 def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
@@ -362,31 +348,38 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 
     In brackets are the lines of code that a reader writes for it.
     """
-    [paper] = [row for row in rows if row["rung"] == "paper"]
-    above = f"nats from the paper's {paper['nats']:.3f}"
-    until = "steps / time / operations, %"
-    told = [
-        {
-            "change (lines)": RUNGS["paper"],
-            above: "",
-            until: "100 / 100 / 100",
-            "BLEU": f"{paper['bleu']:.1f}",
-        }
-    ]
+    [paper, mean] = rows[:2]
+    change = "change (lines)"
+
+    def told(row, lines=""):
+        found = {change: f"{RUNGS[row['rung']]}{lines}"}
+        for of in "validation", "test":
+            gap = row[f"{of}_gap"]
+            said = f"{_gap(gap.size)} \u00b1 {gap.within:.3f}"
+            alone = f"{row[of]:.3f}"
+            found[f"{of} loss"] = alone if row is paper else said
+        found["BLEU"] = f"{row['bleu']:.1f}"
+        found["steps / time, %"] = _until(row, mean)
+        found["p / declared"] = ""
+        if row is not paper:
+            ps = row["validation_gap"].p, row["older"].p
+            found["p / declared"] = " / ".join(map(_p, ps))
+        return found
+
+    table = [told(paper)]
     for verdict in VERDICTS:
         group = [row for row in rows if row["verdict"] == verdict]
         if group:
-            told.append({"change (lines)": f"**{verdict}**"})
-        for row in sorted(group, key=lambda row: row["gap"]):
-            told.append(
-                {
-                    "change (lines)": f"{RUNGS[row['rung']]} ({row['lines']})",
-                    above: f"{_gap(row['gap'])} \u00b1 {row['within']:.3f}",
-                    until: _until(row, paper),
-                    "BLEU": f"{row['bleu']:.1f}",
-                }
-            )
-    return Markdown(markdown_table(told))
+            table.append({change: f"**{verdict}**"})
+        for row in sorted(group, key=lambda row: row["validation_gap"].size):
+            lines = "" if row["rung"] == "averaged" else f" ({row['lines']})"
+            table.append(told(row, lines))
+    return Markdown(markdown_table(table))
+
+
+def _p(p: float) -> str:
+    """p with two figures, or that it is next to nothing."""
+    return "<0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def _gap(nats: float) -> str:
@@ -395,14 +388,9 @@ def _gap(nats: float) -> str:
     return "0.000" if said.endswith("0.000") else said
 
 
-def _until(row: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
-    """Steps, time, operations until the paper's loss; in percent of its."""
+def _until(row: Mapping[str, Any], mean: Mapping[str, Any]) -> str:
+    """Steps and time until the loss of the paper, averaged; in percent."""
     if math.isnan(row["steps"]):
         return "never"
-    steps = row["steps"] / paper["steps"]
-    shares = (
-        steps,
-        steps * row["step_time"],
-        row["operations"] / paper["operations"],
-    )
-    return " / ".join(f"{100 * share:.0f}" for share in shares)
+    steps = row["steps"] / mean["steps"]
+    return f"{100 * steps:.0f} / {100 * steps * row['step_time']:.0f}"

@@ -17,7 +17,7 @@ from transformer_book.figures import (
     panels,
     show,
 )
-from transformer_book.records import markdown_table
+from transformer_book.tables import markdown_table
 
 KINDS = {
     "encoder": "encoder",

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.display import Markdown
 
 from transformer_book import plant
-from transformer_book.records import with_powers
+from transformer_book.tables import with_powers
 from transformer_conformance import PROBES, run
 from transformer_conformance.clinic import probe
 

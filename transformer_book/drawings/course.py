@@ -7,7 +7,7 @@ from typing import Any
 from IPython.display import Markdown
 
 from transformer_book.figures import COLOURS, Picture, panels, show
-from transformer_book.records import markdown_table
+from transformer_book.tables import markdown_table
 
 # Which mistakes the picture names, with which words, and where these are
 # put: points to the right of the dot and above it.

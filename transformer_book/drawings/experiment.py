@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from IPython.display import Markdown
 
 from transformer_book.figures import PAGE, PHONE, Picture, Sketch, show
-from transformer_book.records import markdown_table
+from transformer_book.tables import markdown_table
 
 Row = tuple[int, float, float, str]
 

@@ -6,7 +6,8 @@ from typing import Any
 from IPython.display import Markdown
 
 from transformer_book.figures import COLOURS, Picture, panels, show
-from transformer_book.records import Run, markdown_table
+from transformer_book.records import Run
+from transformer_book.tables import markdown_table
 
 SYSTEMS = {  # floors first, ours last
     "copied": "the source, copied",

@@ -10,7 +10,8 @@ from typing import Any
 from IPython.display import Markdown
 
 from transformer_book.figures import COLOURS, Picture, panels, show
-from transformer_book.records import Run, load_run, markdown_table
+from transformer_book.records import Run, load_run
+from transformer_book.tables import markdown_table
 
 WHAT = {  # of each initialization, in the order of the table
     "xavier": "each matrix separately",

@@ -18,7 +18,7 @@ from transformer_book.figures import (
     panels,
     show,
 )
-from transformer_book.records import markdown_table
+from transformer_book.tables import markdown_table
 
 
 def hands(places: Sequence[int], angles: Sequence) -> Picture:

@@ -7,7 +7,7 @@ from typing import Any
 from IPython.display import Markdown
 
 from transformer_book.figures import COLOURS, Picture, panels, show
-from transformer_book.records import markdown_table
+from transformer_book.tables import markdown_table
 
 
 def told(changes: Mapping[str, Any]) -> str:

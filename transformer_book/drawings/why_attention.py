@@ -14,7 +14,8 @@ from transformer_book.figures import (
     panels,
     show,
 )
-from transformer_book.records import Run, markdown_table, with_powers
+from transformer_book.records import Run
+from transformer_book.tables import markdown_table, with_powers
 
 LOOKS = {
     "recurrent": "recurrence",
