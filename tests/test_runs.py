@@ -70,9 +70,9 @@ def test_records_of_a_changed_tree_are_told():
     text = (runs_folder() / "README.md").read_text("utf-8")
     for name in again.recorded():
         if not name.startswith("copying/"):
-            machine = load_run(name.removeprefix("models/")).report["machine"]
-            dirty = machine.get("commit", "").endswith("-dirty")
-            assert dirty == (f"`{name}`" in text), name
+            report = load_run(name.removeprefix("models/")).report
+            commit = report.get("machine", {}).get("commit", "")
+            assert commit.endswith("-dirty") == (f"`{name}`" in text), name
 
 
 def test_a_run_is_found_by_its_name_or_its_experiments(monkeypatch):
@@ -93,8 +93,7 @@ def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(tmp_path):
     script, log = tmp_path / "slow.py", tmp_path / "log"
     script.write_text(
         f"import sys, time\nlog = open({str(log)!r}, 'a', buffering=1)\n"
-        "log.write('begun ')\n"
-        "try: time.sleep(60)\n"
+        "try: log.write('begun '); time.sleep(60)\n"
         "except KeyboardInterrupt:\n"
         "    time.sleep(1); log.write('saved '); sys.exit(1)\n"
     )
