@@ -22,10 +22,7 @@ function leastLoss(words) {
   return -right * Math.log(right) - (words - 1) * other * Math.log(other);
 }
 
-const learner = new Learner(
-  readFileSync(file("live/mm.wasm")),
-  texts,
-);
+const learner = new Learner(texts);
 learner.start(SEED);
 const said = [];
 const rows = [];

@@ -1,20 +1,17 @@
-"""The live parts of the pages: their place, their data, the runtime.
+"""The live parts of the pages: their place, their scripts, their data.
 
 `web/live` holds their scripts. `web/make_data.py` makes what they read
-from the library and the shipped models; onnxruntime-web comes from npm,
-pinned in `web/package-lock.json`. Neither is committed: both are made
-in `_build/live` and copied into the site. What is missing is written
-into the data's `index.json`, and the part that needs it says so; the
-book is built all the same.
+from the library and the shipped models, when a build begins, in
+`_build/live`; both are copied into the site.
 
-The parts `cover` and `play` ask for nothing: their data is written into
-the page, with words that say the same where no script runs. Of `zoom` the
-page has the outermost level; what is inside is fetched when it is opened.
-`train` has a recorded run in its page, fetches its sentences when a
-training is asked for, and shows what was trained as `zoom` does.
+The parts `cover` and `play` ask for nothing: their data, recorded in
+`web/recorded`, is written into the page, with words that say the same where
+no script runs. Of `zoom` the page has the outermost level; for what is
+inside the model is fetched. `train` has a recorded run in its page, fetches
+its sentences when a training is asked for, and shows what was trained as
+`zoom` does.
 """
 
-import gzip
 import hashlib
 import html
 import json
@@ -31,10 +28,8 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "web"
 MADE = ROOT / "_build" / "live"
-SCRIPTS = ["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs"]
-MACHINE = "ort-wasm-simd-threaded.wasm"  # 14 MB, which travel packed
 PLACES = re.compile(r'data-live="(\w+)"')
-RUN = WEB / "live" / "train_run.json"
+RECORDED = WEB / "recorded"
 LEARNT_FROM = ["little_spanish.tsv", "little_people.tsv"]
 SITES = ("html", "dirhtml")  # no paper, no EPUB
 ABSENT = (
@@ -46,116 +41,47 @@ ABSENT = (
 say = logging.getLogger(__name__).info
 
 
-def digest(path: Path) -> str:
-    """A file's sha256; nothing for one that is not there."""
-    if not path.is_file():
-        return ""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def digest() -> str:
+    """The sha256 of all that the data is made of."""
+    found = hashlib.sha256()
+    for path in sorted(
+        [
+            WEB / "make_data.py",
+            WEB / "sentences.json",
+            *ROOT.glob("transformer_lib/*.py"),
+            *ROOT.glob("pretrained/*/*"),
+        ]
+    ):
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
-def unchanged(folder: Path) -> bool:
-    """Whether all that a folder was made of is as it was then."""
-    note = folder / "made_of.json"
-    if not note.is_file():
-        return False
-    made_of = json.loads(note.read_text("utf-8"))
-    return all(digest(ROOT / name) == sum for name, sum in made_of.items())
-
-
-def keep_note(folder: Path, made_of: list[Path]) -> None:
-    """Write down, inside the folder, what it was made of."""
-    names = {str(path.relative_to(ROOT)): path for path in made_of}
-    sums = {name: digest(path) for name, path in names.items()}
-    (folder / "made_of.json").write_text(json.dumps(sums), "utf-8")
-
-
-def make_data(folder: Path) -> None:
+def make_data(app):
     """The data, made again where its code or a model has changed."""
-    if unchanged(folder):
+    note = MADE / "made_of"
+    if app.builder.name not in SITES:
+        return
+    app.live_data_is_new = not note.is_file() or note.read_text() != digest()
+    if not app.live_data_is_new:
         return
     say("making the data of the live parts")
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(MADE, ignore_errors=True)
     script = str(WEB / "make_data.py")
-    done = subprocess.run(
-        [sys.executable, script, str(folder)],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{script} failed: {done.stderr}")
-    used = json.loads((folder / "used.json").read_text("utf-8"))
-    keep_note(folder, [ROOT / name for name in used])
-
-
-def fetch_runtime(folder: Path) -> str:
-    """onnxruntime-web from npm; returns what is missing, or ""."""
-    if unchanged(folder):
-        return ""
-    npm = shutil.which("npm") or shutil.which(
-        "npm", path=str(Path(sys.executable).parent)
-    )
-    if not npm:
-        return "npm was not there when the site was built"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    pinned = [WEB / "package.json", WEB / "package-lock.json"]
-    for path in pinned:
-        shutil.copy(path, folder)
-    quiet = "--ignore-scripts --no-audit --no-fund --fetch-retries=1"
-    try:
-        done = subprocess.run(
-            [npm, "ci", *quiet.split()],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    except subprocess.TimeoutExpired:
-        return "npm did not answer when the site was built"
-    if done.returncode:
-        say(done.stderr[-2000:])
-        return "npm could not fetch onnxruntime-web for this build"
-    keep_note(folder, pinned)
-    return ""
-
-
-def write_runtime(source: Path, target: Path) -> int:
-    """onnxruntime-web for the site; returns the bytes that travel.
-
-    Its modules end in .js: not every server knows what .mjs is.
-    """
-    target.mkdir()
-    for name in SCRIPTS:
-        shutil.copy(source / name, (target / name).with_suffix(".js"))
-    packed = gzip.compress((source / MACHINE).read_bytes(), mtime=0)
-    (target / f"{MACHINE}.gz").write_bytes(packed)
-    return sum(path.stat().st_size for path in target.iterdir())
+    subprocess.run([sys.executable, script, MADE / "data"], check=True)
+    note.write_text(digest())
 
 
 def write_data(app, error):
-    """Copy scripts, data and runtime into the site that was built."""
+    """Copy scripts and data into the site that was built."""
     if error or app.builder.name not in SITES:
         return
-    if not getattr(app.env, "live_parts", None):
-        return
-    make_data(MADE / "data")
-    missing = fetch_runtime(MADE / "npm")
-    if missing:
-        say(f"the part that translates will not run: {missing}")
     live = Path(app.outdir, "_static", "live")
     shutil.rmtree(live, ignore_errors=True)
     shutil.copytree(WEB / "live", live)
-    target = live / "data"
-    shutil.copytree(MADE / "data", target)
+    shutil.copytree(MADE / "data", live / "data")
     for name in LEARNT_FROM:
-        shutil.copy(ROOT / "transformer_lib" / "data" / name, target)
-    index = target / "index.json"
-    found = json.loads(index.read_text("utf-8"))
-    found |= {"missing": missing, "runtime": 0}
-    if not missing:
-        dist = MADE / "npm" / "node_modules" / "onnxruntime-web" / "dist"
-        found["runtime"] = write_runtime(dist, target / "ort")
-    index.write_text(json.dumps(found, ensure_ascii=False), "utf-8")
+        path = ROOT / "transformer_lib" / "data" / name
+        shutil.copy(path, live / "data")
 
 
 class Live(SphinxDirective):
@@ -261,10 +187,10 @@ def kept(path: Path) -> str:
 
 
 GIVEN = {  # what stands in a part's place before its script runs
-    "cover": lambda: covered(MADE / "data" / "cover.json"),
-    "play": lambda: told(MADE / "data" / "play.json"),
-    "train": lambda: kept(RUN),
-    "zoom": lambda: kept(MADE / "data" / "zoom" / "index.json"),
+    "cover": lambda: covered(RECORDED / "cover.json"),
+    "play": lambda: told(RECORDED / "play.json"),
+    "train": lambda: kept(RECORDED / "train.json"),
+    "zoom": lambda: kept(MADE / "data" / "zoom.json"),
 }
 
 
@@ -290,7 +216,6 @@ def add_script(app, pagename, templatename, context, doctree):
         app.add_css_file("live/live.css")
         for name in sorted(set(PLACES.findall(context["body"]))):
             if name in GIVEN:
-                make_data(MADE / "data")
                 place = f'<div class="live" data-live="{name}">'
                 whole = place + GIVEN[name]()
                 context["body"] = context["body"].replace(
@@ -302,11 +227,13 @@ def add_script(app, pagename, templatename, context, doctree):
 
 def outdated(app, env, added, changed, removed):
     """Pages that hold data are written again where it has changed."""
-    return [] if unchanged(MADE / "data") else getattr(env, "live_parts", [])
+    new = getattr(app, "live_data_is_new", False)
+    return getattr(env, "live_parts", []) if new else []
 
 
 def setup(app):
     app.add_directive("live", Live)
+    app.connect("builder-inited", make_data)
     app.connect("env-get-outdated", outdated)
     app.connect("env-merge-info", merge)
     app.connect("html-page-context", add_script)

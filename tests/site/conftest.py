@@ -81,14 +81,6 @@ def index():
 
 
 @pytest.fixture
-def runtime(index):
-    """That a model can run in the browser; else the test skips."""
-    if index["missing"]:
-        assert not os.environ.get("BROWSER_REQUIRED"), index["missing"]
-        pytest.skip(index["missing"])
-
-
-@pytest.fixture
 def visit(browser, address):
     """Open pages of the site, each in a context of its own.
 

@@ -14,7 +14,13 @@ import tangle
 import torch
 from bs4 import BeautifulSoup
 
-from transformer_lib import Translator
+from transformer_lib import Translator, record_attention
+from transformer_lib.decoding import (
+    DecoderCache,
+    evaluating,
+    next_log_probabilities,
+)
+from transformer_lib.embeddings import BOS, EOS, PAD
 
 SITE = tangle.ROOT / "_build" / "html"
 DATA = SITE / "_static" / "live" / "data"
@@ -50,6 +56,50 @@ def given(page: str, part: str) -> dict | list:
 def shipped(name: str) -> Translator:
     """A model that ships, on the CPU."""
     return Translator.from_pretrained(tangle.ROOT / "pretrained" / name)
+
+
+def greedily(name: str, text: str, begun=(), covered=()) -> list[int]:
+    """What the library writes, step by step, by its own cache.
+
+    The output goes on from what is begun; the decoder may not look at the
+    places that are covered.
+    """
+    library = shipped(name)
+    model = library.model
+    source_ids = torch.tensor(library.encode([text]))
+    seen = source_ids.clone()
+    seen[0, list(covered)] = PAD
+    ids = list(begun)
+    with evaluating(model):
+        cache = DecoderCache(model, model.encode(source_ids))
+        for last in [BOS, *begun]:
+            last = torch.tensor([last])
+            log_p = next_log_probabilities(model, last, seen, cache)
+        while ids[-1:] != [EOS] and len(ids) < source_ids.size(1) + 49:
+            ids.append(int(log_p.argmax()))
+            last = torch.tensor(ids[-1:])
+            log_p = next_log_probabilities(model, last, seen, cache)
+    return ids
+
+
+def run_of(model, source_ids, ids) -> tuple[dict, dict, torch.Tensor]:
+    """One run of the library while it says some ids: what each sub-layer
+    was given, the attention's weights, and the probabilities."""
+    given: dict[str, tuple] = {}
+    hooks = [
+        part.register_forward_pre_hook(
+            lambda _, arguments, path=path: given.update({path: arguments})
+        )
+        for path, part in model.named_modules()
+        if path.endswith(("attention", "feed_forward"))
+    ]
+    inputs = torch.tensor([[BOS, *ids[:-1]]])
+    with evaluating(model), record_attention(model) as maps:
+        logits = model(source_ids, inputs)[0]
+    for hook in hooks:
+        hook.remove()
+    weights = {path: one[0] for path, one in maps.items()}
+    return given, weights, logits.softmax(-1)
 
 
 def patiently(attempt, program: subprocess.Popen, seconds=60):
@@ -111,19 +161,20 @@ def asked_of_node(script: str, folder: Path, *words) -> str:
 
 
 def beams_of(page, name: str, cases: list) -> list:
-    """What the page's own translator finds: ids read, ids said, score.
+    """What the page's own model finds: ids read, ids said, score.
 
     A case is a text and options of the search.
     """
     return page.evaluate(
         """async ([name, cases]) => {
-          const { Translator } = await import("/_static/live/translator.js");
-          const index = await (
+          const { fetched } = await import("/_static/live/model.js");
+          const { models } = await (
             await fetch("/_static/live/data/index.json")).json();
-          const translator = await Translator.load(index, name);
+          const model = await fetched(
+            models.find((one) => one.name === name));
           const best = [];
           for (const [text, options] of cases) {
-            const { source, found } = await translator.beam(text, options);
+            const { source, found } = await model.beam(text, options);
             best.push([source, found[0].ids, found[0].score]);
           }
           return best;

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tangle
 import torch
-import yaml
 from parts import (
     DATA,
     SITE,
@@ -164,14 +163,10 @@ def test_replay(visit):
 
 
 def test_the_replays_show_what_the_page_says():
-    """What the text tells the reader to notice is in the data."""
-    folder = DATA / "little-spanish" / "beams"
-    texts = json.loads((folder / "index.json").read_text("utf-8"))
-    path = folder / f"{texts.index('The girls buy them')}.json"
-    them = json.loads(path.read_text("utf-8"))
-    assert them["greedy"]["tokens"][-1][0] != "<eos>"
-    best = them["searches"][-2]["found"][0][0]  # a beam of 4, alpha 0.6
-    assert len(them["greedy"]["text"]) > 3 * len(best)
+    """What the text tells the reader to notice, of one sentence."""
+    text, maker = "The girls buy them", shipped("little-spanish")
+    greedy = maker.translate(text, beam_size=1)
+    assert len(greedy) > 3 * len(maker.translate(text))
 
 
 def test_an_address_that_means_nothing_and_one_of_two_parts(visit):
@@ -192,17 +187,37 @@ def test_quick_switching_shows_what_was_chosen_last(visit):
         page.wait_for_timeout(400)
         route.continue_()
 
-    page = opened(visit, "beams")
-    page.route("**/beams/1.json", later)
-    wait_for_text(page, "The search stops")
+    page = opened(visit, "attention")
+    page.locator(".live-word").first.wait_for()
+    page.route("**/attention/1.bin", later)
     page.get_by_label("sentence", exact=True).evaluate(
         "select => { for (const value of ['1', '2']) {"
         " select.value = value;"
         " select.dispatchEvent(new Event('change')) } }"
     )
     page.wait_for_timeout(1000)
-    press(page, "Start")
-    wait_for_text(page, f"“{chosen(page)}” has been encoded")
+    words = page.get_by_role("group", name=PICK_A_TARGET)
+    name = page.get_by_label("model", exact=True).input_value()
+    said = shipped(name).attention(chosen(page)).predicted
+    assert words.locator("button").count() == len(said)
+    assert words.locator("button").first.text_content() == plain(said[0])
+
+
+def test_what_is_lost_on_the_way_is_asked_for_again(visit):
+    """By the next choice; until then one sentence says so."""
+    page = opened(visit, "attention")
+    page.locator(".live-word").first.wait_for()
+    page.route("**/attention/1.bin", lambda route: route.abort())
+    sentence = page.get_by_label("sentence", exact=True)
+    note = page.locator(".live-which .live-axis")
+    sentence.select_option("1")
+    expect(note).to_contain_text("could not be loaded. Is there still")
+    assert page.problems and not page.problems.clear()
+    page.unroute("**/attention/1.bin")
+    sentence.select_option("2")
+    sentence.select_option("1")
+    expect(note).to_be_empty()
+    expect(page.locator(".live-result")).to_contain_text(" looked at ")
 
 
 # Attention explorer
@@ -258,18 +273,7 @@ def check_tables(page, count):
 LITTLE = "#translate.model=little-spanish"
 
 
-def test_what_is_missing_is_said(visit, index):
-    told = {**index, "missing": "npm was not there"}
-
-    def prepare(page):
-        page.route("**/data/index.json", lambda one: one.fulfill(json=told))
-
-    page = opened(visit, "translate", prepare=prepare)
-    text = page.locator(".live-missing").text_content()
-    assert "onnxruntime-web" in text and "npm was not there" in text
-
-
-def test_translate_as_a_reader(visit, runtime):
+def test_translate_as_a_reader(visit):
     page = opened(visit, "translate", LITTLE, width=360)
     field = page.get_by_label("A sentence in English")
     field.press("Enter")
@@ -303,11 +307,11 @@ def test_translate_as_a_reader(visit, runtime):
     assert rows.count() == 1
     field.fill("the big red house " * 200)
     page.keyboard.press("Enter")
-    wait_for_text(page, "this page takes up to")
+    wait_for_text(page, "this page takes sentences of up to")
     assert fits_a_phone(page)
 
 
-def test_examples_and_sliders_translate_at_once(visit, runtime):
+def test_examples_and_sliders_translate_at_once(visit):
     page = opened(visit, "translate", LITTLE)
     page.locator(".live-main").click()
     wait_for_text(page, "write a sentence")
@@ -332,31 +336,52 @@ def test_examples_and_sliders_translate_at_once(visit, runtime):
     assert not page.locator(".live-result").first.text_content()
 
 
-def test_a_download_that_is_cut_off_says_so(visit, runtime):
-    """As one that never begins; another try gets what the button says."""
+def test_a_download_that_fails_says_so(visit):
+    """Lost or cut off; another try gets what the button says."""
     page, answers = opened(visit, "translate", LITTLE), []
     page.on("response", lambda answer: answers.append(answer))
     said = page.locator(".live-main").text_content()
-    cut = (DATA / "little-spanish" / "decoder.onnx.gz").read_bytes()[:5000]
-    page.route("**/decoder.onnx.gz", lambda route: route.fulfill(body=cut))
+    cut = (DATA / "little-spanish" / "model.bin").read_bytes()[:5000]
     example = page.get_by_role("button", name="I like trees", exact=True)
-    example.click()
-    wait_for_text(page, "could not be loaded. Is there still a connection")
-    page.unroute("**/decoder.onnx.gz")
+    for fail, words in [
+        (lambda route: route.abort(), "could not be loaded. Is there still"),
+        (lambda route: route.fulfill(body=cut), "was cut off"),
+    ]:
+        page.route("**/model.bin", fail)
+        example.click()
+        wait_for_text(page, words)
+        page.unroute("**/model.bin")
+    page.problems.clear()
+    answers.clear()
     example.click()
     wait_for_text(page, "Me gustan los árboles")
     sizes = {
         one.url: int(one.headers["content-length"])
         for one in answers
-        if "/ort/" in one.url or one.url.endswith(".gz")
+        if "/live/data/" in one.url
     }
-    assert len(sizes) == 6  # three of the runtime, three of the model
-    assert f"({sum(sizes.values()) / 1e6:.1f} MB)" in said
+    assert len(sizes) == 3
+    assert f"({sum(sizes.values()) / 1e6:.1f}\xa0MB)" in said
+
+
+def test_a_paragraph_is_translated_sentence_by_sentence(visit):
+    page = opened(visit, "translate")
+    field = page.get_by_label("A sentence in English")
+    texts = (
+        "I lost my umbrella.",
+        "Where is the train station?",
+        "I saw Mr. Smith.",
+    )
+    field.fill(" ".join(texts))
+    page.keyboard.press("Enter")
+    found = [library_beam("tatoeba-en-de", text)[0][0] for text in texts]
+    wait_for_text(page, " ".join(found))
+    wait_for_text(page, "3 sentences one by one")
 
 
 def test_the_site_needs_no_rare_kinds_of_files():
     """A server that comes as it is knows how to send each of them."""
-    known = {".js", ".css", ".json", ".gz", ".bin", ".tsv", ".wasm", ".wat"}
+    known = {".js", ".css", ".json", ".bin", ".tsv", ".wat"}
     files = (SITE / "_static" / "live").rglob("*.*")
     assert {path.suffix for path in files} <= known
 
@@ -364,7 +389,7 @@ def test_the_site_needs_no_rare_kinds_of_files():
 HOSTILE = "<img src=x onerror='window.hit = 1'> <b>trees</b> & <bos>"
 
 
-def test_text_is_shown_as_text(visit, runtime):
+def test_text_is_shown_as_text(visit):
     """From the field and from the address, in results and warnings."""
     typed = f"{LITTLE}&translate.text={quote(HOSTILE)}"
     page = opened(visit, "translate", typed)
@@ -379,12 +404,12 @@ def test_text_is_shown_as_text(visit, runtime):
     assert page.evaluate("window.hit") is None
 
 
-def test_the_first_page_translates_everyday_sentences(visit, runtime):
+def test_the_first_page_translates_everyday_sentences(visit):
     page = opened(visit, "translate", width=360)
     field = page.get_by_label("A sentence in English")
     text = field.input_value()  # it opens with one that is translated
     wait_for_text(page, library_beam("tatoeba-en-de", text)[0][0])
-    assert not [url for url in page.asked if "/ort/" in url]
+    assert not [url for url in page.asked if url.endswith(".bin")]
     for text in "Where is the train station?", "I lost my umbrella.":
         field.fill(text)
         page.keyboard.press("Enter")
@@ -409,13 +434,13 @@ def some(model: dict, root: Path) -> list[str]:
     if model["corpus"] == "little_spanish":
         corpus = load_corpus("little_spanish", *model["languages"], "test")
         return [*ODD, *[pair[0] for pair in corpus][:3]]
-    path = root / "web" / "sentences.yml"
-    own = yaml.safe_load(path.read_text("utf-8"))
+    path = root / "web" / "sentences.json"
+    own = json.loads(path.read_text("utf-8"))
     own = own[f"{model['corpus']}-{source}"]
     return [own[0], own[10].lower(), *ODD[4:6]]
 
 
-def test_tokens_are_the_librarys(visit, runtime, index, root):
+def test_tokens_are_the_librarys(visit, index, root):
     """Tokens in, tokens out and scores, of every shipped model."""
     page = opened(visit, "translate")
     for model in index["models"]:

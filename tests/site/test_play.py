@@ -1,18 +1,19 @@
 """Decoding that plays by itself, in its chapter, in a real browser."""
 
+import json
 import re
 from typing import NamedTuple
 
 import pytest
 import tangle
-import yaml
-from parts import given, plain, slide
+import torch
+from parts import given, greedily, plain, run_of, shipped, slide
 from playwright.sync_api import expect
 
 PAGE = "book/translating/decoding.html"
 PART = ".live[data-live=play]"
-SENTENCES = tangle.ROOT / "web" / "sentences.yml"
-LISTED = yaml.safe_load(SENTENCES.read_text("utf-8"))["play"]
+SENTENCES = tangle.ROOT / "web" / "sentences.json"
+LISTED = json.loads(SENTENCES.read_text("utf-8"))["play"]
 MODEL = {text: name for name, texts in LISTED.items() for text in texts}
 LINE = f"{PART} .play-target"
 BAR = f"{PART} .play-bars"
@@ -51,8 +52,51 @@ def names(sentence) -> list[str]:
     return [plain(each.tokens[0]) for each in own(sentence)]
 
 
-# What the page says of what was recorded: `web/make_data.py` compares it
-# with the library
+# What was recorded
+
+
+def check(name, recorded, ids, steps) -> None:
+    """Steps are the library's while it says these ids."""
+    library = shipped(name)
+    source_ids = torch.tensor(library.encode([recorded["text"]]))
+    _, maps, shares = run_of(library.model, source_ids, ids)
+    cross = torch.stack([one for path, one in maps.items() if "cross" in path])
+    for row, each, looked in zip(
+        shares[-len(steps) :],
+        (step(recorded, one) for one in steps),
+        cross.mean((0, 1))[-len(steps) :],
+        strict=True,
+    ):
+        most = row.topk(len(each.tokens))
+        assert each.tokens == library.tokenizer.pieces(most.indices.tolist())
+        assert each.shares == pytest.approx(most.values.tolist(), abs=6e-4)
+        assert each.looked == pytest.approx(looked.tolist(), abs=6e-3)
+
+
+def test_what_is_played_is_the_librarys():
+    """Each step, its rivals, and the line that every rival leads to."""
+    for recorded in sentences():
+        text = recorded["text"]
+        name = MODEL[text]
+        tokenizer = shipped(name).tokenizer
+        best = greedily(name, text)
+        assert recorded["said"] == tokenizer.decode(best).strip()
+        check(name, recorded, best, recorded["steps"])
+        for at, (bars, _, lines) in enumerate(recorded["steps"]):
+            rivals = [recorded["tokens"][place] for place in bars[2::2]]
+            for rival, (said, follow) in zip(rivals, lines, strict=True):
+                [place] = tokenizer_places(tokenizer, rival)
+                line = greedily(name, text, [*best[:at], place])
+                assert said == (tokenizer.decode(line).strip() or "nothing")
+                assert len(line) == at + 1 + len(follow)
+                if follow:
+                    check(name, recorded, line, follow)
+
+
+def tokenizer_places(tokenizer, piece: str) -> list[int]:
+    """The ids that are shown as this piece."""
+    pieces = tokenizer.pieces(list(range(len(tokenizer))))
+    return [i for i, one in enumerate(pieces) if one == piece]
 
 
 def test_the_sentences_are_those_that_are_listed():
@@ -160,7 +204,7 @@ def test_untouched_it_translates_within_fifteen_seconds(visit):
     expect(written).to_have_text(names(sentences()[0]), timeout=15_000)
     assert not page.locator(f"{PART} .play-said").text_content()
     for url in page.asked:
-        assert not re.search(r"/ort/|\.onnx|\.wasm|/data/(?!index)", url)
+        assert not re.search(r"/live/data/", url)
     box = page.locator(f"{PART} .play-target button").first.bounding_box()
     assert box["y"] + box["height"] <= 780
 

@@ -2,7 +2,7 @@
 
 The part shows the shipped model in the page "One sentence", and the model
 that the reader has trained in "One sitting". That its numbers are the
-library's for any model is asked of its scripts in `test_microscope.py`;
+library's for any model is asked of its scripts in `test_own_model.py`;
 here it is asked of what is seen.
 """
 
@@ -14,11 +14,16 @@ import re
 import make_data
 import pytest
 import torch
-from parts import number, numbers, plain, press, shipped
-
-from transformer_lib import record_attention
-from transformer_lib.decoding import evaluating, greedy_decode
-from transformer_lib.embeddings import BOS
+from parts import (
+    given,
+    greedily,
+    number,
+    numbers,
+    plain,
+    press,
+    run_of,
+    shipped,
+)
 
 CHAPTER = "book/start/sentence.html"
 OWN_CHAPTER = "book/start/learning.html"
@@ -44,14 +49,11 @@ class Library:
         name, text = make_data.ZOOMED
         translator = shipped(name)
         source = torch.tensor(translator.encode([text]))
-        [[best]] = greedy_decode(translator.model, source)
-        target = torch.tensor([[BOS, *best.ids[:-1]]])
         self.source = translator.tokenizer.pieces(source[0].tolist())
         self.model = copy.deepcopy(translator.model).double()
         self.model.requires_grad_(False)
-        with evaluating(self.model), record_attention(self.model) as maps:
-            self.given, _ = make_data.taken_in(self.model, source, target)
-        self.maps = {path: one[0] for path, one in maps.items()}
+        ids = greedily(name, text)
+        self.given, self.maps, _ = run_of(self.model, source, ids)
 
     def head(self, path, kind, head):
         """What a head's queries, keys or values come from, and its matrix."""
@@ -303,21 +305,21 @@ def test_what_is_fetched_and_what_is_missing(visit):
         return [url.rpartition("/")[2] for url in data]
 
     assert not fetched()
-    page.route("**/numbers.bin", lambda route: route.fulfill(status=404))
+    page.route("**/model.bin", lambda route: route.fulfill(status=404))
     page.locator(f"{PART} [data-part=decoder]").click()
     page.locator(f"{PART} .live-result", has_text="missing").wait_for()
     assert crumbs(page) == ["model"]
     assert len(page.problems) == 1 and "404" in page.problems.pop()
-    page.unroute("**/numbers.bin")  # and it can be tried again
+    page.unroute("**/model.bin")  # and it can be tried again
     page.locator(f"{PART} [data-part=decoder]").click()
     is_open(page, "decoder")
-    go(page, "decoder.1.self_attention.1.1.1")
-    assert {*fetched()} == {"numbers.bin"}
     go(page, "decoder.1.self_attention.1.1.1.q1")
-    go(page, "decoder.1.self_attention.1.1.1.k2")
-    weights = fetched()[-1]
-    assert weights.endswith("0.self_attention.0.bin")
-    assert fetched().count(weights) == 1
+    assert fetched().count("model.bin") == 2
+
+
+def test_every_level_shows_lines_of_the_library():
+    listed = given(CHAPTER, "zoom")["lines"]
+    assert listed.keys() == make_data.LINES.keys() and all(listed.values())
 
 
 def test_without_a_script_there_is_a_picture(visit):

@@ -5,6 +5,7 @@ import {
   el,
   inAddress,
   ink,
+  load,
   paint,
   radios,
   redraw,
@@ -13,6 +14,7 @@ import {
   strength,
   wash,
 } from "./common.js";
+import { inside } from "./inside.js";
 import { becomes, describe, ownSentence } from "./own_model.js";
 import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
 import { open, upTo } from "./zoom_paths.js";
@@ -63,8 +65,9 @@ export function cut(bytes, { N, h }, { source, target }) {
 }
 
 /** The maps of a sentence that was looked into, as `cut` has them. */
-async function mapsOf({ files, about }) {
-  const model = open(about, (name) => files[name]());
+async function mapsOf(found) {
+  const { about } = found;
+  const model = open(about, () => found);
   await model.fetch(["encoder"]);
   const { N, h } = about.sizes;
   const of = (stack, sub) =>
@@ -86,10 +89,14 @@ export async function start(place) {
   const inLink = inAddress(place, "attention");
   const state = inLink.read();
   let shown = null; // what is drawn: {about, row, maps}
+  const file = ({ name }, which) => `${name}/attention/${which}`;
+  const recorded = {
+    list: (about) => load(file(about, "index.json")),
+    read: (about, _, number) =>
+      load(file(about, `${number}.bin`), "arrayBuffer"),
+  };
   const texts = await sentences(
-    "attention",
-    "bin",
-    "arrayBuffer",
+    recorded,
     { model: place.dataset.part, ...state },
     (bytes, row, about) => {
       const maps = cut(new Uint8Array(bytes), about, row);
@@ -151,7 +158,6 @@ export async function start(place) {
 
   /** The maps of a sentence, in a model of the reader's own. */
   async function look(model, text) {
-    const { inside } = await import("./microscope.js");
     const breathe = () => new Promise((done) => setTimeout(done));
     const found = await inside(model, text, breathe);
     const { source, target, next, said } = found.about;

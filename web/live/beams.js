@@ -5,6 +5,7 @@ import {
   decimal,
   el,
   inAddress,
+  loading,
   radios,
   scroller,
   sentences,
@@ -12,6 +13,7 @@ import {
   svg,
   table,
 } from "./common.js";
+import { fetched } from "./model.js";
 import { becomes, ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
@@ -33,7 +35,17 @@ export async function start(place) {
   const state = inLink.read();
   let shown = null;
   let first = Number(state.step ?? Infinity); // the step that is shown
-  const texts = await sentences("beams", "json", "json", state, (found) => {
+  const computed = {
+    list: ({ beams }) => beams.map((text) => ({ text })),
+    async read(about, { text }) {
+      const found = await searchesOf(await model(about), text, breathe);
+      texts.note.textContent = "";
+      return found;
+    },
+  };
+  const model = (about) =>
+    fetched(about, (share) => (texts.note.textContent = loading(share, about)));
+  const texts = await sentences(computed, state, (found) => {
     shown = found;
     restart(first);
     first = Infinity;
@@ -92,7 +104,7 @@ export async function start(place) {
     if (!text.trim()) throw new Error("Write a sentence first.");
     const tell = (beamSize, length) => {
       note.textContent = `Searching, beam size ${beamSize}: ${length} tokens …`;
-      return new Promise((done) => setTimeout(done));
+      return breathe();
     };
     shown = await searchesOf(model, text, tell);
     restart();
@@ -162,7 +174,9 @@ export async function start(place) {
   }
 }
 
-/** What the shipped models' data has of a sentence, by another model. */
+const breathe = () => new Promise((done) => setTimeout(done));
+
+/** All searches of a sentence: tell(beam size, length) of each step. */
 async function searchesOf(model, text, tell) {
   const searches = [];
   const ask = (beamSize, watch) => {

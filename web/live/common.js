@@ -260,17 +260,29 @@ export function redraw(draw) {
 /** A file of the site's live data, by its name. */
 export const address = (name) => new URL(`data/${name}`, import.meta.url);
 
-/** Read one of the data files; an error says what the reader can do. */
-export async function load(name, kind = "json") {
+/** Read one of the data files; an error says what the reader can do.
+ *
+ * `count(bytes)` is called for each part that arrives.
+ */
+export async function load(name, kind = "json", count = () => {}) {
   let answer;
   try {
     answer = await fetch(address(name));
+    const counted = new TransformStream({
+      transform(part, on) {
+        count(part.length);
+        on.enqueue(part);
+      },
+    });
+    if (answer.ok)
+      return await new Response(answer.body.pipeThrough(counted))[kind]();
   } catch {
-    throw new Error(`${name} could not be read: is the site still there?`);
+    throw new Error(
+      `${name} could not be loaded. Is there still a connection to the ` +
+        "site? Try again.",
+    );
   }
-  if (!answer.ok)
-    throw new Error(`${name} is missing from this copy of the site.`);
-  return answer[kind]();
+  throw new Error(`${name} is missing from this copy of the site.`);
 }
 
 /** The style of a part that the page did not have from the start. */
@@ -284,17 +296,25 @@ export function style(name) {
   });
 }
 
+export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)}\u00a0MB`;
+
+/** How much of a model has arrived, in words. */
+export const loading = (share, { bytes }) =>
+  `Loading the model: ${(share * bytes / 1e6).toFixed(1)} of ` +
+  `${megabytes(bytes)} …`;
+
 /** What a reader chooses a model by: its direction and its corpus. */
 export const called = ({ title, corpus_title }) =>
   `${title} (${corpus_title})`;
 
-/** Choose a model and one of its sentences, of one kind of data.
+/** Choose a model, and one of its sentences.
  *
- * use(found, row, about): the sentence's file, its row in the list, and
- * what is known of its model. `open` loads a sentence to begin with: its
- * number, or its words.
+ * `list(about)` gives a model's sentences, {text}, and `read(about, row,
+ * number)` what is shown of one, for `use(found, row, about)`. What cannot
+ * be loaded is said, and asked for again by the next choice. `open` shows a
+ * sentence to begin with: its number, or its words.
  */
-export async function sentences(kind, ending, as, state, use) {
+export async function sentences({ list, read }, state, use) {
   const { models } = await load("index.json");
   const last = newest();
   let rows = [];
@@ -304,27 +324,33 @@ export async function sentences(kind, ending, as, state, use) {
     state.model,
     () => open(0),
   );
-  const sentence = choice("sentence", [], "", read);
-  const file = (name) => `${model.value}/${kind}/${name}`;
+  const sentence = choice("sentence", [], "", () => attempt(show));
+  const note = el("p", { class: "live-axis", role: "status" });
+  const about = () => models.find(({ name }) => name === model.value);
+  async function attempt(what) {
+    note.textContent = "";
+    await what().catch((error) => (note.textContent = error.message));
+  }
   const open = (number) =>
-    last(
-      () => load(file("index.json")),
-      (found) => {
-        rows = found;
-        const texts = rows.map((row) => row.text ?? row);
-        sentence.options(
-          texts.map((text, i) => [i, text]),
-          texts.includes(number) ? texts.indexOf(number) : number,
-        );
-        return read();
-      },
+    attempt(() =>
+      last(
+        () => list(about()),
+        (found) => {
+          rows = found;
+          const texts = rows.map(({ text }) => text);
+          sentence.options(
+            texts.map((text, i) => [i, text]),
+            texts.includes(number) ? texts.indexOf(number) : number,
+          );
+          return show();
+        },
+      ),
     );
-  function read() {
-    const about = models.find(({ name }) => name === model.value);
-    const row = rows[sentence.value];
+  function show() {
+    const [one, number] = [about(), Number(sentence.value)];
     return last(
-      () => load(file(`${sentence.value}.${ending}`), as),
-      (found) => use(found, row, about),
+      () => read(one, rows[number], number),
+      (found) => use(found, rows[number], one),
     );
   }
   model.node.hidden = models.length < 2;
@@ -334,7 +360,9 @@ export async function sentences(kind, ending, as, state, use) {
       { class: "live-controls live-which" },
       model.node,
       sentence.node,
+      note,
     ),
+    note,
     open,
     get state() {
       return { model: model.value, sentence: sentence.value };

@@ -1,143 +1,130 @@
-// What happens inside the reader's own model while it reads one sentence.
-//
-// The numbers and their names are those that web/make_data.py writes of
-// the shipped model, so that one part of the book shows either.
+// What happens inside a model while it reads one sentence.
 
 import { joined } from "./arrays.js";
-import { batch, TOGETHER } from "./learner.js";
+import { batch } from "./learner.js";
+import { BOS } from "./tokenizer.js";
+import { single } from "./transformer.js";
 
-const SHOWN = 8; // words of its translation: at first it repeats one
-const SUBS = { encoder: ["self"], decoder: ["self", "cross"] };
+const SHOWN = 8; // words of a translation: at first it repeats one
 
-/** Run "I like trees" through the model: what `open` in zoom_paths.js
- * takes, and by their names the files that it asks for.
+/** Translate a text, and keep all that `open` in zoom_paths.js takes:
+ * {about, files}. */
+export async function inside(model, text, pause) {
+  const { tokenizer } = model;
+  const source = tokenizer.encode(text);
+  if (source.length < 2) throw new Error("Write a sentence first.");
+  const { found } = await model.beam(text, { beamSize: 1, progress: pause });
+  const best = found[0].ids;
+  const pieces = (ids) => tokenizer.pieces(ids);
+  const target = [BOS, ...best.slice(0, -1)];
+  const said = tokenizer.decode(best).trim() || "nothing";
+  const { languages } = model;
+  const seen = watched(model, single(source), single(target), pieces);
+  Object.assign(seen.about, { text, said, languages });
+  return seen;
+}
+
+/** The same of the model that learns, and "I like trees".
  *
- * The decoder is given the right words, as in training.
+ * Its decoder is given the right words, as in training.
  */
 export function lookInside(learner) {
-  const { model, vocabulary } = learner;
-  const { N, h, d_model, d_ff } = model.sizes;
-  const d_k = d_model / h;
-  const said = learner.translate(learner.asked[0]);
-  const rest = said.length > SHOWN ? " …" : "";
-  const { source, target } = batch(Array(TOGETHER).fill(learner.asked));
-  const [seen, scores] = watched(model, source, target);
-  const { length } = target;
-  const named = (ids) => [...ids].map((id) => vocabulary[id]);
-  const rows = ({ data }, count) => data.slice(0, count * d_model);
+  const { model, vocabulary, asked } = learner;
+  const { source, target } = batch([asked]);
+  const pieces = (ids) => Array.from(ids, (id) => vocabulary[id]);
+  const words = pieces(learner.translate(asked[0]));
+  const rest = words.length > SHOWN ? " …" : "";
+  const said = (words.slice(0, SHOWN).join(" ") || "nothing") + rest;
+  const seen = watched(model, source, target, pieces);
+  const languages = ["English", "Spanish"];
+  Object.assign(seen.about, { text: "I like trees", said, languages });
+  return seen;
+}
 
-  const arrays = []; // [name, shape, numbers]
+/** Arrays by their names, and what comes next after each token. */
+function watched(model, source, target, pieces) {
+  const { N, h, d_k, d_model, d_ff, norm } = model.sizes;
+  const arrays = []; // name, shape, numbers
   const files = {};
-  for (const side of ["encoder", "decoder"]) {
-    const count = side === "encoder" ? source.length : length;
-    const vectors = (name, { x }) =>
-      arrays.push([name, [count, d_model], rows(x, count)]);
-    for (let i = 0; i < N; i++) {
-      const own = `${side}.${i}`;
-      const path = `${side}.layers.${i}`;
-      const first = seen[`${own}.self_attention.w_q`];
-      vectors(path, first);
-      if (i) vectors(`${side}.layers.${i - 1}.out`, first);
-      for (const kind of SUBS[side]) {
-        const name = `${own}.${kind}_attention`;
-        vectors(`${path}.${kind}_attention`, seen[`${name}.w_q`]);
-        const others = kind === "cross" ? source.length : count;
-        const causal = side === "decoder" && kind === "self";
-        const sizes = { h, d_k, count, others, causal };
-        for (const [key, shape, data] of attention(seen, name, sizes))
-          arrays.push([`${path}.${kind}_attention.${key}`, shape, data]);
-        for (let head = 0; head < h; head++)
-          files[`${path}.${kind}_attention.${head}.bin`] = joined(
-            ["q", "k", "v"].map((letter) => {
-              const { data } = model.weights[`${name}.w_${letter}.weight`];
-              const size = d_k * d_model;
-              return data.subarray(head * size, (head + 1) * size);
-            }),
-          );
-      }
-      vectors(`${path}.feed_forward`, seen[`${own}.feed_forward.w_1`]);
-      const ends = ["w_1.weight", "w_1.bias", "w_2.weight", "w_2.bias"];
-      files[`${path}.feed_forward.bin`] = joined(
-        ends.map((end) => model.weights[`${own}.feed_forward.${end}`].data),
+  model.begin();
+  model.watch = (path, { x, query, key, value, weights, seen }) => {
+    arrays.push([path, [x.rows, d_model], x.data.slice()]);
+    const matrices = (names, from, size) => () =>
+      joined(
+        names.map((name) =>
+          model.numbers(`${path}.${name}`).subarray(from, from + size),
+        ),
       );
-    }
-    const out =
-      side === "encoder" ? seen["decoder.0.cross_attention.w_k"] : seen.table;
-    vectors(`${side}.layers.${N - 1}.out`, out);
-    vectors(`${side}.out`, out);
-  }
-  files["numbers.bin"] = joined(arrays.map(([, , data]) => data));
-  const next = Array.from({ length }, (_, row) => {
+    if (path.endsWith("feed_forward"))
+      files[`${path}.bin`] = matrices(
+        ["w_1.weight", "w_1.bias", "w_2.weight", "w_2.bias"],
+        0,
+        Infinity,
+      );
+    if (!query) return;
+    const [rows, others] = [query.rows, key.rows];
+    const [q, k, v] = [query, key, value].map((one) => byHead(one, h, d_k));
+    const shape = [h, rows, others];
+    const may = Float32Array.from({ length: rows * others }, (_, at) =>
+      Number(at % others < seen(0, Math.floor(at / others))),
+    );
+    arrays.push(
+      [`${path}.q`, [h, rows, d_k], q],
+      [`${path}.k`, [h, others, d_k], k],
+      [`${path}.v`, [h, others, d_k], v],
+      [`${path}.score`, shape, products(q, k, shape, d_k)],
+      [`${path}.weight`, shape, weights.slice()],
+      [`${path}.may`, [rows, others], may],
+    );
+    const size = d_k * d_model;
+    for (let head = 0; head < h; head++)
+      files[`${path}.${head}.bin`] = matrices(
+        ["w_q.weight", "w_k.weight", "w_v.weight"],
+        head * size,
+        size,
+      );
+  };
+  const scores = model.decode(target, model.encode(source), source);
+  model.watch = () => {};
+  files["numbers.bin"] = () => joined(arrays.map(([, , data]) => data));
+  const next = Array.from(target.ids, (_, row) => {
     const logs = model.logs(scores, row);
     const most = logs.reduce((a, b) => Math.max(a, b));
-    return [vocabulary[logs.indexOf(most)], Math.exp(most)];
+    return [logs.indexOf(most), Math.exp(most)];
   });
   return {
     files,
     about: {
-      text: "I like trees",
-      said: (named(said.slice(0, SHOWN)).join(" ") || "nothing") + rest,
-      languages: ["English", "Spanish"],
-      source: named(source.ids.subarray(0, source.length)),
-      target: named(target.ids.subarray(0, length)),
-      next: next.map(([token]) => token),
+      source: pieces(source.ids),
+      target: pieces(target.ids),
+      next: pieces(next.map(([id]) => id)),
       sure: next.map(([, share]) => share),
       sizes: { N, d_model, d_ff, h, d_k, vocab_size: model.words },
-      norm: "post",
+      norm,
       arrays: arrays.map(([name, shape]) => [name, shape]),
     },
   };
 }
 
-/** By each matrix's name what it was multiplied by and what came out;
- * and the scores of all words. */
-function watched(model, source, target) {
-  const seen = {};
-  model.begin();
-  model.watch = (name, x, y) => {
-    // The last attention is the one that this matrix's output goes out of.
-    seen[name] = { x, y, looked: model.looked };
-  };
-  const scores = model.decode(target, model.encode(source), source);
-  model.watch = null;
-  return [seen, scores];
+/** (len, h * d_k) as (h, len, d_k). */
+function byHead({ rows, columns, data }, h, d_k) {
+  const found = new Float32Array(rows * columns);
+  for (let head = 0; head < h; head++)
+    for (let row = 0; row < rows; row++) {
+      const from = row * columns + head * d_k;
+      found.set(data.subarray(from, from + d_k), (head * rows + row) * d_k);
+    }
+  return found;
 }
 
-/** The numbers of one attention, head by head. */
-function attention(seen, name, { h, d_k, count, others, causal }) {
-  const heads = ({ y }, rows) => {
-    const found = new Float32Array(h * rows * d_k);
-    for (let head = 0; head < h; head++)
-      for (let row = 0; row < rows; row++) {
-        const from = row * y.columns + head * d_k;
-        const part = y.data.subarray(from, from + d_k);
-        found.set(part, (head * rows + row) * d_k);
-      }
-    return found;
-  };
-  const q = heads(seen[`${name}.w_q`], count);
-  const k = heads(seen[`${name}.w_k`], others);
-  const v = heads(seen[`${name}.w_v`], others);
-  const score = new Float32Array(h * count * others);
-  for (let head = 0; head < h; head++)
-    for (let i = 0; i < count; i++)
-      for (let j = 0; j < others; j++) {
-        let sum = 0;
-        for (let c = 0; c < d_k; c++)
-          sum +=
-            q[(head * count + i) * d_k + c] * k[(head * others + j) * d_k + c];
-        score[(head * count + i) * others + j] = sum / Math.sqrt(d_k);
-      }
-  const may = Float32Array.from({ length: count * others }, (_, place) =>
-    Number(!causal || place % others <= Math.floor(place / others)),
-  );
-  const weight = seen[`${name}.w_o`].looked.slice(0, h * count * others);
-  return [
-    ["q", [h, count, d_k], q],
-    ["k", [h, others, d_k], k],
-    ["v", [h, others, d_k], v],
-    ["score", [h, count, others], score],
-    ["weight", [h, count, others], weight],
-    ["may", [count, others], may],
-  ];
+/** The scores of every query and key, also of those that a mask closes. */
+function products(q, k, [h, rows, others], d_k) {
+  return Float32Array.from({ length: h * rows * others }, (_, at) => {
+    const query = Math.floor(at / others) * d_k;
+    const head = Math.floor(at / (rows * others));
+    const key = (head * others + (at % others)) * d_k;
+    let sum = 0;
+    for (let c = 0; c < d_k; c++) sum += q[query + c] * k[key + c];
+    return sum / Math.sqrt(d_k);
+  });
 }

@@ -1,6 +1,7 @@
 // What the model of "one sitting" learns from, and how it is asked.
 
-import { BOS, EOS, PAD, Transformer, UNK } from "./transformer.js";
+import { BOS, EOS, PAD, UNK } from "./tokenizer.js";
+import { Transformer } from "./transformer.js";
 
 export const SIZES = {
   N: 2,
@@ -16,7 +17,6 @@ export const TELLING = 10; // steps from one moment to the next
 export const COUNTING = 50; // steps until it is asked to translate
 export const COUNTED = 100; // so many of the test sentences
 const LONGEST = 20; // words of a translation
-export const TOGETHER = 4; // rows: the product takes four at a time
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
 function chance(seed) {
@@ -85,10 +85,11 @@ function best({ data, columns }, row, words) {
 }
 
 export class Learner {
-  /** `bytes` are those of mm.wasm, `texts` those of the two files. */
-  constructor(bytes, texts) {
+  /** `texts` are those of the two files. */
+  constructor(texts) {
     Object.assign(this, readPairs(...texts));
-    this.model = new Transformer(bytes, this.vocabulary.length, SIZES);
+    const vocab_size = this.vocabulary.length;
+    this.model = new Transformer({ ...SIZES, vocab_size });
   }
   /** Begin anew; `without` names the parts that are left out. */
   start(seed, without = []) {
@@ -110,16 +111,11 @@ export class Learner {
 
   /** What it writes for a source by itself, the likeliest word each time. */
   translate(source) {
-    const { model } = this;
-    const four = (row) => padded(Array(TOGETHER).fill(row));
-    model.begin();
-    const memory = model.encode(four(source));
-    const { top } = model;
+    const sentence = this.model.read(source);
     const ids = [BOS];
     while (ids.at(-1) !== EOS && ids.length <= LONGEST) {
-      model.top = top; // what was computed for the word before
-      const scores = model.decode(four(ids), memory, four(source));
-      ids.push(best(scores, ids.length - 1, model.words));
+      const [logs] = this.model.following([ids], sentence);
+      ids.push(logs.indexOf(logs.reduce((a, b) => Math.max(a, b))));
     }
     return ids.slice(1).filter((id) => id !== EOS);
   }
@@ -173,24 +169,24 @@ export class Learner {
    * its probability, and the last layer's cross-attention for it. */
   look() {
     const { model } = this;
-    const { source, target, labels } = batch(
-      Array(TOGETHER).fill(this.asked),
-    );
+    const { source, target } = batch([this.asked]);
+    let last = null; // of the attentions
     model.begin();
+    model.watch = (_, { weights }) => (last = weights ?? last);
     const scores = model.decode(target, model.encode(source), source);
+    model.watch = () => {};
     const { h } = model.sizes;
-    const right = this.asked[1];
-    return right.map((id, i) => ({
+    return this.asked[1].map((id, i) => ({
       likely: Math.exp(model.logs(scores, i)[id]),
       looked: Array.from({ length: source.length }, (_, j) => {
         let sum = 0;
         for (let head = 0; head < h; head++)
-          sum +=
-            model.looked[(head * labels.length + i) * source.length + j];
+          sum += last[(head * target.length + i) * source.length + j];
         return sum / h;
       }),
     }));
   }
+
   /** What there is to see after the steps that had these losses. */
   moment(losses) {
     const step = this.model.steps;

@@ -1,12 +1,12 @@
 // A model of the reader's own: its three files, chosen or dropped.
 
 import { el, newId } from "./common.js";
+import { FILES, read } from "./model.js";
 
 export const OWN = "your own";
 
-/** A model from its files, by their names: one of microscope.js. */
-export async function readFiles(files) {
-  const { FILES, read } = await import("./microscope.js");
+/** A model from its files, by their names. */
+async function readFiles(files) {
   const found = {};
   for (const file of files)
     if (FILES.includes(file.name)) found[file.name] = await file.arrayBuffer();
@@ -30,17 +30,17 @@ async function dropped({ items, files }) {
 }
 
 /** What index.json says of a shipped model, of this one. */
-export function describe({ config, info, languages }) {
+export function describe({ sizes, info, languages }) {
   return {
     name: OWN,
     title: languages.join(" to "),
     corpus_title: OWN,
     languages: info.languages ?? ["", ""],
-    N: config.N,
-    h: config.h,
+    N: sizes.N,
+    h: sizes.h,
     examples: [],
     words: null,
-    bytes: {},
+    bytes: 0,
   };
 }
 
@@ -65,7 +65,7 @@ export function chooser(note, use) {
     note.textContent = "Reading the model …";
     try {
       const model = await readFiles(await chosen);
-      const { N, d_model, h } = model.config;
+      const { N, d_model, h } = model.sizes;
       const known = model.info.languages
         ? `, from ${model.languages.join(" to ")}`
         : "";

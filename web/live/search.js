@@ -25,7 +25,7 @@ export function largest(numbers, k) {
  * Up to `beamSize` hypotheses, best first: {ids, total, score, ended}.
  *
  * `next(beginnings)` gives the log-probabilities of what comes after
- * each beginning: {values, vocabulary}, rows one after the other.
+ * each beginning: an array each.
  * `watch(candidates)` gets the likeliest continuations of each step, as
  * {parent, ids, gain, total, fate}: the parent is a place among those of
  * the step before. `begun` are ids that every hypothesis begins with.
@@ -46,16 +46,16 @@ export async function beamSearch(
   const ended = [];
   while (true) {
     if (stopped?.()) throw new Error("Stopped.");
-    const { values, vocabulary } = await next(open.map(({ ids }) => ids));
-    const totals = new Float32Array(values.length);
-    for (let row = 0; row < open.length; row++)
-      for (let id = 0; id < vocabulary; id++) {
-        const place = row * vocabulary + id;
-        totals[place] =
-          id === PAD || id === BOS
-            ? -Infinity
-            : values[place] + open[row].total;
-      }
+    const logs = await next(open.map(({ ids }) => ids));
+    const vocabulary = logs[0].length;
+    const totals = new Float32Array(open.length * vocabulary);
+    logs.forEach((row, i) => {
+      row[PAD] = row[BOS] = -Infinity;
+      totals.set(
+        row.map((log) => log + open[i].total),
+        i * vocabulary,
+      );
+    });
     const following = [];
     const candidates = largest(totals, 2 * beamSize).map((place, rank) => {
       const id = place % vocabulary;

@@ -1,8 +1,6 @@
 // Byte-level byte pairs, read from the library's own tokenizer.json.
 
-export const PAD = 0;
-export const BOS = 2;
-export const EOS = 3;
+export const [PAD, UNK, BOS, EOS] = [0, 1, 2, 3];
 const SPECIAL = 4; // pad, unk, bos, eos
 
 // White space as Unicode has it, which is not what \s is here.

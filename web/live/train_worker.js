@@ -1,8 +1,9 @@
 // Trains beside the page, so that the page stays quick to the touch.
 //
 // It is told "open" with the address of its files, then "reset" with a
-// seed and what to leave out, "run", "pause" or "step". It answers with moments: what there
-// is to see after a few steps. Told "look", it shows all that is inside.
+// seed and what to leave out, "run", "pause" or "step". It answers with
+// moments: what there is to see after a few steps. Told "look", it shows
+// all that is inside.
 
 import { lookInside } from "./inside.js";
 import { Learner, STEPS, TELLING } from "./learner.js";
@@ -14,21 +15,14 @@ let spent = 0; // milliseconds on so many steps
 let turn = 0; // changes with every order, and ends a run
 
 async function open(files) {
-  const [bytes, ...texts] = await Promise.all(
-    files.map(async (file, i) => {
+  const texts = await Promise.all(
+    files.map(async (file) => {
       const answer = await fetch(file);
       if (!answer.ok) throw new Error(`${file} is not there.`);
-      return i ? answer.text() : answer.arrayBuffer();
+      return answer.text();
     }),
   );
-  try {
-    learner = new Learner(bytes, texts);
-  } catch {
-    throw new Error(
-      "This browser has no WebAssembly with SIMD, or too little memory: " +
-        "the training needs both. The recorded run stays.",
-    );
-  }
+  learner = new Learner(texts);
 }
 
 function tell() {
@@ -63,7 +57,10 @@ const orders = {
   },
   look() {
     const { steps } = learner.model;
-    postMessage({ kind: "inside", seed, steps, ...lookInside(learner) });
+    const { about, files } = lookInside(learner);
+    for (const [name, numbers] of Object.entries(files))
+      files[name] = numbers();
+    postMessage({ kind: "inside", seed, steps, about, files });
   },
   run() {
     const mine = turn;

@@ -1,74 +1,136 @@
-// A small Transformer that learns, by hand: the model of "one sitting".
+// A Transformer in the browser: it translates, and it learns.
 //
+// One that is given its weights translates with them. One that is not can
+// learn: each part of it computes its output and leaves, on a tape, what
+// brings the gradient of the output back to its inputs. Five parts can then
+// be left out, to see what they are for: `without` holds their names.
 // Its numbers are 32-bit floats in the memory of a small WebAssembly
-// module, mm.wasm, which multiplies matrices; all else is written here.
-// A part of the model computes its output and leaves, on a tape, what
-// brings the gradient of the output back to its inputs. Five parts can be
-// left out, to see what they are for: `without` holds their names.
+// module, which multiplies matrices; all else is written here.
 
 import { sinusoid } from "./encodings.js";
+import { product } from "./mm.js";
+import { PAD } from "./tokenizer.js";
 
-export const [PAD, UNK, BOS, EOS] = [0, 1, 2, 3];
-const MEMORY = 1600; // pages of 64 KiB: a hundred sentences at once
+const ROOM = 1600; // pages of 64 KiB: a hundred sentences at once
 const SMOOTHING = 0.1;
+export const SIDES = {
+  encoder: ["self_attention", "feed_forward"],
+  decoder: ["self_attention", "cross_attention", "feed_forward"],
+};
+/** What is multiplied by, and not looked up or added. */
+const MULTIPLIED = /\.w_.\.weight$|^pre_softmax/;
 
-/** By each weight's name in PyTorch its rows, its columns, and the limit
- * of its first random numbers. */
-function shapesOf(words, { N, d_model, d_ff }) {
-  const rows = 8 * Math.ceil(words / 8); // the product takes eight at a time
-  const shapes = { table: [rows, d_model, d_model ** -0.5] };
-  const add = (name, rows, columns, bias) => {
-    shapes[`${name}.weight`] = [rows, columns, columns ** -0.5];
-    if (bias) shapes[`${name}.bias`] = [1, bias, columns ** -0.5];
+/** By each weight's name in the library its rows and its columns. */
+export function shapesOf({ N, d_model, d_ff, h, d_k, ...sizes }) {
+  const { vocab_size, positions, norm, max_length } = sizes;
+  const shapes = {};
+  for (const table of ["source_embedding", "target_embedding", "pre_softmax"])
+    shapes[`${table}.weight`] = [vocab_size, d_model];
+  if (positions === "learned")
+    shapes["positions.weight"] = [max_length, d_model];
+  const add = (path, rows, columns) => {
+    shapes[`${path}.weight`] = [rows, columns];
   };
-  for (const side of ["encoder", "decoder"])
-    for (let i = 0; i < N; i++) {
-      const layer = `${side}.${i}`;
-      const attentions = side === "encoder" ? ["self"] : ["self", "cross"];
-      for (const kind of attentions)
-        for (const letter of "qkvo")
-          add(`${layer}.${kind}_attention.w_${letter}`, d_model, d_model);
-      add(`${layer}.feed_forward.w_1`, d_ff, d_model, d_ff);
-      add(`${layer}.feed_forward.w_2`, d_model, d_ff, d_model);
-      for (let j = 1; j <= attentions.length + 1; j++)
-        add(`${layer}.norm_${j}`, 1, d_model, d_model);
-    }
+  const addNorm = (path) => {
+    for (const end of ["weight", "bias"])
+      shapes[`${path}.norm.${end}`] = [1, d_model];
+  };
+  for (const [side, parts] of Object.entries(SIDES)) {
+    for (let i = 0; i < N; i++)
+      parts.forEach((part, j) => {
+        const path = `${side}.layers.${i}.${part}`;
+        if (part === "feed_forward") {
+          add(`${path}.w_1`, d_ff, d_model);
+          shapes[`${path}.w_1.bias`] = [1, d_ff];
+          add(`${path}.w_2`, d_model, d_ff);
+          shapes[`${path}.w_2.bias`] = [1, d_model];
+        } else {
+          for (const letter of "qkv") add(`${path}.w_${letter}`, h * d_k, d_model);
+          add(`${path}.w_o`, d_model, h * d_k);
+        }
+        addNorm(`${side}.layers.${i}.residuals.${j}`);
+      });
+    if (norm === "pre") addNorm(side);
+  }
   return shapes;
 }
 
+/** One sentence, as a batch. */
+export const single = (ids) => ({
+  ids,
+  count: 1,
+  length: ids.length,
+  words: [ids.length],
+});
+
 export class Transformer {
-  /** `bytes` are those of mm.wasm; the vocabulary has `words` words. */
-  constructor(bytes, words, sizes) {
-    const memory = new WebAssembly.Memory({ initial: MEMORY });
-    const module = new WebAssembly.Module(bytes);
-    const { exports } = new WebAssembly.Instance(module, { js: { memory } });
-    Object.assign(this, { words, sizes, weights: {}, moments: {} });
+  /** `sizes` are those of a config.json; `tensors` are by their names
+   * {numbers()}, of a model that has learnt. */
+  constructor(sizes, tensors = null) {
+    const d_k = sizes.d_k ?? sizes.d_model / sizes.h;
+    this.sizes = { norm: "post", positions: "sinusoid", ...sizes, d_k };
+    this.tensors = tensors;
+    this.words = sizes.vocab_size;
     this.without = new Set(); // of positions, mask, root, norm, residual
-    // `top` is that of the memory in use, in bytes.
-    Object.assign(this, { memory, multiply: exports.mm, top: 0 });
-    this.shapes = shapesOf(words, sizes);
-    for (const [name, [rows, columns]] of Object.entries(this.shapes)) {
-      this.weights[name] = this.matrix(rows, columns);
-      this.moments[name] = [1, 2].map(() => this.take(rows * columns));
-    }
+    this.watch = () => {}; // is told what every part computes
+    this.tape = tensors ? null : [];
+    const shapes = shapesOf({
+      ...this.sizes,
+      vocab_size: 8 * Math.ceil(this.words / 8), // a tile of the product
+    });
+    const all = Object.values(shapes);
+    const count = all.reduce((sum, [rows, columns]) => sum + rows * columns, 0);
+    const copies = tensors ? 1 : 4; // or also a gradient and two moments
+    const pages = ROOM + Math.ceil((4 * copies * count) / 2 ** 16);
+    Object.assign(this, product(pages));
+    this.top = 0; // of the memory in use, in bytes
+    this.weights = {};
+    for (const [name, [rows, columns]] of Object.entries(shapes))
+      this.weights[name] = tensors
+        ? this.learnt(name, rows, columns, tensors)
+        : this.unlearnt(name, rows, columns);
     this.bottom = this.top; // what is above is for one use
   }
 
-  /** Random weights, as PyTorch and the page give them. */
+  /** A weight that stays: a matrix turned as the product wants it. */
+  learnt(name, rows, columns, tensors) {
+    const weight = { rows, columns, data: tensors[name].numbers() };
+    if (!MULTIPLIED.test(name)) return weight;
+    return { rows, columns, turned: this.turn(weight) };
+  }
+  /** A weight that learns; the three tables are one. */
+  unlearnt(name, rows, columns) {
+    const table = this.weights["source_embedding.weight"];
+    if (table && /embedding|pre_softmax/.test(name)) return table;
+    const moments = [1, 2].map(() => this.take(rows * columns));
+    return { ...this.matrix(rows, columns), moments };
+  }
+
+  /** The numbers of a weight, as the library has them. */
+  numbers(name) {
+    return this.tensors?.[name].numbers() ?? this.weights[name].data;
+  }
+
+  /** Random weights, as PyTorch gives them. */
   start(random) {
     this.steps = 0;
-    for (const [name, [, columns, limit]] of Object.entries(this.shapes)) {
-      const { data } = this.weights[name];
-      for (const moment of this.moments[name]) moment.fill(0);
-      if (name === "table")
-        for (let i = 0; i < this.words * columns; i++) {
-          const far = limit * Math.sqrt(-2 * Math.log(1 - random()));
-          data[i] = far * Math.cos(2 * Math.PI * random());
-        }
-      else if (name.includes("norm")) data.fill(name.endsWith("weight"));
-      else
-        for (let i = 0; i < data.length; i++)
-          data[i] = limit * (2 * random() - 1);
+    const [[, table], ...others] = Object.entries(this.weights);
+    const { data, columns } = table;
+    for (let i = 0; i < this.words * columns; i++) {
+      const far = columns ** -0.5 * Math.sqrt(-2 * Math.log(1 - random()));
+      data[i] = far * Math.cos(2 * Math.PI * random());
+    }
+    for (const moment of table.moments) moment.fill(0);
+    for (const [name, weight] of others) {
+      if (weight === table) continue;
+      for (const moment of weight.moments) moment.fill(0);
+      if (name.includes("norm")) weight.data.fill(name.endsWith("weight"));
+      else {
+        const matrix = this.weights[name.replace("bias", "weight")];
+        const limit = matrix.columns ** -0.5;
+        for (let i = 0; i < weight.data.length; i++)
+          weight.data[i] = limit * (2 * random() - 1);
+      }
     }
   }
 
@@ -82,38 +144,49 @@ export class Transformer {
     this.top += bytes;
     return found.fill(0);
   }
+  /** Zeros, with room behind them: the product takes four rows at a time. */
   matrix(rows, columns) {
-    const size = rows * columns;
-    return { rows, columns, data: this.take(size), grad: this.take(size) };
+    const room = 4 * Math.ceil(rows / 4) * columns;
+    const numbers = () => this.take(room).subarray(0, rows * columns);
+    return { rows, columns, data: numbers(), grad: this.tape && numbers() };
   }
   /** Forget what was computed, and its tape. */
   begin() {
     this.top = this.bottom;
-    this.tape = [];
+    this.tape &&= [];
   }
   /** c += a b, with a (m, k); a `turned` is given as (k, m). */
   product(a, b, c, [m, n, k], turned = false) {
+    if (n % 8) {
+      for (let i = 0; i < m; i++)
+        for (let p = 0; p < k; p++)
+          for (let j = 0; j < n; j++)
+            c[i * n + j] += a[i * k + p] * b[p * n + j];
+      return;
+    }
     const [down, right] = turned ? [4, 4 * m] : [4 * k, 4];
     const [at, by, to] = [a, b, c].map((array) => array.byteOffset);
     this.multiply(at, by, to, m, n, k, down, right);
+  }
+  turn({ rows, columns, data }) {
+    const turned = this.take(rows * columns);
+    for (let at = 0, i = 0; at < data.length; i++)
+      for (let j = 0; j < columns; j++) turned[j * rows + i] = data[at++];
+    return turned;
   }
 
   // The parts
 
   /** (rows, from) to (rows, to): x W^T + bias. */
   linear(x, name) {
-    const weight = this.weights[`${name}.weight`] ?? this.weights[name];
+    const weight = this.weights[`${name}.weight`];
     const bias = this.weights[`${name}.bias`];
     const [rows, to, from] = [x.rows, weight.rows, weight.columns];
     const y = this.matrix(rows, to);
     if (bias) for (let i = 0; i < rows; i++) y.data.set(bias.data, i * to);
-    const turned = this.take(from * to);
-    for (let i = 0; i < to; i++)
-      for (let j = 0; j < from; j++)
-        turned[j * to + i] = weight.data[i * from + j];
+    const turned = weight.turned ?? this.turn(weight);
     this.product(x.data, turned, y.data, [rows, to, from]);
-    this.watch?.(name, x, y); // of inside.js
-    this.tape.push(() => {
+    this.tape?.push(() => {
       this.product(y.grad, weight.data, x.grad, [rows, from, to]);
       this.product(y.grad, x.data, weight.grad, [to, from, rows], true);
       if (bias)
@@ -124,7 +197,7 @@ export class Transformer {
 
   relu({ data, grad }) {
     for (let i = 0; i < data.length; i++) data[i] = Math.max(0, data[i]);
-    this.tape.push(() => {
+    this.tape?.push(() => {
       for (let i = 0; i < data.length; i++) grad[i] *= Math.sign(data[i]);
     });
   }
@@ -135,7 +208,7 @@ export class Transformer {
     const sum = this.matrix(x.rows, x.columns);
     for (let i = 0; i < sum.data.length; i++)
       sum.data[i] = x.data[i] + y.data[i];
-    this.tape.push(() => {
+    this.tape?.push(() => {
       for (let i = 0; i < sum.grad.length; i++) {
         x.grad[i] += sum.grad[i];
         y.grad[i] += sum.grad[i];
@@ -144,14 +217,9 @@ export class Transformer {
     return sum;
   }
 
-  /** LayerNorm(x + y). */
-  addNorm(x, y, name) {
-    const sum = this.add(x, y);
-    return this.without.has("norm") ? sum : this.norm(sum, name);
-  }
-
   /** LayerNorm, row by row. */
   norm(x, name) {
+    if (this.without.has("norm")) return x;
     const gain = this.weights[`${name}.weight`];
     const bias = this.weights[`${name}.bias`];
     const { rows, columns: d } = x;
@@ -168,7 +236,7 @@ export class Transformer {
         out.data[i] = normal[i] * gain.data[i - at] + bias.data[i - at];
       }
     }
-    this.tape.push(() => {
+    this.tape?.push(() => {
       for (let at = 0, row = 0; row < rows; row++, at += d) {
         let [mean, along] = [0, 0];
         for (let i = at; i < at + d; i++) {
@@ -187,10 +255,11 @@ export class Transformer {
     return out;
   }
 
-  /** Equation 1 in every head; `seen(b, i)`: so many keys may be seen. */
-  attend(query, key, value, { count, length, others, seen }) {
-    const { h, d_model: d } = this.sizes;
-    const d_k = d / h;
+  /** Equation 1 in every head; `seen(b, i)`: so many keys may be seen, and
+   * none of those that are `covered`. */
+  attend(query, key, value, { count, length, others, seen, covered }) {
+    const { h, d_k } = this.sizes;
+    const d = h * d_k;
     const out = this.matrix(query.rows, d);
     const weights = this.take(count * h * length * others);
     const each = (use) => {
@@ -214,7 +283,9 @@ export class Transformer {
     each((q, k, w, keys) => {
       let [most, sum] = [-Infinity, 0];
       for (let j = 0; j < keys; j++) {
-        weights[w + j] = scale * dot(query.data, q, key.data, k + j * d);
+        weights[w + j] = covered?.has(j)
+          ? -Infinity
+          : scale * dot(query.data, q, key.data, k + j * d);
         most = Math.max(most, weights[w + j]);
       }
       for (let j = 0; j < keys; j++)
@@ -225,7 +296,7 @@ export class Transformer {
       }
     });
     const slopes = new Float64Array(others);
-    this.tape.push(() =>
+    this.tape?.push(() =>
       each((q, k, w, keys) => {
         let mean = 0;
         for (let j = 0; j < keys; j++) {
@@ -240,23 +311,28 @@ export class Transformer {
         }
       }),
     );
-    this.looked = weights; // of the last attention that was computed
-    return out;
+    return { out, weights };
   }
 
   /** Words, and section 3.5 of the paper: where they are. */
-  embed({ ids, length }) {
-    const { table } = this.weights;
-    const d = this.sizes.d_model;
+  embed({ ids, length, first = 0 }, side) {
+    const table = this.weights[`${side}_embedding.weight`];
+    const { d_model: d, positions, scale_embeddings: scaled } = this.sizes;
     const x = this.matrix(ids.length, d);
-    const scale = Math.sqrt(d);
-    const places = !this.without.has("positions");
+    const scale = scaled === false ? 1 : Math.sqrt(d);
+    const learned = this.weights["positions.weight"]?.data;
+    const place = (row, i) => {
+      if (learned) return learned[row * d + i];
+      if (this.without.has("positions") || positions === "none") return 0;
+      return sinusoid(row, i, d);
+    };
     for (let i = 0; i < x.data.length; i++) {
       const [row, column] = [Math.floor(i / d), i % d];
-      const wave = places ? sinusoid(row % length, column, d) : 0;
-      x.data[i] = scale * table.data[ids[row] * d + column] + wave;
+      x.data[i] =
+        scale * table.data[ids[row] * d + column] +
+        place(first + (row % length), column);
     }
-    this.tape.push(() => {
+    this.tape?.push(() => {
       for (let i = 0; i < x.grad.length; i++)
         table.grad[ids[Math.floor(i / d)] * d + (i % d)] += scale * x.grad[i];
     });
@@ -265,56 +341,135 @@ export class Transformer {
 
   // The model
 
-  attention(x, memory, name, shape) {
-    const query = this.linear(x, `${name}.w_q`);
-    const key = this.linear(memory, `${name}.w_k`);
-    const value = this.linear(memory, `${name}.w_v`);
-    const out = this.attend(query, key, value, shape);
-    return this.linear(out, `${name}.w_o`);
+  keysValues(memory, path) {
+    return ["k", "v"].map((one) => this.linear(memory, `${path}.w_${one}`));
   }
-  feedForward(x, name) {
-    const inner = this.linear(x, `${name}.w_1`);
+  /** `shape` says how much there is, and may have keys and values kept. */
+  attention(x, memory, path, shape) {
+    const query = this.linear(x, `${path}.w_q`);
+    const [key, value] =
+      shape.kept?.(path, memory) ?? this.keysValues(memory, path);
+    const { out, weights } = this.attend(query, key, value, shape);
+    this.watch(path, { x, query, key, value, weights, ...shape });
+    return this.linear(out, `${path}.w_o`);
+  }
+  feedForward(x, path) {
+    this.watch(path, { x });
+    const inner = this.linear(x, `${path}.w_1`);
     this.relu(inner);
-    return this.linear(inner, `${name}.w_2`);
+    return this.linear(inner, `${path}.w_2`);
+  }
+  /** N layers; those of the decoder also look `across` at a memory. */
+  layers(side, x, own, memory, across) {
+    const pre = this.sizes.norm === "pre";
+    const compute = (x, path) => {
+      if (path.endsWith("feed_forward")) return this.feedForward(x, path);
+      return path.endsWith("self_attention")
+        ? this.attention(x, x, path, own)
+        : this.attention(x, memory, path, across);
+    };
+    for (let i = 0; i < this.sizes.N; i++) {
+      const layer = `${side}.layers.${i}`;
+      this.watch(layer, { x });
+      SIDES[side].forEach((part, j) => {
+        const path = `${layer}.${part}`;
+        const norm = `${layer}.residuals.${j}.norm`;
+        x = pre
+          ? this.add(x, compute(this.norm(x, norm), path))
+          : this.norm(this.add(x, compute(x, path)), norm);
+      });
+      this.watch(`${layer}.out`, { x });
+    }
+    if (pre) x = this.norm(x, `${side}.norm`);
+    this.watch(`${side}.out`, { x });
+    return x;
   }
   encode(source) {
-    return this.layers("encoder", source);
+    const { count, length, words } = source;
+    const own = { count, length, others: length, seen: (b) => words[b] };
+    return this.layers("encoder", this.embed(source, "source"), own);
   }
   /** Scores of every word: (count * length, the vocabulary and room). */
   decode(target, memory, source) {
-    const x = this.layers("decoder", target, memory, source);
-    return this.linear(x, "table");
-  }
-  /** N layers; with a memory they also look at that of a source. */
-  layers(side, text, memory, source = text) {
-    const { count, length } = text;
-    const all = (b) => source.words[b];
-    const causal = this.without.has("mask") ? () => length : (_, i) => i + 1;
-    const seen = memory ? causal : all;
+    const { count, length } = target;
+    const seen = this.without.has("mask") ? () => length : (_, i) => i + 1;
     const own = { count, length, others: length, seen };
-    const across = { count, length, others: source.length, seen: all };
-    let x = this.embed(text);
-    for (let i = 0; i < this.sizes.N; i++) {
-      const layer = `${side}.${i}`;
-      const self = this.attention(x, x, `${layer}.self_attention`, own);
-      x = this.addNorm(x, self, `${layer}.norm_1`);
-      if (memory) {
-        const name = `${layer}.cross_attention`;
-        const cross = this.attention(x, memory, name, across);
-        x = this.addNorm(x, cross, `${layer}.norm_2`);
-      }
-      const network = this.feedForward(x, `${layer}.feed_forward`);
-      x = this.addNorm(x, network, `${layer}.norm_${memory ? 3 : 2}`);
-    }
-    return x;
+    const { length: others, words, covered } = source;
+    const across = { count, length, others, covered, seen: (b) => words[b] };
+    const x = this.embed(target, "target");
+    const hidden = this.layers("decoder", x, own, memory, across);
+    return this.linear(hidden, "pre_softmax");
   }
   /** The logarithms of one row's softmax. */
   logs(scores, row) {
     const at = row * scores.columns;
     const own = Float64Array.from(scores.data.subarray(at, at + this.words));
-    const most = own.reduce((a, b) => Math.max(a, b));
-    const sum = own.reduce((total, one) => total + Math.exp(one - most), 0);
+    let [most, sum] = [-Infinity, 0];
+    for (const one of own) most = Math.max(most, one);
+    for (const one of own) sum += Math.exp(one - most);
     return own.map((one) => one - most - Math.log(sum));
+  }
+
+  // Translating, word by word
+
+  /** A sentence that was read, for `following`: what its decoder looks at,
+   * but for the places that are `covered`. What is kept lies outside of the
+   * memory that the next use of the model begins anew. */
+  read(ids, covered = []) {
+    this.begin();
+    const memory = this.encode(single(ids));
+    const across = {};
+    for (let i = 0; i < this.sizes.N; i++) {
+      const path = `decoder.layers.${i}.cross_attention`;
+      const both = this.keysValues(memory, path);
+      across[path] = both.map(({ data }) => ({ data: data.slice() }));
+    }
+    return { length: ids.length, covered: new Set(covered), across, past: {} };
+  }
+
+  /** After each beginning, all equally long, the log-probabilities of what
+   * comes next. Keys and values of their words are kept, in `past`. */
+  following(beginnings, { length: others, covered, across, past }) {
+    this.begin();
+    const nodes = beginnings.map((ids) => {
+      let node = past;
+      return ids.map((id) => (node = node[id] ??= {}));
+    });
+    const [count, whole] = [nodes.length, nodes[0].length];
+    const known = nodes[0].findIndex((node) => !node.rows);
+    const first = known < 0 ? whole - 1 : known;
+    const length = whole - first; // of what is new
+    const all = nodes.flat();
+    const kept = (path, x) =>
+      this.keysValues(x, path).map(({ columns: d, data }, which) => {
+        const found = new Float32Array(all.length * d);
+        all.forEach((node, at) => {
+          const place = at % whole;
+          const row = Math.floor(at / whole) * length + place - first;
+          const name = `${path}.${which}`;
+          node.rows ??= {};
+          if (place >= first)
+            node.rows[name] = data.slice(row * d, (row + 1) * d);
+          found.set(node.rows[name], at * d);
+        });
+        return { data: found };
+      });
+    const ids = beginnings.flatMap((one) => one.slice(first));
+    const own = { count, length, others: whole, kept };
+    own.seen = (_, i) => first + i + 1;
+    const source = { count: 1, length: ids.length, others, covered };
+    source.seen = () => others;
+    source.kept = (path) => across[path];
+    const x = this.embed({ ids, length, first }, "target");
+    const hidden = this.layers("decoder", x, own, null, source);
+    const d = hidden.columns;
+    const last = this.matrix(count, d);
+    for (let b = 0; b < count; b++) {
+      const end = (b + 1) * length * d;
+      last.data.set(hidden.data.subarray(end - d, end), b * d);
+    }
+    const scores = this.linear(last, "pre_softmax");
+    return beginnings.map((_, b) => this.logs(scores, b));
   }
 
   // Learning
@@ -353,8 +508,9 @@ export class Transformer {
     const slow = Math.min(step ** -0.5, step * warmup ** -1.5);
     const rate = (d_model ** -0.5 * slow) / (1 - keep ** step);
     const whole = Math.sqrt(1 - keepSquares ** step);
-    for (const [name, { data, grad }] of Object.entries(this.weights)) {
-      const [first, second] = this.moments[name];
+    const weights = new Set(Object.values(this.weights));
+    for (const { data, grad, moments } of weights) {
+      const [first, second] = moments;
       for (let i = 0; i < data.length; i++) {
         first[i] = keep * first[i] + (1 - keep) * grad[i];
         second[i] = keepSquares * second[i] + (1 - keepSquares) * grad[i] ** 2;

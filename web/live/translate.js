@@ -8,19 +8,21 @@ import {
   el,
   inAddress,
   load,
+  loading,
+  megabytes,
   newId,
   scroller,
   slider,
   table,
 } from "./common.js";
 import { OWN, chooser, offer } from "./own_model.js";
-import { Translator, weight } from "./translator.js";
+import { fetched } from "./model.js";
 import { CHOSEN, heaviest, readable, wordPicker } from "./words.js";
 
 const LONGEST = 80; // tokens that the page takes
 const LETTERS = 1000; // and letters, so that no text is cut for long
 const MANY = 4; // a word cut into so many tokens is a rare one
-const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+const TITLES = /(^|\s)(Mr|Mrs|Ms|Dr|Prof|St|Hr|Fr|Sr|Sra|Nr)\.\s*$/;
 
 const LANGUAGES = { en: "English", de: "German", es: "Spanish" };
 const SMALL_WORDS = Object.fromEntries(
@@ -32,35 +34,23 @@ const SMALL_WORDS = Object.fromEntries(
   }).map(([code, words]) => [code, new Set(words.split(" "))]),
 );
 
-/** Why this copy of the site cannot translate; "" if it can. */
-function missing(index) {
-  if (!index.models.length)
-    return (
-      "No model with its weights lies in the folder runs/models, so there is " +
-      "nothing to translate with."
-    );
-  if (index.missing)
-    return (
-      "Missing: onnxruntime-web, which runs the model in the browser " +
-      `(${index.missing}). Install Node.js with npm, and build the book ` +
-      "again with a connection to npm's registry. Everything else on this " +
-      "site works without it, and so does the library: see the chapter on " +
-      "the translator."
-    );
-  if (typeof WebAssembly !== "object")
-    return "This browser has no WebAssembly, which runs the model.";
-  return "";
+/** The sentences of a text; a title's full stop ends none. */
+export function split(text, language) {
+  if (!Intl.Segmenter) return [text.trim()];
+  const options = { granularity: "sentence" };
+  const found = [];
+  let begun = "";
+  for (const { segment } of new Intl.Segmenter(language, options).segment(text)) {
+    begun += segment;
+    if (TITLES.test(begun)) continue;
+    if (begun.trim()) found.push(begun.trim());
+    begun = "";
+  }
+  return begun.trim() ? [...found, begun.trim()] : found;
 }
 
 export async function start(place) {
   const index = await load("index.json");
-  const lack = missing(index);
-  if (lack) {
-    place.replaceChildren(
-      el("p", { class: "live-missing", role: "status" }, lack),
-    );
-    return;
-  }
   const inLink = inAddress(place, "translate");
   const state = inLink.read();
   const first = index.models.find(
@@ -186,7 +176,7 @@ export async function start(place) {
   function name() {
     button.textContent = loaded.has(model.value)
       ? "Translate"
-      : `Load the model (${megabytes(weight(index, about()))}) and translate`;
+      : `Load the model (${megabytes(about().bytes)}) and translate`;
   }
 
   function clear() {
@@ -239,14 +229,15 @@ export async function start(place) {
     const left = () => mine !== turn;
     const translator = await get(chosen);
     if (left()) return;
-    const tokens =
-      text.length > LETTERS
-        ? Infinity
-        : translator.tokenizer.encode(text).length - 1;
-    if (tokens > LONGEST) {
+    const sentences = split(text, chosen.languages[0]);
+    const tokens = (one) => translator.tokenizer.encode(one).length - 1;
+    if (
+      text.length > LETTERS ||
+      sentences.some((one) => tokens(one) > LONGEST)
+    ) {
       said.textContent =
-        `That is too long: this page takes up to ${LONGEST} tokens. The ` +
-        "model has learnt from single sentences: try one at a time.";
+        `That is too long: this page takes sentences of up to ${LONGEST} ` +
+        `tokens, ${LETTERS} letters in all.`;
       return;
     }
     note.textContent =
@@ -254,38 +245,44 @@ export async function start(place) {
     halt.hidden = false;
     said.textContent = "Searching …";
     const begun = performance.now();
-    const { found } = await translator.beam(text, {
-      beamSize: beam.value,
-      alpha: alpha.value,
-      progress: () => new Promise((done) => setTimeout(done)),
-      stopped: () => stop || left(),
-    });
-    if (left()) return;
+    const all = [];
+    for (const one of sentences) {
+      const { found } = await translator.beam(one, {
+        beamSize: beam.value,
+        alpha: alpha.value,
+        progress: () => new Promise((done) => setTimeout(done)),
+        stopped: () => stop || left(),
+      });
+      if (left()) return;
+      all.push(found);
+    }
     const seconds = (performance.now() - begun) / 1000;
-    const [best] = found;
+    const best = all.map(([first]) => first);
+    const words = best.map((one) => one.text.trim()).join(" ");
+    const length = best.reduce((sum, { ids }) => sum + ids.length, 0);
     said.replaceChildren(
-      el("strong", { lang: chosen.languages[1] }, best.text || "(nothing)"),
-      best.ended ? "" : " (cut off at the longest output allowed)",
-      ` · ${seconds.toFixed(2)} s for ${best.ids.length} tokens`,
+      el("strong", { lang: chosen.languages[1] }, words || "(nothing)"),
+      best.every(({ ended }) => ended)
+        ? ""
+        : " (cut off at the longest output allowed)",
+      ` · ${seconds.toFixed(2)} s for ${length} tokens` +
+        (all.length > 1 ? `, ${all.length} sentences one by one` : ""),
     );
-    beams.replaceChildren(beamTable(found, chosen));
-    beams.hidden = false;
-    const maps = await translator.attention(text, best.ids);
-    if (left()) return;
-    look.show(maps);
+    if (all.length === 1) {
+      beams.replaceChildren(beamTable(all[0], chosen));
+      beams.hidden = false;
+      look.show(translator.looking(text, best[0].ids));
+    }
     inLink.write({ model: chosen.name, text });
   }
 
   async function get(chosen) {
     if (!loaded.has(chosen.name)) {
       progress.hidden = false;
-      progress.value = 0;
-      said.textContent = "Loading the model …";
-      const translator = await Translator.load(
-        index,
-        chosen.name,
-        (share) => (progress.value = share),
-      );
+      const translator = await fetched(chosen, (share) => {
+        progress.value = share;
+        said.textContent = loading(share, chosen);
+      });
       loaded.set(chosen.name, translator);
       progress.hidden = true;
     }

@@ -2,7 +2,7 @@
 
 import {
   el,
-  load,
+  loading,
   newId,
   newest,
   paint,
@@ -12,7 +12,9 @@ import {
   table,
   writeState,
 } from "./common.js";
-import { becomes, chooser, readFiles } from "./own_model.js";
+import { inside } from "./inside.js";
+import { fetched } from "./model.js";
+import { becomes, chooser } from "./own_model.js";
 import { farthest, scaled, signed } from "./zoom_parts.js";
 import {
   find,
@@ -29,22 +31,17 @@ import { anywhere, tour } from "./zoom_tour.js";
 const GROW = 250; // milliseconds
 const SCALES = [1.5, 1.35, 1.2]; // of a picture in its frame
 
-/** The shipped model: its index is in the page, its files are fetched. */
+const breathe = () => new Promise((done) => setTimeout(done));
+
+/** The shipped model: what is seen first is in the page. */
 export function start(place) {
   const about = JSON.parse(place.querySelector("script").textContent);
-  const files = new Map();
-  const fetched = (name) => {
-    if (!files.has(name)) {
-      const answer = load(`zoom/${name}`, "arrayBuffer");
-      answer.catch(() => files.delete(name)); // ask again
-      files.set(
-        name,
-        answer.then((bytes) => new Float32Array(bytes)),
-      );
-    }
-    return files.get(name);
+  let seen = null;
+  const look = async () => {
+    const model = await fetched(about.model);
+    return (seen ??= await inside(model, about.text, breathe));
   };
-  const change = show(place, open(about, fetched));
+  const change = show(place, open(about, look));
   place.append(another(about, change));
 }
 
@@ -63,12 +60,11 @@ function another(about, change) {
   const go = el(
     "button",
     { type: "submit", class: "live-main" },
-    `Load the model (${about.weighs}) and open`,
+    "Open",
   );
   let model = null;
   const own = chooser(note, (read) => {
     model = read;
-    go.textContent = "Open";
     input.value = "";
     input.focus();
   });
@@ -86,29 +82,17 @@ function another(about, change) {
     own,
     note,
   );
-  const shipped = () =>
-    ["model.safetensors", "config.json", "tokenizer.json"].map((name) => ({
-      name,
-      arrayBuffer: () =>
-        load(`zoom/${name.replace("safetensors", "bin")}`, "arrayBuffer"),
-    }));
-
   async function look() {
     try {
-      note.textContent = "Reading the model …";
-      model ??= await readFiles(shipped());
-      const { inside } = await import("./microscope.js");
-      go.textContent = "Open";
+      const text = input.value;
+      model ??= await fetched(about.model, (share) => {
+        note.textContent = loading(share, about.model);
+      });
       note.textContent = "Translating …";
-      const breathe = () => new Promise((done) => setTimeout(done));
-      const { about: found, files } = await inside(
-        model,
-        input.value,
-        breathe,
-      );
-      const lines = about.lines;
-      await change(open({ ...found, lines }, (name) => files[name]()));
-      note.textContent = becomes(found.text, found.said);
+      const found = await inside(model, text, breathe);
+      const { lines } = about;
+      await change(open({ ...found.about, lines }, () => found));
+      note.textContent = becomes(text, found.about.said);
     } catch (error) {
       note.textContent = error.message;
     }

@@ -24,20 +24,10 @@ export const upTo = (count) => [...Array(count).keys()];
 export const largest = (list) => list.indexOf(Math.max(...list));
 export const add = (list) => list.reduce((sum, one) => sum + one, 0);
 
-/** What is known of a model; `fetched(name)` gives a file's numbers.
- *
- * "numbers.bin" holds the arrays that `about` lists; a file of a head or
- * of a feed-forward network, its matrices. Of the shipped model they are
- * written by web/make_data.py, of the reader's own by inside.js.
- */
-export function open(about, fetched) {
+/** What is known of a model; `look()` gives what `inside` finds in it. */
+export function open(about, look) {
   const { d_k, d_model, d_ff } = about.sizes;
-  const places = {};
-  let offset = 0;
-  for (const [name, shape] of about.arrays) {
-    places[name] = [offset, shape];
-    offset += shape.reduce((size, axis) => size * axis);
-  }
+  const places = {}; // of arrays in the numbers
   let numbers = null;
   let matrices = null;
   const part = (from, size) => [...matrices.subarray(from, from + size)];
@@ -45,9 +35,16 @@ export function open(about, fetched) {
     ...about,
     /** All that the level of a path needs. */
     async fetch(path) {
-      if (path.length) numbers = await fetched("numbers.bin");
+      if (!path.length) return;
+      const { about: found, files } = await look();
+      let offset = 0;
+      for (const [name, shape] of found.arrays) {
+        places[name] = [offset, shape];
+        offset += shape.reduce((size, axis) => size * axis);
+      }
+      numbers ??= files["numbers.bin"]();
       const name = fileOf(path);
-      if (name) matrices = await fetched(name);
+      if (name) matrices = files[name]();
     },
     shape: (name) => places[name][1],
     /** A row of an array, or one number: its indices from the left. */

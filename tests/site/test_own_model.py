@@ -3,13 +3,13 @@
 import json
 import shutil
 
-import make_data
 import numpy as np
 import pytest
 import tangle
 import torch
-from parts import asked_of_node, number, shipped
+from parts import asked_of_node, number, run_of, shipped
 from playwright.sync_api import expect
+from safetensors.torch import load_file, save_file
 
 from transformer_lib import (
     BPETokenizer,
@@ -17,8 +17,10 @@ from transformer_lib import (
     TrainingConfig,
     Transformer,
     TransformerConfig,
+    Translator,
     beam_search,
     encode_pairs,
+    greedy_decode,
     load_corpus,
     save_model,
     train,
@@ -29,7 +31,8 @@ FILES = ["model.safetensors", "config.json", "tokenizer.json"]
 ASK = """
 import { readFileSync, writeFileSync } from "node:fs";
 const [live, folder, text, out] = process.argv.slice(2);
-const { FILES, inside, read } = await import(`${live}/microscope.js`);
+const { FILES, read } = await import(`${live}/model.js`);
+const { inside } = await import(`${live}/inside.js`);
 const files = {};
 for (const name of FILES) {
   try {
@@ -84,74 +87,55 @@ def test_numbers_are_the_librarys(name, tmp_path):
     """All that is shown: vectors, scores, weights, matrices, tokens."""
     folder = folder_of(name, tmp_path)
     text = SHIPPED.get(name, "I like trees")
-    make_data.write_zoom(tmp_path / "library", folder, text)
     assert look(folder, text, tmp_path / "script") == ""
-    library, script = (
-        json.loads((tmp_path / one / "index.json").read_text("utf-8"))
-        for one in ("library", "script")
-    )
-    for key in ["source", "target", "next", "sizes", "norm"]:
-        assert script[key] == library[key], key
-    assert script["said"] == (library["said"].strip() or "nothing")
-    assert np.allclose(script["sure"], library["sure"], atol=1e-3)
-    ours, theirs = (
-        arrays(tmp_path / one, index)
-        for one, index in [("script", script), ("library", library)]
-    )
-    assert ours.keys() <= theirs.keys() and len(ours) > 20
-    for key, numbers in ours.items():
-        size = max(1.0, np.abs(theirs[key]).max())
-        apart = np.abs(numbers - theirs[key]).max()
-        assert apart < 1e-4 * size, (key, apart)
-    for file in (tmp_path / "script").glob("*_*.bin"):
-        same = (tmp_path / "library" / file.name).read_bytes()
-        assert file.read_bytes() == same, file.name
+    script = json.loads((tmp_path / "script" / "index.json").read_text())
+    translator = Translator.from_pretrained(folder, "cpu")
+    model, tokenizer = translator.model, translator.tokenizer
+    source_ids = torch.tensor(translator.encode([text]))
+    model.requires_grad_(False)
+    ids = greedy_decode(model, source_ids)[0][0].ids
+    given, maps, shares = run_of(model, source_ids, ids)
+    assert script["said"] == (tokenizer.decode(ids).strip() or "nothing")
+    most = shares.max(-1)
+    assert script["next"] == tokenizer.pieces(most.indices.tolist())
+    assert np.allclose(script["sure"], most.values.detach(), atol=1e-3)
+    ours = arrays(tmp_path / "script", script)
+    for path, (x, *others) in given.items():
+        same(ours[path], x[0], path)
+        part = model.get_submodule(path)
+        if path.endswith("feed_forward"):
+            names = "w_1.weight", "w_1.bias", "w_2.weight", "w_2.bias"
+            matrices = [part.get_parameter(one) for one in names]
+            same_file(tmp_path / "script" / f"{path}.bin", matrices)
+            continue
+        memory = others[0]
+        query = part.split(part.w_q(x))[0]
+        key, value = (
+            part.split(one(memory))[0] for one in (part.w_k, part.w_v)
+        )
+        same(ours[f"{path}.q"], query, path)
+        same(ours[f"{path}.k"], key, path)
+        same(ours[f"{path}.v"], value, path)
+        score = query @ key.mT / query.size(-1) ** 0.5
+        same(ours[f"{path}.score"], score, path)
+        same(ours[f"{path}.weight"], maps[path], path)
+        may = maps[path][0] > 0
+        same(ours[f"{path}.may"], may, path)
+        for head in range(part.h):
+            layers = part.w_q, part.w_k, part.w_v
+            rows = [one.weight.chunk(part.h)[head] for one in layers]
+            same_file(tmp_path / "script" / f"{path}.{head}.bin", rows)
 
 
-PLAYED = """
-const { readFileSync } = await import("node:fs");
-const [live, folder, text] = process.argv.slice(2);
-const { FILES, played, read } = await import(`${live}/microscope.js`);
-const files = {};
-for (const name of FILES) {
-  const { buffer, byteOffset, byteLength } = readFileSync(`${folder}/${name}`);
-  files[name] = buffer.slice(byteOffset, byteOffset + byteLength);
-}
-const found = await played(read(files), text);
-const lines = [];
-for (const [at, { bars }] of found.steps.entries())
-  for (let bar = 1; bar < bars.length; bar++)
-    lines.push(await found.line(at, bar));
-console.log(JSON.stringify({ ...found, lines }));
-"""
+def same(ours, theirs, path) -> None:
+    theirs = theirs.detach().float().numpy().flatten()
+    size = max(1.0, np.abs(theirs).max())
+    assert np.abs(ours - theirs).max() < 1e-4 * size, path
 
 
-def test_what_is_played_is_the_librarys(tmp_path):
-    """Each step, its rivals, and the line that every rival leads to."""
-    text = "The boy does not like my red key"
-    folder = folder_of("little-spanish", tmp_path)
-    script = json.loads(asked_of_node(PLAYED, tmp_path, LIVE, folder, text))
-    library = make_data.played(shipped("little-spanish"), text)
-    assert script["said"] == library["said"].strip()
-    lines = iter(script["lines"])
-    for at, (bars, looked, rivals) in enumerate(library["steps"]):
-        same_step(script["steps"][at], bars, looked, library["tokens"])
-        for bar, (said, follow) in enumerate(rivals, 1):
-            line = next(lines)
-            assert line["said"] == (said.strip() or "nothing")
-            assert line["steps"][at]["taken"] == bar
-            rest = line["steps"][at + 1 :]
-            for ours, theirs in zip(rest, follow, strict=True):
-                same_step(ours, *theirs, library["tokens"])
-
-
-def same_step(script, bars, looked, tokens):
-    assert [bar["token"] for bar in script["bars"]] == [
-        tokens[place] for place in bars[::2]
-    ]
-    shares = [1000 * bar["share"] for bar in script["bars"]]
-    assert shares == pytest.approx(bars[1::2], abs=0.6)
-    assert script["looked"] == pytest.approx(looked, abs=1)
+def same_file(path, weights) -> None:
+    data = b"".join(one.detach().numpy().tobytes() for one in weights)
+    assert path.read_bytes() == data, path.name
 
 
 def arrays(folder, index) -> dict[str, np.ndarray]:
@@ -179,6 +163,32 @@ def other_sizes(folder):
     path.write_text(json.dumps(note), "utf-8")
 
 
+def changed(folder, **changes):
+    path = folder / "config.json"
+    note = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(note | changes), "utf-8")
+
+
+def other_class(folder):
+    changed(folder, **{"class": "Mine"})
+
+
+def other_parts(folder):
+    changed(folder, parts=["Mine", "encoder.layers.0: Gated"])
+
+
+def other_choice(folder):
+    note = json.loads((folder / "config.json").read_text("utf-8"))
+    changed(folder, model=note["model"] | {"positions": "rotary"})
+
+
+def other_weight(folder):
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    weights["encoder.layers.0.gate.weight"] = torch.ones(3, 3)
+    save_file(weights, path)
+
+
 def no_config(folder):
     (folder / "config.json").unlink()
 
@@ -190,6 +200,10 @@ def no_config(folder):
         (other_tokenizer, "they are of two models"),
         (other_sizes, "has no decoder.layers.2"),
         (no_config, "config.json is missing"),
+        (other_class, "of a class of your own (Mine)"),
+        (other_parts, "of a class of your own (Mine)"),
+        (other_choice, "positions=rotary. This page does not know that"),
+        (other_weight, "has encoder.layers.0.gate.weight, which no model"),
     ],
 )
 def test_wrong_files_are_refused_in_words(spoil, words, tmp_path):
