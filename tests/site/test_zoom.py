@@ -2,7 +2,7 @@
 
 The part shows the shipped model in the page "One sentence", and the model
 that the reader has trained in "One sitting". That its numbers are the
-library's for any model is asked of its scripts in `test_own_model.py`;
+library's for any model is asked of its scripts in `test_readers_model.py`;
 here it is asked of what is seen.
 """
 
