@@ -53,18 +53,17 @@ def waiting() -> dict[str, list[str]]:
 def chosen(names: list[str]) -> dict[str, list[str]]:
     """The runs of these names, and their commands."""
     made, left = recorded(), waiting()
-    found = {}
+    every = left | made
     for name in names:
-        if name in made | left:
-            found[name] = (left | made)[name]
-            continue
-        runs = [run for run in left if run.startswith(f"{name}/")]
-        if not runs:
-            raise SystemExit(f"{name!r}: no such run, and nothing waits")
-        for run in runs:
-            if not {*RESULTS} & load_files(run).keys():
-                found[run] = left[run]
-    return found
+        if not any(f"{run}/".startswith(f"{name}/") for run in every):
+            raise SystemExit(f"no run and no experiment {name!r}")
+    return {
+        run: every[run]
+        for run in every
+        if run in names
+        or run.partition("/")[0] in names
+        and not {*RESULTS} & load_files(run).keys()
+    }
 
 
 def again(run: str, words: list[str], options: list[str]) -> None:

@@ -84,7 +84,7 @@ def test_a_run_is_found_by_its_name_or_its_experiments(monkeypatch):
     monkeypatch.setattr(again, "load_files", lambda run: files.get(run, {}))
     assert again.chosen(["table/row-0"]) == held
     assert [*again.chosen(["table"])] == ["table/row-1", "table/row-2"]
-    with pytest.raises(SystemExit, match="no such run"):
+    with pytest.raises(SystemExit, match="no run"):
         again.chosen(["elsewhere"])
 
 
