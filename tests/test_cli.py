@@ -64,7 +64,8 @@ def trained(tmp_path_factory):
 def test_training_leaves_all_that_is_promised(trained):
     report = json.loads((trained / "report.json").read_text())
     assert list(report) == [
-        *("name", "command", "training", "result", "machine", "test")
+        *("name", "command", "training", "result", "machine"),
+        *("experiment", "test"),
     ]
     assert report["training"]["max_steps"] == 8
     last, result = log(trained)[-1], report["result"]
@@ -185,7 +186,7 @@ def test_evaluate_and_average(trained, tmp_path, capsys):
 def test_a_preset_says_what_is_not_given(words, sizes, monkeypatch):
     given = []
     monkeypatch.setattr(
-        cli, "run_experiment", lambda *run, start: given.append(run)
+        cli, "run_experiment", lambda *run, **more: given.append(run)
     )
     more = ["--languages", "de", "en", "--half", "--precision", "fp32"]
     assert main(["train", "--out", "new", *words, *more]) == 0
@@ -206,7 +207,7 @@ def test_the_two_hours_are_those_of_the_command_beside_them(
     """It has every setting of the recorded run that decides the weights."""
     given = []
     monkeypatch.setattr(
-        cli, "run_experiment", lambda *run, start: given.append(run)
+        cli, "run_experiment", lambda *run, **more: given.append(run)
     )
     text = (root / page).read_text("utf-8").replace("\\\n", " ")
     [words] = re.findall(r"-m transformer_lib (train .* --out mine)\n", text)

@@ -1,5 +1,7 @@
 """A recorded run: settings, precision, and going on."""
 
+import errno
+import fcntl
 import json
 import platform
 import re
@@ -17,7 +19,7 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
-from transformer_lib.evaluation import evaluate
+from transformer_lib.evaluation import HeldOut, evaluate
 from transformer_lib.experiment import (
     Experiment,
     describe_machine,
@@ -26,6 +28,7 @@ from transformer_lib.experiment import (
 )
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
+from transformer_lib.tokenization import BPETokenizer
 
 QUICK = Experiment(
     model=TransformerConfig(300, N=1, d_model=16, d_ff=16, h=2),
@@ -82,6 +85,16 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
     assert report["result"]["steps"] == last["step"] == 3
     assert report["result"]["seconds"] == last["seconds"]
     assert run_experiment(QUICK, finished) == report  # it is finished
+    for other in (
+        replace(QUICK, limit=39),
+        replace(QUICK, half=True),
+        replace(QUICK, model=replace(QUICK.model, d_ff=32)),
+        trained_with(max_steps=5),
+    ):
+        with pytest.raises(ValueError, match="is finished, with other opti"):
+            run_experiment(other, finished)
+    with pytest.raises(ValueError, match="command was: not recorded"):
+        run_experiment(QUICK, finished, "train --from little-spanish")
     (finished / "report.json").unlink()
     for other in (
         replace(QUICK, limit=39),
@@ -95,8 +108,9 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
     assert (finished / "log.jsonl").read_text() == log
     for name, weight in load_model(finished)[0].state_dict().items():
         assert torch.equal(weight, before[name])
-    assert run_experiment(trained_with(max_steps=5), finished)
-    assert (finished / "log.jsonl").read_text() == log
+    (finished / "report.json").unlink()
+    report = run_experiment(trained_with(max_steps=5), finished)
+    assert report["result"]["steps"] == 5
 
 
 def test_a_folder_with_a_model_is_not_trained_in(tmp_path):
@@ -139,11 +153,11 @@ def test_validation_is_scored_in_its_language(tmp_path, monkeypatch):
             path = tmp_path / f"{part}.{language}"
             path.write_text(f"{text}\n" * 9, "utf-8")
 
-    def greedy(self, texts, beam_size):
+    def greedy(self, model, beam_size):
         assert beam_size == 1
-        return ["一只狗在跑。"] * len(texts)
+        return ["一只狗在跑。"] * len(self.sources)
 
-    monkeypatch.setattr(experiment.Translator, "translate", greedy)
+    monkeypatch.setattr(HeldOut, "translate", greedy)
     own = replace(QUICK, corpus=str(tmp_path), languages=("en", "zh"))
     report = run_experiment(
         replace(own, validation_bleu=True), tmp_path / "run"
@@ -282,7 +296,8 @@ def test_a_mean_that_is_worse_than_the_last_is_not_saved(
 # What is said, and what is refused, before a step is taken
 
 
-def test_a_run_says_what_it_does(tmp_path, capsys):
+def test_a_run_says_what_it_does(tmp_path, capsys, caplog):
+    caplog.set_level("INFO")
     run_experiment(replace(QUICK, test="test", limit=20), tmp_path / "a")
     said = capsys.readouterr().err
     assert "\r" not in said, "a bar is for a terminal"
@@ -291,7 +306,6 @@ def test_a_run_says_what_it_does(tmp_path, capsys):
         "learning the tokens of 40 sentences",
         "tokenizing 20 pairs",
         "20 pairs of 20 fit",
-        "step 1: nll ",
         "step 3: validation_loss ",
         "translating 20 sentences",
     ]
@@ -300,6 +314,10 @@ def test_a_run_says_what_it_does(tmp_path, capsys):
         for start in wanted
     ]
     assert places == sorted(places)
+    logged = [record.getMessage() for record in caplog.records]
+    assert [line[:11] for line in logged] == [
+        f"step {step}: nll" for step in (1, 2, 3)
+    ]
 
 
 def test_what_is_too_long_is_left_out_and_named(tmp_path, capsys):
@@ -315,8 +333,8 @@ def test_what_is_too_long_is_left_out_and_named(tmp_path, capsys):
     assert "9 pairs of 10 fit" in said
     assert "1 of 4 pairs are left out of" in said
     assert "validation: over 512 tokens. The first is line 4, 'two" in said
-    assert "test: over 513 tokens. The first is line 5, 'one one" in said
-    assert said.index("line 5") < said.index("step 1:")
+    assert "test: over 512 tokens. The first is line 5, 'one one" in said
+    assert said.index("line 5") < said.index("step 3:")
     assert report["test"]["sentences"] == 3
     assert report["test"]["left_out"] == 1
     long = a_corpus(tmp_path, validation="two " * 1100 + "\n")
@@ -347,16 +365,63 @@ def test_a_folder_that_is_taken(finished):
 
 
 def test_going_on_says_where_and_a_refusal_how_it_was_begun(
-    finished, tmp_path, capsys
+    finished, tmp_path, caplog
 ):
+    caplog.set_level("INFO")
     run_experiment(QUICK, tmp_path / "new", "the first command")
     (tmp_path / "new" / "report.json").unlink()
-    capsys.readouterr()
     run_experiment(trained_with(max_steps=4), tmp_path / "new", "a second")
-    assert "going on at step 3\n" in capsys.readouterr().err
+    assert "going on at step 3" in caplog.messages
     (tmp_path / "new" / "report.json").unlink()
     with pytest.raises(ValueError, match="command was: a second"):
         run_experiment(trained_with(seed=1), tmp_path / "new")
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks(number, tmp_path, monkeypatch, capsys):
+    """As NFS may be: it works, and a line says what it lacks."""
+
+    def refused(*_):
+        raise OSError(number, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert run_experiment(QUICK, tmp_path / "run")["result"]["steps"] == 3
+    assert "start no other run there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_is_none(limit):
+    with pytest.raises(ValueError, match=f"limit cannot be {limit}"):
+        replace(QUICK, limit=limit)
+
+
+def test_each_text_is_read_and_tokenized_once(tmp_path, monkeypatch):
+    """Validation and test, too, however often they are measured."""
+    encoded, encode_all = [], BPETokenizer.encode_all
+
+    def counted(self, texts):
+        encoded.append(len(texts))
+        return encode_all(self, texts)
+
+    monkeypatch.setattr(BPETokenizer, "encode_all", counted)
+    own = replace(trained_with(validate_every=1), validation_bleu=True)
+    run_experiment(replace(own, test="test", average=2), tmp_path)
+    assert encoded == [40] * 6  # three parts of two sides
+
+
+@pytest.mark.parametrize("max_length", [20, 2000])
+def test_held_out_text_is_cut_where_the_model_ends(
+    max_length, tmp_path, capsys
+):
+    """By one limit in validation, test and `evaluate`; it is counted."""
+    long = "one two\n" * 4 + "two " * 3000 + "\n"
+    own = a_corpus(tmp_path, validation=long, test=long)
+    model = replace(QUICK.model, max_length=max_length)
+    own = replace(own, model=model, validation_bleu=True, test="test")
+    report = run_experiment(own, tmp_path / "run")
+    assert report["test"]["left_out"] == 1
+    assert report["test"]["sentences"] == 4
+    assert capsys.readouterr().err.count("1 of 5 pairs are left out") == 2
 
 
 def test_the_callers_dice_stay_as_they_are(tmp_path):

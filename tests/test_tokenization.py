@@ -270,8 +270,10 @@ def test_what_is_not_a_tokenizer(bpe, tmp_path):
 
 
 def test_one_text_is_not_many_and_bytes_need_room():
-    with pytest.raises(TypeError, match="'one sentence'.*a list of texts"):
-        BPETokenizer.train("one sentence")
+    tokenizer = BPETokenizer.train(["one sentence"], 260)
+    for use in BPETokenizer.train, tokenizer.encode_all:
+        with pytest.raises(TypeError, match="'one sentence'.*a list of texts"):
+            use("one sentence")
     with pytest.raises(ValueError, match="259: give at least 260"):
         BPETokenizer.train(TEXTS, vocab_size=259)
 

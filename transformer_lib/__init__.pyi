@@ -32,6 +32,7 @@ from .batching import collate as collate
 from .batching import encode_pairs as encode_pairs
 from .batching import leave_out_long as leave_out_long
 from .beams import Translation as Translation
+from .beams import as_texts as as_texts
 from .beams import beam_search as beam_search
 from .beams import decode_all as decode_all
 from .beams import length_divisor as length_divisor
@@ -65,6 +66,7 @@ from .embeddings import EOS as EOS
 from .embeddings import PAD as PAD
 from .embeddings import UNK as UNK
 from .embeddings import Embeddings as Embeddings
+from .evaluation import HeldOut as HeldOut
 from .evaluation import Score as Score
 from .evaluation import bleu as bleu
 from .evaluation import chrf as chrf
@@ -107,6 +109,7 @@ from .schedule import adam as adam
 from .schedule import learning_rate as learning_rate
 from .tokenization import BPETokenizer as BPETokenizer
 from .tokenization import Tokenizer as Tokenizer
+from .tokenization import normalize as normalize
 from .training import Gradients as Gradients
 from .training import History as History
 from .training import train as train

@@ -267,15 +267,20 @@ def translate_all(
         if not isinstance(text, str):
             raise TypeError(f"sentence {number} is {text!r:.60}: give a text")
     sources = _encode(texts, tokenizer)
-    return [
-        [
-            Translation(_one_line(tokenizer, ids), log_probability, score)
-            for ids, log_probability, score in hypotheses
-        ]
-        for hypotheses in decode_all(model, sources, beam_size, length_penalty)
-    ]
+    found = decode_all(model, sources, beam_size, length_penalty)
+    return [as_texts(hypotheses, tokenizer) for hypotheses in found]
 
 
-def _one_line(tokenizer: Tokenizer, ids: list[int]) -> str:
-    text = tokenizer.decode([i for i in ids if i != EOS])
-    return " ".join(text.splitlines())
+def as_texts(
+    hypotheses: Iterable[Hypothesis], tokenizer: Tokenizer
+) -> list[Translation]:
+    """The hypotheses of one sentence as texts, in the same order.
+
+    Chapter: beams-texts
+    """
+    found = []
+    for ids, log_probability, score in hypotheses:
+        text = tokenizer.decode([i for i in ids if i != EOS])
+        text = " ".join(text.splitlines())
+        found.append(Translation(text, log_probability, score))
+    return found

@@ -8,6 +8,7 @@ Chapter: book/appendix/cli
 
 import argparse
 import json
+import logging
 import os
 import shlex
 import sys
@@ -19,6 +20,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 import tyro
+from torch import nn
 
 from transformer_lib.beams import _check_options, longest_source
 from transformer_lib.checkpoints import (
@@ -33,7 +35,9 @@ from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export_model
 from transformer_lib.model import Transformer
+from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.schedule import TrainingConfig
+from transformer_lib.training import worker
 from transformer_lib.translator import Translator, bundled_models
 
 PRESETS = {
@@ -79,9 +83,19 @@ def _train(
             f"--from: {start} keeps its sizes and its dropout; leave out "
             "--d-model, --vocab-size, --dropout and the like"
         )
-    report = run_experiment(experiment, out, command, start=start)
+    report = run_experiment(
+        experiment, out, command, start=start, gradients=_gradients
+    )
     if report is not None:
         _print(report["result"] | {"test": report.get("test", {})})
+
+
+def _gradients(model: nn.Module) -> type[Replays] | None:
+    """On a GPU of NVIDIA the steps are recorded and replayed.
+
+    Chapter: cli-train
+    """
+    return None if why_not_replayed(model) else Replays
 
 
 def _print(values: dict[str, Any]) -> None:
@@ -249,6 +263,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+        if worker()[0] == 0 and not sys.stderr.isatty():
+            # Without a terminal there is no bar: show the log's lines.
+            logging.basicConfig(format="%(message)s")
+            logging.getLogger("transformer_lib").setLevel("INFO")
     threads = torch.get_num_threads()
     try:
         _run(words)

@@ -11,18 +11,17 @@ import time
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
-from transformer_lib.batching import TokenBatches, encode_pairs, leave_out_long
-from transformer_lib.beams import longest_source, translate_all
+from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.beams import as_texts, decode_all, longest_source
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer
-from transformer_lib.tokenization import Tokenizer
-
-_Texts = Sequence[str]
+from transformer_lib.tokenization import Tokenizer, normalize
 
 
 @dataclass(frozen=True)
@@ -40,15 +39,27 @@ class Score:
     interval: tuple[float, float] | None = None
 
 
+def _texts(given: Iterable[str]) -> list[str]:
+    """The sentences of one side; refuses what is no list of them.
+
+    Chapter: evaluation-scores
+    """
+    if isinstance(given, str):
+        raise TypeError("put a single sentence in a list to score it")
+    texts = list(given)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r:.60} is no sentence: give one text each")
+    return texts
+
+
 def _score(
-    metric: Any, hypotheses: _Texts, references: _Texts, samples: int = 0
+    metric: Any, hypotheses: list[str], references: list[str], samples: int
 ) -> Score:
     """A test set's score by one of sacreBLEU's metrics.
 
     Chapter: evaluation-scores
     """
-    if isinstance(hypotheses, str) or isinstance(references, str):
-        raise TypeError("put a single sentence in a list to score it")
     if len(hypotheses) != len(references) or not hypotheses:
         raise ValueError(
             f"{len(hypotheses)} hypotheses and {len(references)} "
@@ -67,78 +78,54 @@ def _score(
     return Score(value, signature, interval)
 
 
-# How sacreBLEU is to cut languages without spaces between words: by the
-# codes of ISO 639, of two letters and of three, and two that people use.
-_CHINESE = "zh zho chi cmn yue cn".split()
-_OTHERS = """
-ja jpn jp ko kor th tha lo lao km khm my mya bur shn bo bod tib dz dzo
-""".split()
-_CUT = dict.fromkeys(_CHINESE, "zh") | dict.fromkeys(_OTHERS, "char")
-
-# Their scripts, as the names of their characters begin.
-_SCRIPTS = """
+# Scripts without spaces between words, as their characters' names begin.
+_NO_SPACES = """
 CJK HIRAGANA KATAKANA HANGUL THAI LAO KHMER MYANMAR TIBETAN
 """.split()
 
 
-def _first_part(language: str) -> str:
-    """The language alone, of a code such as zh-CN or zho_Hans.
+def _how_to_cut(references: list[str]) -> str:
+    """sacreBLEU's name for how to cut a text, by its script.
 
     Chapter: evaluation-scores
     """
-    return language.replace("_", "-").split("-")[0].lower()
-
-
-def _lacks_spaces(texts: _Texts) -> bool:
-    """Whether most letters are of a script without spaces.
-
-    Chapter: evaluation-scores
-    """
-    letters = without = 0
-    for sign, times in Counter("".join(texts)).items():
+    scripts: Counter[str] = Counter()
+    for sign, times in Counter("".join(references)).items():
         if sign.isalpha():
-            letters += times
-            if unicodedata.name(sign, "").split(" ")[0] in _SCRIPTS:
-                without += times
-    return 2 * without > letters
+            scripts[unicodedata.name(sign, "").split(" ")[0]] += times
+    without = sum(scripts[script] for script in _NO_SPACES)
+    if 2 * without <= scripts.total():
+        return "13a"
+    chinese = scripts["CJK"] > 0.9 * without  # and not Japanese
+    return "zh" if chinese else "char"
 
 
 def bleu(
-    hypotheses: _Texts,
-    references: _Texts,
-    language: str = "",
+    hypotheses: Iterable[str],
+    references: Iterable[str],
     tokenize: str | None = None,
     samples: int = 0,
 ) -> Score:
     """BLEU of a test set by sacreBLEU, one reference a sentence.
 
-    Both sides are plain, detokenized text in `language`, such as "de",
-    "zh-CN" or "zho_Hans", which decides how sacreBLEU cuts it into
-    words: 13a for most languages, or what `tokenize` names. With
-    `samples`, usually 1000, sacreBLEU's bootstrap gives the score an
-    interval. A test set without a sentence of four words is scored by
-    the shorter n-grams it has.
-
-    Warns:
-        UserWarning: if the references are in a script without spaces,
-            and `language` is none that is known for it.
+    Both sides are plain, detokenized text. sacreBLEU cuts it into words
+    by the rules 13a or, where most of the references' letters are of a
+    script without spaces between words, into characters; or as
+    `tokenize` says. With `samples`, usually 1000, its bootstrap gives
+    the score an interval. A test set without a sentence of four words
+    is scored by the shorter n-grams it has.
 
     Raises:
-        TypeError: if either is one string instead of a list.
+        TypeError: if either is one string instead of a list, or holds
+            what is none, such as a list of references.
         ValueError: if both are empty or their lengths differ.
 
     Chapter: evaluation-scores
     """
     from sacrebleu.metrics import BLEU
 
-    cut = tokenize or _CUT.get(_first_part(language), "13a")
-    if tokenize is None and cut == "13a" and _lacks_spaces(references):
-        warnings.warn(
-            f"{language=}: the references have no spaces between words, "
-            "but are scored as if they had; give the code of their "
-            'language, such as "zh", or tokenize="char"',
-            stacklevel=2,
-        )
+    hypotheses, references = _texts(hypotheses), _texts(references)
+    cut = tokenize or _how_to_cut(references)
     metric = BLEU(tokenize=cut, force=True)
     score = _score(metric, hypotheses, references, samples)
     if score.value == 0:  # perhaps all are as short as "Yes."
@@ -147,7 +134,7 @@ def bleu(
     return score
 
 
-def chrf(hypotheses: _Texts, references: _Texts) -> Score:
+def chrf(hypotheses: Iterable[str], references: Iterable[str]) -> Score:
     """chrF2 of a test set by sacreBLEU: like BLEU, but in characters.
 
     Raises:
@@ -157,11 +144,11 @@ def chrf(hypotheses: _Texts, references: _Texts) -> Score:
     """
     from sacrebleu.metrics import CHRF
 
-    return _score(CHRF(), hypotheses, references)
+    return _score(CHRF(), _texts(hypotheses), _texts(references), samples=0)
 
 
 def published_bleu(
-    hypotheses: _Texts, references: _Texts, language: str
+    hypotheses: Iterable[str], references: Iterable[str], language: str
 ) -> Score:
     """BLEU on lowercased, Moses-tokenized text, as papers print it.
 
@@ -178,18 +165,19 @@ def published_bleu(
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
     from sacremoses.corpus import NonbreakingPrefixes
 
-    code = _first_part(language)
+    code = language.replace("_", "-").split("-")[0].lower()  # of de-AT
     if code not in NonbreakingPrefixes().available_langs:
         warnings.warn(
             f"{language=}: Moses has no rules for it, and cuts as if it "
             "were English; it knows codes of two letters, such as de",
             stacklevel=2,
         )
-    normalize = MosesPunctNormalizer(code).normalize
+    same_marks = MosesPunctNormalizer(code).normalize
     cut = MosesTokenizer(code).tokenize
 
-    def published_form(texts: _Texts) -> list[str]:
-        return [cut(normalize(x.lower()), return_str=True) for x in texts]
+    def published_form(texts: Iterable[str]) -> list[str]:
+        lowercased = [text.lower() for text in _texts(texts)]
+        return [cut(same_marks(text), return_str=True) for text in lowercased]
 
     score = bleu(
         published_form(hypotheses), published_form(references), tokenize="none"
@@ -197,14 +185,63 @@ def published_bleu(
     return Score(score.value, f"{score.signature}|form:lc.norm.tok")
 
 
+class HeldOut:
+    """A corpus to measure on, tokenized once.
+
+    `corpus` has the pairs that fit, `left_out` those with a side of
+    more than `longest_source` tokens, `references` are the targets in
+    the one form that a model can write, and `batches` measure its loss.
+
+    Raises:
+        TypeError: if `corpus` is no `ParallelCorpus`.
+        ValueError: if all pairs are too long.
+
+    Chapter: evaluation-report
+    """
+
+    def __init__(
+        self, corpus: ParallelCorpus, tokenizer: Tokenizer, model: Transformer
+    ):
+        if not isinstance(corpus, ParallelCorpus):
+            raise TypeError(
+                f"{type(corpus).__name__} is not a corpus: give what "
+                "load_corpus returns, or ParallelCorpus(pairs)"
+            )
+        self.tokenizer, self.longest = tokenizer, longest_source(model)
+        pairs = encode_pairs(corpus, tokenizer)
+        most = self.longest + 1  # and eos
+        fits = [max(len(ids) for ids in pair) <= most for pair in pairs]
+        self.corpus = corpus.chosen(fits)
+        self.left_out = corpus.chosen(not fit for fit in fits)
+        if not self.corpus:
+            raise ValueError(
+                f"{corpus.name} has no pair for {corpus.split} left: all are "
+                f"too long, over {self.longest} tokens"
+            )
+        self.references = [normalize(text) for text in self.corpus.targets]
+        pairs = list(compress(pairs, fits))
+        self.sources = [source for source, _ in pairs]
+        self.batches = TokenBatches.in_order(pairs)
+
+    def translate(
+        self,
+        model: Transformer,
+        beam_size: int = 4,
+        length_penalty: float = 0.6,
+    ) -> list[str]:
+        """The best translation of each source."""
+        every = decode_all(model, self.sources, beam_size, length_penalty)
+        return [as_texts(found, self.tokenizer)[0].text for found in every]
+
+
 def evaluate(
     model: Transformer,
     tokenizer: Tokenizer,
-    corpus: ParallelCorpus,
+    corpus: ParallelCorpus | HeldOut,
     beam_size: int = 4,
     length_penalty: float = 0.6,
 ) -> dict[str, Any]:
-    """Translate a ParallelCorpus and report how good the result is.
+    """Translate a corpus and report how good the result is.
 
     Returns:
         A dict that JSON can hold: what was run, how many pairs were
@@ -219,26 +256,24 @@ def evaluate(
 
     Chapter: evaluation-report
     """
-    most = longest_source(model) + 1  # and eos
-    corpus, too_long = leave_out_long(corpus, tokenizer, most)
-    batches = TokenBatches.in_order(encode_pairs(corpus, tokenizer))
-    nats = validation_loss(model, batches)
+    held_out = corpus
+    if not isinstance(corpus, HeldOut):
+        held_out = HeldOut(corpus, tokenizer, model)
+    corpus, references = held_out.corpus, held_out.references
+    nats = validation_loss(model, held_out.batches)
     began = time.perf_counter()
-    found = translate_all(
-        model, tokenizer, corpus.sources, beam_size, length_penalty
-    )
-    translations = [best.text for best, *_ in found]
+    translations = held_out.translate(model, beam_size, length_penalty)
     seconds = time.perf_counter() - began
-    score = bleu(translations, corpus.targets, corpus.target, samples=1000)
-    characters = chrf(translations, corpus.targets)
-    both = zip(translations, corpus.targets, strict=True)
-    exact = sum(translation == target for translation, target in both)
+    score = bleu(translations, references, samples=1000)
+    characters = chrf(translations, references)
+    both = zip(translations, references, strict=True)
+    exact = sum(translation == reference for translation, reference in both)
     report = {
         "corpus": corpus.name,
         "languages": [corpus.source, corpus.target],
         "split": corpus.split,
         "sentences": len(corpus),
-        "left_out": len(too_long),
+        "left_out": len(held_out.left_out),
         "beam_size": beam_size,
         "length_penalty": length_penalty,
         "nats_per_token": nats,
@@ -253,6 +288,6 @@ def evaluate(
         "translations": translations,
     }
     if corpus.name == "multi30k":  # as papers give it
-        published = published_bleu(translations, corpus.targets, corpus.target)
+        published = published_bleu(translations, references, corpus.target)
         report["bleu_published"] = published.value
     return report

@@ -7,7 +7,6 @@ Chapter: book/training/experiment
 """
 
 import json
-import logging
 import os
 import platform
 import re
@@ -17,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from errno import ENOLCK, EOPNOTSUPP
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -26,8 +26,7 @@ from filelock import FileLock, Timeout
 from torch import nn
 from tqdm import tqdm
 
-from transformer_lib.batching import TokenBatches, encode_pairs, leave_out_long
-from transformer_lib.beams import longest_source
+from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
     _check_folder,
     average_checkpoints,
@@ -39,14 +38,13 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.corpora import ParallelCorpus, load_corpus
-from transformer_lib.evaluation import bleu, evaluate
+from transformer_lib.evaluation import HeldOut, bleu, evaluate
 from transformer_lib.loss import perplexity, validation_loss
-from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.replays import Replays, why_not_replayed
+from transformer_lib.model import Transformer, TransformerConfig, _uncompiled
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
-from transformer_lib.training import History, train, worker
-from transformer_lib.translator import Translator, bundled_models
+from transformer_lib.training import Gradients, History, train, worker
+from transformer_lib.translator import bundled_models
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,9 @@ class Experiment:
             the device has instructions for it
         device: cpu, cuda or mps; the best one if not given
 
+    Raises:
+        ValueError: for a `limit` below 1.
+
     Chapter: experiment-settings
     """
 
@@ -88,6 +89,10 @@ class Experiment:
     skip_bad_lines: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit cannot be {self.limit}: 1 or more")
 
     @classmethod
     def tiny(cls) -> Self:
@@ -184,6 +189,7 @@ def run_experiment(
     *,
     model: Callable[[TransformerConfig], nn.Module] = Transformer,
     start: str | Path | None = None,
+    gradients: Callable[[nn.Module], type[Gradients] | None] | None = None,
 ) -> dict[str, Any] | None:
     """Train and test a model, or go on with the run in a folder.
 
@@ -197,6 +203,8 @@ def run_experiment(
             your own, or a function.
         start: the folder or the bundled name of a model that is to be
             trained further: with its weights, sizes and tokenizer.
+        gradients: called with the model, it says how gradients are
+            computed, as in `train`.
 
     Returns:
         The content of report.json; None for all workers of `torchrun`
@@ -211,25 +219,101 @@ def run_experiment(
 
     Chapter: experiment-run
     """
-    folder = Path(folder)
-    if (folder / "report.json").exists():
-        _say(
-            f"{folder} is finished: name another folder, or delete its "
-            "report.json to go on with more steps"
-        )
-        return json.loads((folder / "report.json").read_text("utf-8"))
+    folder = Path(folder).expanduser()
     _check_folder(folder)
+    if (folder / "report.json").exists():
+        return _finished(folder, experiment, command)
     begun = len(checkpoint_files(folder)) > 0
     if (folder / "model.safetensors").exists() and not begun:
         raise ValueError(f"{folder} holds a model: name another folder")
-    setup = _prepare(experiment, model, start)
-    setup.info["command"] = command
+
+    # Prepare.
+    device = pick_device(experiment.device)
+    training = replace(
+        experiment.training,
+        precision=_pick_precision(experiment.precision, device),
+        keep_checkpoints=max(
+            experiment.training.keep_checkpoints, experiment.average
+        ),
+    )
+    texts = experiment.load("train")
+    held_out = {"validation": experiment.load("validation")}
+    if experiment.test:
+        held_out[experiment.test] = experiment.load(experiment.test)
+    if start is None:
+        net, tokenizer = _new_model(experiment, model, texts)
+    else:
+        net, tokenizer = _known_model(experiment, model, start)
+    batches = _batches(experiment, texts, tokenizer, net)
+    for split, corpus in held_out.items():
+        held_out[split] = _fitting(corpus, tokenizer, net)
+    info = {
+        "corpus": texts.name,
+        "languages": [*experiment.languages],
+        "command": command,
+    }
+
+    def measure(name: str) -> dict[str, Any]:
+        with_bleu = experiment.validation_bleu
+        return _measure(name, net, held_out["validation"], with_bleu)
+
+    # Fit.
+    net.to(device)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        history = _fit(setup, folder)
+        if not begun and worker()[0] == 0:
+            save_config(folder, net, tokenizer, info=info)
+        try:
+            history = train(
+                net,
+                batches,
+                training,
+                lambda _, step: measure(f"step {step}"),
+                folder,
+                gradients=gradients(net) if gradients else None,
+            )
+        except ValueError as error:
+            before = load_config(folder)[2].get("command")
+            if not begun or not before:
+                raise
+            raise ValueError(f"{error}; its command was: {before}") from error
         if worker()[0] > 0:
             return None
-        return _finish(setup, folder, history)
+
+        # Finish.
+        averaged = _choose_weights(experiment, net, folder, history, measure)
+        save_model(folder, net, tokenizer, half=experiment.half, info=info)
+        scores = None
+        if experiment.test:
+            tests = held_out[experiment.test]
+            _say(f"translating {len(tests.corpus):,} sentences")
+            # As others will load it, perhaps in half precision.
+            saved = load_model(folder, model=model).model.to(device)
+            scores = evaluate(saved, tokenizer, tests)
+        report = describe_run(net, batches, training, history)
+        report["result"] |= averaged
+        report["experiment"] = asdict(experiment)
+        return write_report(folder, command, report, scores)
+
+
+def _finished(
+    folder: Path, experiment: Experiment, command: str
+) -> dict[str, Any]:
+    """The report of a finished run, if it is of the same experiment.
+
+    Chapter: experiment-run
+    """
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    asked = json.loads(json.dumps(asdict(experiment)))
+    advice = "name another folder, or delete its report.json to go on"
+    others = report.get("experiment", asked) != asked
+    if others or command not in ("", report["command"]):
+        raise ValueError(
+            f"{folder} is finished, with other options: {advice} with more "
+            f"steps; its command was: {report['command'] or 'not recorded'}"
+        )
+    _say(f"{folder} is finished: {advice} with more steps")
+    return report
 
 
 @contextmanager
@@ -238,87 +322,23 @@ def _locked(folder: Path) -> Iterator[None]:
 
     Chapter: experiment-run
     """
-    if worker()[0] > 0:
-        yield
-        return
+    lock = FileLock(folder / ".lock")
     try:
-        held = FileLock(folder / ".lock").acquire(timeout=0)
+        if worker()[0] == 0:
+            lock.acquire(timeout=0)
     except Timeout:
         raise TimeoutError(
             f"another run writes to {folder} (it holds .lock): name another "
             "folder"
         ) from None
-    with held:
+    except OSError as error:
+        if error.errno not in (ENOLCK, EOPNOTSUPP):
+            raise
+        _say(f"warning: no locks in {folder}: start no other run there")
+    try:
         yield
-
-
-@dataclass
-class _Setup:
-    """All that a training run needs, made before its first step.
-
-    Chapter: experiment-run
-    """
-
-    experiment: Experiment
-    build: Callable[[TransformerConfig], nn.Module]
-    training: TrainingConfig
-    model: nn.Module
-    tokenizer: Tokenizer
-    batches: TokenBatches
-    judge: "_Judge"
-    tests: ParallelCorpus | None
-    info: dict[str, Any]
-
-
-def _prepare(
-    experiment: Experiment,
-    build: Callable[[TransformerConfig], nn.Module],
-    start: str | Path | None,
-) -> _Setup:
-    """Read the text and make tokenizer, model and batches.
-
-    Chapter: experiment-run
-    """
-    device = pick_device(experiment.device)
-    texts, held_out = experiment.load("train"), experiment.load("validation")
-    tests = experiment.load(experiment.test) if experiment.test else None
-    if start is None:
-        model, tokenizer = _new_model(experiment, build, texts)
-    else:
-        if not Path(start, "config.json").is_file():
-            start = bundled_models().get(str(start), start)
-        model, tokenizer, info = load_model(start, model=build)
-        languages = info.get("languages", ["", ""])
-        if languages not in ([*experiment.languages], ["", ""]):
-            _say(
-                f"warning: {start} translates {'-'.join(languages)}, these "
-                f"pairs are {'-'.join(experiment.languages)}"
-            )
-    _say(f"tokenizing {len(texts):,} pairs")
-    longest = model.config.max_length
-    pairs = encode_pairs(texts, tokenizer, longest)
-    _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
-    training = replace(
-        experiment.training,
-        precision=_pick_precision(experiment.precision, device),
-        keep_checkpoints=max(
-            experiment.training.keep_checkpoints, experiment.average
-        ),
-    )
-    if tests is not None:
-        _without_long(tests, tokenizer, longest_source(model) + 1)  # eos
-    held_out = _without_long(held_out, tokenizer, longest)
-    return _Setup(
-        experiment,
-        build,
-        training,
-        model.to(device),
-        tokenizer,
-        TokenBatches(pairs, experiment.tokens_per_batch, training.seed),
-        _Judge(held_out, tokenizer, experiment.validation_bleu),
-        tests,
-        info={"corpus": texts.name, "languages": [*experiment.languages]},
-    )
+    finally:
+        lock.release()
 
 
 def _new_model(
@@ -339,96 +359,92 @@ def _new_model(
     return model, tokenizer
 
 
-def _without_long(
-    corpus: ParallelCorpus, tokenizer: Tokenizer, longest: int
-) -> ParallelCorpus:
-    """The corpus of the pairs that fit; says which is the first not to.
+def _known_model(
+    experiment: Experiment,
+    build: Callable[[TransformerConfig], nn.Module],
+    start: str | Path,
+) -> tuple[nn.Module, BPETokenizer]:
+    """A model that is trained already, and its tokenizer.
 
     Chapter: experiment-run
     """
-    kept, too_long = leave_out_long(corpus, tokenizer, longest)
-    if too_long:
+    if not Path(start, "config.json").is_file():
+        start = bundled_models().get(str(start), start)
+    model, tokenizer, info = load_model(start, model=build)
+    languages = info.get("languages", ["", ""])
+    if languages not in ([*experiment.languages], ["", ""]):
+        _say(
+            f"warning: {start} translates {'-'.join(languages)}, these "
+            f"pairs are {'-'.join(experiment.languages)}"
+        )
+    return model, tokenizer
+
+
+def _batches(
+    experiment: Experiment,
+    texts: ParallelCorpus,
+    tokenizer: Tokenizer,
+    model: nn.Module,
+) -> TokenBatches:
+    """The training set in batches, without what is too long.
+
+    Chapter: experiment-run
+    """
+    _say(f"tokenizing {len(texts):,} pairs")
+    pairs = encode_pairs(texts, tokenizer, model.config.max_length)
+    _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
+    seed = experiment.training.seed
+    return TokenBatches(pairs, experiment.tokens_per_batch, seed)
+
+
+def _fitting(
+    corpus: ParallelCorpus, tokenizer: Tokenizer, model: nn.Module
+) -> HeldOut:
+    """The pairs that fit, tokenized; says which is the first not to.
+
+    Chapter: experiment-run
+    """
+    held_out = HeldOut(corpus, tokenizer, model)
+    if too_long := held_out.left_out:
         place = f"pair {corpus.pairs.index(too_long[0]) + 1}"
         if too_long.lines:
             place = f"line {too_long.lines[0]}"
         _say(
             f"warning: {len(too_long)} of {len(corpus)} pairs are left out of "
-            f"{corpus.name}, {corpus.split}: over {longest} tokens. The "
-            f"first is {place}, {too_long.sources[0]!r:.40}"
+            f"{corpus.name}, {corpus.split}: over {held_out.longest} tokens. "
+            f"The first is {place}, {too_long.sources[0]!r:.40}"
         )
-    if not kept:
-        raise ValueError(f"{corpus.name} has no pair for {corpus.split} left")
-    return kept
+    return held_out
 
 
-def _fit(setup: _Setup, folder: Path) -> History:
-    """Train, or go on from the folder's last checkpoint.
-
-    Chapter: experiment-run
-    """
-    begun = len(checkpoint_files(folder)) > 0
-    if not begun and worker()[0] == 0:
-        save_config(folder, setup.model, setup.tokenizer, info=setup.info)
-    try:
-        with _log_shown():
-            return train(
-                setup.model,
-                setup.batches,
-                setup.training,
-                setup.judge,
-                folder,
-                gradients=None if why_not_replayed(setup.model) else Replays,
-            )
-    except ValueError as error:
-        command = load_config(folder)[2].get("command")
-        if begun and command:
-            raise ValueError(f"{error}; its command was: {command}") from error
-        raise
-
-
-@contextmanager
-def _log_shown() -> Iterator[None]:
-    """Where there is no bar, show each line of the log.
-
-    Chapter: experiment-run
-    """
-    if sys.stderr.isatty() or worker()[0] > 0:
-        yield
-        return
-    logger = logging.getLogger("transformer_lib.training")
-    handler, before = logging.StreamHandler(), logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
-def _finish(setup: _Setup, folder: Path, history: History) -> dict[str, Any]:
-    """Choose the weights, save the model, test it, and report.
+def _measure(
+    name: str, model: nn.Module, held_out: HeldOut, with_bleu: bool
+) -> dict[str, Any]:
+    """Loss and perhaps BLEU of a model, said under a name.
 
     Chapter: experiment-choice
     """
-    model, tokenizer = setup.model, setup.tokenizer
-    result = _choose_weights(setup, folder, history)
-    half = setup.experiment.half
-    save_model(folder, model, tokenizer, half=half, info=setup.info)
-    scores = None
-    if setup.tests is not None:
-        _say(f"translating {len(setup.tests):,} sentences")
-        # As others will load it, perhaps in half precision.
-        saved = load_model(folder, model=setup.build).model
-        device = next(model.parameters()).device
-        scores = evaluate(saved.to(device), tokenizer, setup.tests)
-    report = describe_run(model, setup.batches, setup.training, history)
-    report["result"] |= result
-    return write_report(folder, setup.info["command"], report, scores)
+    loss = validation_loss(model, held_out.batches)
+    scores = {
+        "validation_loss": loss,
+        "validation_perplexity": perplexity(loss),
+    }
+    samples = {}
+    if with_bleu:
+        texts = held_out.translate(model, beam_size=1)
+        scores["validation_bleu"] = bleu(texts, held_out.references).value
+        samples["samples"] = texts[:3]
+    said = [f"{key} {value:.2f}" for key, value in scores.items()]
+    _say(f"{name}: {', '.join(said)}")
+    return scores | samples
 
 
 def _choose_weights(
-    setup: _Setup, folder: Path, history: History
+    experiment: Experiment,
+    model: nn.Module,
+    folder: Path,
+    history: History,
+    measure: Callable[[str], dict[str, Any]],
 ) -> dict[str, Any]:
     """Give the model the mean of its last checkpoints, or the last one.
 
@@ -440,56 +456,21 @@ def _choose_weights(
     for name, value in history.lines[-1].items():
         if name.startswith("validation_") or name == "samples":
             last[name] = value
-    paths = checkpoint_files(folder)[-max(setup.experiment.average, 1) :]
+    paths = checkpoint_files(folder)[-max(experiment.average, 1) :]
     if len(paths) == 1:
         return last
-    model = setup.model
-    model.load_state_dict(average_checkpoints(paths))
+    plain = _uncompiled(model)
+    plain.load_state_dict(average_checkpoints(paths))
     mean = {"averaged_checkpoints": len(paths)}
-    mean |= setup.judge.measure(model, f"mean of {len(paths)} checkpoints")
+    mean |= measure(f"mean of {len(paths)} checkpoints")
     if mean["validation_loss"] <= last["validation_loss"]:
         chosen, other = mean, last
     else:
         chosen, other = last, mean
         _say("the last checkpoint alone is better, and is saved")
-        model.load_state_dict(average_checkpoints(paths[-1:]))
+        plain.load_state_dict(average_checkpoints(paths[-1:]))
     other.pop("samples", None)
     return chosen | {"other_choice": other}
-
-
-class _Judge:
-    """What `train` calls to validate: judge(model, step).
-
-    Chapter: experiment-judge
-    """
-
-    def __init__(
-        self, corpus: ParallelCorpus, tokenizer: Tokenizer, with_bleu: bool
-    ):
-        self.corpus, self.tokenizer = corpus, tokenizer
-        self.with_bleu = with_bleu
-        self.batches = TokenBatches.in_order(encode_pairs(corpus, tokenizer))
-
-    def __call__(self, model: nn.Module, step: int) -> dict[str, Any]:
-        return self.measure(model, f"step {step}")
-
-    def measure(self, model: nn.Module, name: str) -> dict[str, Any]:
-        """Loss and perhaps BLEU of a model, said under a name."""
-        loss = validation_loss(model, self.batches)
-        scores = {
-            "validation_loss": loss,
-            "validation_perplexity": perplexity(loss),
-        }
-        samples = {}
-        if self.with_bleu:
-            translator = Translator(model, self.tokenizer)
-            texts = translator.translate(self.corpus.sources, beam_size=1)
-            score = bleu(texts, self.corpus.targets, self.corpus.target)
-            scores["validation_bleu"] = score.value
-            samples["samples"] = texts[:3]
-        said = [f"{key} {value:.2f}" for key, value in scores.items()]
-        _say(f"{name}: {', '.join(said)}")
-        return scores | samples
 
 
 def describe_run(
@@ -550,14 +531,13 @@ def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
 
     Chapter: experiment-report
     """
-    name = platform.machine()
-    info = Path("/proc/cpuinfo")  # of Linux
+    processor, commit = platform.machine(), "not recorded"
+    cpus = Path("/proc/cpuinfo")  # of Linux
     if torch.device(device).type == "cuda":
-        name = torch.cuda.get_device_name(device)
-    elif info.exists():
-        found = re.search(r"model name\s*: (.+)", info.read_text())
-        name = found[1] if found else name
-    commit = "not recorded"
+        processor = torch.cuda.get_device_name(device)
+    elif cpus.exists():
+        named = re.search(r"model name\s*: (.+)", cpus.read_text())
+        processor = named[1] if named else processor
     root = Path(str(files("transformer_lib"))).parent
     # A folder of the book, not one of a reader's project.
     if (root / ".git").exists() and shutil.which("git"):
@@ -565,7 +545,7 @@ def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
         done = subprocess.run(git, cwd=root, capture_output=True, text=True)
         commit = done.stdout.strip() or commit
     return {
-        "processor": name,
+        "processor": processor,
         "kernels": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),

@@ -20,43 +20,25 @@ from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 _SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<bos>", EOS: "<eos>"}
 
 
-def _normalizer() -> normalizers.Normalizer:
-    """One form for texts that look the same.
+# Soft hyphen, zero-width space, marks of direction, word joiner, BOM.
+_HIDDEN = r"\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF"
+
+_NORMALIZER = normalizers.Sequence(
+    [
+        normalizers.Replace(Regex(f"[{_HIDDEN}]"), ""),
+        normalizers.NFC(),
+        normalizers.Replace(Regex(r"\s+"), " "),
+        normalizers.Strip(),
+    ]
+)
+
+
+def normalize(text: str) -> str:
+    """One form for texts that look the same: what a model can write.
 
     Chapter: tokenization-bpe
     """
-    # Soft hyphen, zero-width space, marks of direction, word joiner, BOM.
-    hidden = r"\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF"
-    return normalizers.Sequence(
-        [
-            normalizers.Replace(Regex(f"[{hidden}]"), ""),
-            normalizers.NFC(),
-            normalizers.Replace(Regex(r"\s+"), " "),
-            normalizers.Strip(),
-        ]
-    )
-
-
-def _byte_names() -> list[str]:
-    """The character that stands for each of the 256 bytes.
-
-    The package has these from GPT-2. A byte that is a visible character
-    in Latin-1 is that character; the others are those from U+0100 on.
-
-    Chapter: tokenization-bpe
-    """
-    names = []
-    unused = 256
-    for byte in range(256):
-        if 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174:
-            names.append(chr(byte))
-        else:
-            names.append(chr(unused))
-            unused += 1
-    return names
-
-
-_BYTES = {name: byte for byte, name in enumerate(_byte_names())}
+    return _NORMALIZER.normalize_str(text)
 
 
 class BPETokenizer:
@@ -93,17 +75,15 @@ class BPETokenizer:
         """Learn the most frequent pairs of symbols in some texts.
 
         Raises:
-            TypeError: if `texts` is a single text, or holds what is
-                none.
+            TypeError: for a single text, or what is none.
             ValueError: if `vocab_size` is below 260: the bytes and the
                 special tokens.
         """
-        if isinstance(texts, str):
-            raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
+        _refuse_one(texts)
         if vocab_size < 256 + len(_SPECIAL):
             raise ValueError(f"{vocab_size=}: give at least 260")
         tokenizer = tokenizers.Tokenizer(models.BPE())
-        tokenizer.normalizer = _normalizer()
+        tokenizer.normalizer = _NORMALIZER
         tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
@@ -131,7 +111,12 @@ class BPETokenizer:
         return self.tokenizer.encode(_checked(text)).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids of many texts, encoded on all cores."""
+        """The ids of many texts, encoded on all cores.
+
+        Raises:
+            TypeError: for a single text, or what is none.
+        """
+        _refuse_one(texts)
         checked = [_checked(text) for text in texts]
         encodings = self.tokenizer.encode_batch_fast(checked)
         return [encoding.ids for encoding in encodings]
@@ -167,7 +152,7 @@ class BPETokenizer:
         return numbers
 
     def _readable(self, i: int) -> str:
-        content = bytes(_BYTES[x] for x in self.tokenizer.id_to_token(i))
+        content = bytes(map(_byte, self.tokenizer.id_to_token(i)))
         try:
             return content.decode().replace(" ", "▁")
         except UnicodeDecodeError:
@@ -192,6 +177,20 @@ class BPETokenizer:
             return cls(tokenizers.Tokenizer.from_buffer(content))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+
+
+def _refuse_one(texts: Iterable[str]) -> None:
+    if isinstance(texts, str):
+        raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
+
+
+# In a token a sign of Latin-1 is a byte; signs from U+0100 on are the others.
+_OTHER_BYTES = sorted({*range(256)} - {*map(ord, ByteLevel.alphabet())})
+
+
+def _byte(sign: str) -> int:
+    number = ord(sign)
+    return number if number < 256 else _OTHER_BYTES[number - 256]
 
 
 def _checked(text: str) -> str:
