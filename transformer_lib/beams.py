@@ -268,11 +268,11 @@ def translate_all(
             raise TypeError(f"sentence {number} is {text!r:.60}: give a text")
     sources = _encode(texts, tokenizer)
     found = decode_all(model, sources, beam_size, length_penalty)
-    return [as_texts(hypotheses, tokenizer) for hypotheses in found]
+    return [as_texts(tokenizer, hypotheses) for hypotheses in found]
 
 
 def as_texts(
-    hypotheses: Iterable[Hypothesis], tokenizer: Tokenizer
+    tokenizer: Tokenizer, hypotheses: Iterable[Hypothesis]
 ) -> list[Translation]:
     """The hypotheses of one sentence as texts, in the same order.
 

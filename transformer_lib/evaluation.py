@@ -231,7 +231,7 @@ class HeldOut:
     ) -> list[str]:
         """The best translation of each source."""
         every = decode_all(model, self.sources, beam_size, length_penalty)
-        return [as_texts(found, self.tokenizer)[0].text for found in every]
+        return [as_texts(self.tokenizer, found)[0].text for found in every]
 
 
 def evaluate(
