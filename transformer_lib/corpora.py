@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import unicodedata
 import zipfile
 import zlib
@@ -48,7 +49,7 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     files, where they come from files of one's own.
 
     Raises:
-        TypeError: if `pairs` is no list of tuples, or a name no text.
+        TypeError: if `pairs` is no list of pairs; the first is looked at.
 
     Chapter: corpora-own
     """
@@ -62,19 +63,17 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     lines: Sequence[int] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
+        def is_pair(pair: Any) -> bool:
+            kinds = [str, str]
+            return isinstance(pair, tuple) and [*map(type, pair)] == kinds
+
         pairs = self.pairs
-        are_pairs = isinstance(pairs, (list, tuple)) and all(
-            isinstance(pair, tuple) for pair in pairs[:1]
-        )
-        if not are_pairs:
+        listed = isinstance(pairs, list | tuple)
+        if not listed or not all(map(is_pair, pairs[:1])):
             raise TypeError(
                 f"pairs is {pairs!r:.60}: give a list of tuples (source, "
                 "target); of two lists, list(zip(sources, targets))"
             )
-        for name in ("name", "source", "target", "split", "licence"):
-            if not isinstance(getattr(self, name), str):
-                value = getattr(self, name)
-                raise TypeError(f"{name} is {value!r:.60}: give a text")
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -113,7 +112,7 @@ def read_parallel(
 
     Or from one, with a tab between the two sentences of a line; what
     follows a second tab is left out. Files are UTF-8, plain, gzipped
-    (.gz) or the largest file of a .zip; they are read line by line.
+    or the largest file of a .zip; they are read line by line.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -209,19 +208,23 @@ def _lines(path: str | Path) -> Iterator[bytes]:
     Chapter: corpora-own
     """
     try:
-        with _open(Path(path)) as file:
+        with _open(Path(path).expanduser()) as file:
             for number, line in enumerate(file):
                 if number == 0 and is_utf16(line):
                     raise ValueError(f"{path} is UTF-16: save it as UTF-8")
                 yield line
     except _DAMAGE as error:
         raise ValueError(
-            f"{path} cannot be read ({error}): delete it and get it again"
+            f"{path} cannot be read ({error}): it is damaged or not whole, "
+            "get it again"
         ) from error
 
 
 def _open(path: Path) -> IO[bytes]:
     """A file, unpacked; of a zip archive, its largest file.
+
+    Browsers unpack files and keep their names: a file's first two bytes
+    say whether it is gzipped.
 
     Chapter: corpora-own
     """
@@ -229,9 +232,11 @@ def _open(path: Path) -> IO[bytes]:
         archive = zipfile.ZipFile(path)
         sizes = {info.filename: info.file_size for info in archive.infolist()}
         return archive.open(max(sizes, key=sizes.__getitem__))
-    if path.suffix == ".gz":
-        return gzip.open(path)
-    return path.open("rb")
+    file = path.open("rb")
+    if not file.peek(2).startswith(b"\x1f\x8b"):
+        return file
+    file.close()
+    return gzip.open(path)
 
 
 def is_utf16(content: bytes) -> bool:
@@ -244,14 +249,6 @@ def is_utf16(content: bytes) -> bool:
     marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return content.startswith(marks) or b"\0" in content
 
-
-_CORPORA = {  # pairs of languages, licence
-    "little_spanish": (["en-es"], "this book's own"),
-    "multi30k": (["de-en", "de-fr", "en-fr"], "research, education"),
-    "tatoeba": (["de-en", "en-es"], "CC BY 2.0 FR, tatoeba.org"),
-}
-
-SPLITS = ("train", "validation", "test")
 
 _DATA = files("transformer_lib") / "data"
 
@@ -280,41 +277,63 @@ def _fetch(file: str) -> Path:
 
     pooch.get_logger().setLevel("WARNING")
     web = pooch.HTTPDownloader(headers={"User-Agent": "transformer"})
+    missing = not (folder / file).exists()
     try:
         path = pooch.retrieve(url, checksum, file, folder, downloader=web)
+        if missing:  # pooch's is for its owner; a copy is for all
+            shutil.copyfile(path, f"{path}.part")
+            os.replace(f"{path}.part", path)
     except (OSError, ValueError) as error:
         raise FileNotFoundError(
-            f"no {folder / file}: {error!s:.99}. Fetch {url}, put it there"
+            f"no {folder / file}: {error!s:.99}. Fetch {url}, put it there, "
+            "or name another folder as TRANSFORMER_LIB_DATA"
         ) from None
     return Path(path)
 
 
-def _file(name: str, split: str, language: str) -> Path:
-    """One side of a split: of Multi30k, or of a folder of one's own.
+_Pairs = list[tuple[str, str]]
+
+
+def _little_spanish(source: str, target: str, split: str) -> _Pairs:
+    text = (_DATA / "little_spanish.tsv").read_text("utf-8")
+    rows = [row.split("\t") for row in text.strip().split("\n")]
+    return _turned([row[1:] for row in rows if row[0] == split], source)
+
+
+def _multi30k(source: str, target: str, split: str) -> _Pairs:
+    part = {"validation": "val", "test": "test_2016_flickr"}.get(split, split)
+    sides = [f"multi30k/{part}.{language}.gz" for language in (source, target)]
+    return list(read_parallel(*map(_fetch, sides)))
+
+
+def _tatoeba(source: str, target: str, split: str) -> _Pairs:
+    file = "deu-eng.zip" if "de" in (source, target) else "spa-eng.zip"
+    every = read_parallel(_fetch(f"tatoeba/{file}"))
+    return _turned([x for x in every if _split_of(x[0]) == split], source)
+
+
+def _turned(rows: Sequence[Sequence[str]], source: str) -> _Pairs:
+    """Pairs (English, other language), the source first.
 
     Chapter: corpora-files
     """
-    if name == "multi30k":
-        part = {"validation": "val", "test": "test_2016_flickr"}
-        return _fetch(f"multi30k/{part.get(split, split)}.{language}.gz")
-    path = Path(name, f"{split}.{language}")
-    packed = Path(f"{path}.gz")
-    if path.is_file() or packed.is_file():
-        return path if path.is_file() else packed
-    if not Path(name).is_dir():
-        raise FileNotFoundError(
-            f"{name!r} is neither a folder nor one of {[*_CORPORA]}"
-        )
-    parts = [path for x in SPLITS for path in Path(name).glob(f"{x}.*")]
-    there = sorted({path.name.removesuffix(".gz") for path in parts})
-    endings = sorted({file.partition(".")[2] for file in there})
-    remedy = "files of both languages, such as train.en and train.es"
-    if len(endings) > 1:
-        remedy = f"its languages, such as --languages {' '.join(endings[:2])}"
-    raise FileNotFoundError(
-        f"{name} has no {path.name} (or .gz): it has {there}; name another "
-        f"split, or {remedy}"
-    )
+    if source == "en":
+        return [(english, other) for english, other in rows]
+    return [(other, english) for english, other in rows]
+
+
+# Pairs of languages, licence, and what reads a split.
+_CORPORA = {
+    "little_spanish": (["en-es"], "this book's own", _little_spanish),
+    "multi30k": (
+        ["de-en", "de-fr", "en-fr"],
+        "research, education",
+        _multi30k,
+    ),
+    "tatoeba": (["de-en", "en-es"], "CC BY 2.0 FR, tatoeba.org", _tatoeba),
+}
+
+SPLITS = ("train", "validation", "test")
 
 
 def load_corpus(
@@ -327,8 +346,11 @@ def load_corpus(
     """A corpus in two of its languages, either way round.
 
     `name` is little_spanish, multi30k or tatoeba, or a folder with
-    files train.en and train.es and the like, plain or .gz. `split` is
-    "train", "validation" or "test".
+    files train.en and train.es and the like, plain or gzipped (.gz). A
+    `Path` is a folder. `split` is "train", "validation" or "test".
+
+    Warns:
+        UserWarning: if a folder has the name of the book's corpus.
 
     Raises:
         ValueError: if there is no such language or split, or no pair in
@@ -337,48 +359,49 @@ def load_corpus(
 
     Chapter: corpora-load
     """
-    name, lines = str(name), []
-    languages, licence = _CORPORA.get(name, ([], ""))
-    both = "-".join(sorted([source, target]))
     if split not in SPLITS:
         raise ValueError(f"{split=}: train, validation or test")
     if source == target:
         raise ValueError(f"{source=} is the target, too: name two languages")
-    if languages and both not in languages:
-        raise ValueError(f"{name} has {languages}, not {both}")
-    if name == "little_spanish":
-        pairs = _little_spanish(split)
-    elif name == "tatoeba":
-        pairs = _tatoeba(both, split)
+    lines: list[int] = []
+    if isinstance(name, str) and name in _CORPORA:
+        languages, licence, read = _CORPORA[name]
+        both = "-".join(sorted([source, target]))
+        if both not in languages:
+            raise ValueError(f"{name} has {languages}, not {both}")
+        if Path(name).is_dir():
+            warn(
+                f"{name} is the book's corpus; the folder is ./{name}",
+                stacklevel=2,
+            )
+        pairs = read(source, target, split)
     else:
-        one, other = _file(name, split, source), _file(name, split, target)
-        rows = list(_numbered(one, other, skip_bad_lines))
+        folder, licence = Path(name).expanduser().absolute(), ""
+        name = str(folder)  # it is found from anywhere
+        sides = [_side(folder, split, part) for part in (source, target)]
+        rows = list(_numbered(*sides, skip_bad_lines))
         pairs = [(text, translation) for _, text, translation in rows]
         lines = [number for number, _, _ in rows]
-    if name not in _CORPORA:
-        name = str(Path(name).absolute())  # it is found from anywhere
-    if name in ("little_spanish", "tatoeba") and source != "en":
-        pairs = [(other, english) for english, other in pairs]
     if not pairs:
         raise ValueError(f"{name} has no pairs for {split}")
     return ParallelCorpus(pairs, name, source, target, split, licence, lines)
 
 
-def _little_spanish(split: str) -> list[tuple[str, str]]:
-    """The pairs (English, Spanish) of a split.
+def _side(folder: Path, split: str, language: str) -> Path:
+    """The file of one side of a split, in a folder of one's own.
 
     Chapter: corpora-load
     """
-    text = (_DATA / "little_spanish.tsv").read_text("utf-8")
-    rows = [row.split("\t") for row in text.strip().split("\n")]
-    return [(en, es) for part, en, es in rows if part == split]
-
-
-def _tatoeba(languages: str, split: str) -> list[tuple[str, str]]:
-    """The pairs (English, other language) of a split.
-
-    Chapter: corpora-load
-    """
-    file = {"de-en": "deu-eng.zip", "en-es": "spa-eng.zip"}[languages]
-    every = read_parallel(_fetch(f"tatoeba/{file}"))
-    return [pair for pair in every if _split_of(pair[0]) == split]
+    path = folder / f"{split}.{language}"
+    for file in path, Path(f"{path}.gz"):
+        if file.is_file():
+            return file
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{str(folder)!r} is neither a folder nor one of {[*_CORPORA]}"
+        )
+    there = sorted(file.name for file in folder.glob("*.*"))
+    raise FileNotFoundError(
+        f"{folder} has no {path.name} (or .gz), but {there[:9]}: name another "
+        "split, or other languages"
+    )
