@@ -267,20 +267,27 @@ def translate_all(
         if not isinstance(text, str):
             raise TypeError(f"sentence {number} is {text!r:.60}: give a text")
     sources = _encode(texts, tokenizer)
-    found = decode_all(model, sources, beam_size, length_penalty)
-    return [as_texts(tokenizer, hypotheses) for hypotheses in found]
+    return as_texts(
+        tokenizer, decode_all(model, sources, beam_size, length_penalty)
+    )
 
 
 def as_texts(
-    tokenizer: Tokenizer, hypotheses: Iterable[Hypothesis]
-) -> list[Translation]:
-    """The hypotheses of one sentence as texts, in the same order.
+    tokenizer: Tokenizer, found: list[list[Hypothesis]]
+) -> list[list[Translation]]:
+    """What `decode_all` found, as texts of one line each.
 
     Chapter: beams-texts
     """
-    found = []
-    for ids, log_probability, score in hypotheses:
+
+    def one_line(ids: list[int]) -> str:
         text = tokenizer.decode([i for i in ids if i != EOS])
-        text = " ".join(text.splitlines())
-        found.append(Translation(text, log_probability, score))
-    return found
+        return " ".join(text.splitlines())
+
+    return [
+        [
+            Translation(one_line(ids), log_probability, score)
+            for ids, log_probability, score in hypotheses
+        ]
+        for hypotheses in found
+    ]

@@ -230,8 +230,8 @@ class HeldOut:
         length_penalty: float = 0.6,
     ) -> list[str]:
         """The best translation of each source."""
-        every = decode_all(model, self.sources, beam_size, length_penalty)
-        return [as_texts(self.tokenizer, found)[0].text for found in every]
+        found = decode_all(model, self.sources, beam_size, length_penalty)
+        return [best.text for best, *_ in as_texts(self.tokenizer, found)]
 
 
 def evaluate(
