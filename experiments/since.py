@@ -6,7 +6,6 @@ r"""From 2017 to now, one change at a time, on the paper's own task.
         --out runs/since/rotary-0
     python experiments/since.py gated --rate 1.4 --average 5 \
         --out runs/tuned/gated-1.4-0
-    python experiments/since.py seconds --out runs/since_seconds
 
 A ladder: the first rung is the paper as printed, and each other rung changes
 one thing in it. Data, vocabulary, tokens in a step, size and number of steps
@@ -28,11 +27,8 @@ used: it had the report's `rate`, and WARMUP steps.
 """
 
 import argparse
-import ast
-import inspect
 import json
 import os
-import random
 import shlex
 import shutil
 import statistics
@@ -45,7 +41,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_book.records import load_run
 from transformer_lib.attention import MultiHeadAttention
@@ -58,11 +53,10 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import load_corpus
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import (
-    describe_machine,
     describe_run,
     write_report,
 )
-from transformer_lib.loss import projected_losses, validation_loss
+from transformer_lib.loss import validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig, learning_rate
 from transformer_lib.tokenization import BPETokenizer
@@ -226,35 +220,13 @@ class ShortFirst(TokenBatches):
 
 @dataclass
 class Rung:
-    """What is not as in the paper; `parts` are the classes it needs."""
+    """What is not as in the paper."""
 
     model: type[nn.Module] = Transformer
     sizes: dict = field(default_factory=dict)
     optimizers: Callable = adam
     schedule: Callable = equation_3
     batches: type[TokenBatches] = TokenBatches
-    parts: tuple = ()
-
-    def lines(self):
-        """Lines of code that a reader writes, without their docstrings."""
-        paper = Rung()
-        own = [
-            getattr(self, name)
-            for name in ("model", "optimizers", "schedule", "batches")
-            if getattr(self, name) != getattr(paper, name)
-        ]
-        code = [lines_of(part) for part in (*own, *self.parts)]
-        return sum(code) + len(self.sizes)
-
-
-def lines_of(part):
-    """How many lines the code of a class or a function has."""
-    tree = ast.parse(inspect.getsource(part))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            if ast.get_docstring(node):
-                del node.body[0]
-    return len([line for line in ast.unparse(tree).splitlines() if line])
 
 
 RUNGS = {
@@ -262,12 +234,10 @@ RUNGS = {
     "muon": Rung(optimizers=muon),
     "pre-norm": Rung(sizes={"norm": "pre"}),
     "cool-down": Rung(schedule=cool_down),
-    "rotary": Rung(
-        Rotary, sizes={"positions": "none"}, parts=(RotaryAttention,)
-    ),
-    "gated": Rung(Gated, parts=(GatedFeedForward,)),
+    "rotary": Rung(Rotary, sizes={"positions": "none"}),
+    "gated": Rung(Gated),
     "rms-norm": Rung(RMSNormalized),
-    "grouped": Rung(Grouped, parts=(GroupedAttention,)),
+    "grouped": Rung(Grouped),
     "adamw": Rung(optimizers=adamw),
     "short-first": Rung(batches=ShortFirst),
 }
@@ -433,87 +403,6 @@ def climb(options):
     write_atomically(options.out / "report.json", text)
 
 
-# What a step costs
-
-
-def same_work(rung):
-    """Two rungs that agree in this take the same steps."""
-    return rung.model, rung.optimizers, repr(rung.sizes)
-
-
-def measure(options):
-    """Processor seconds and operations of a step, the rungs in turn.
-
-    In a turn all rungs have the same batch, so what else the machine does
-    then slows them alike. Rungs whose steps are the same are measured once,
-    and the paper's a second time: how far the two are apart tells how well
-    the others are known.
-    """
-    learnt, _, _, tokenizer = data(options.limit)
-    batches = TokenBatches(learnt, TOKENS).epoch(0)
-    rungs = {same_work(rung): rung for rung in RUNGS.values()}
-    rungs["again"] = RUNGS["paper"]
-    models = {n: build(rung, len(tokenizer), 0) for n, rung in rungs.items()}
-    optimizers = {
-        work: rungs[work].optimizers(model, 1e-4)
-        for work, model in models.items()
-    }
-
-    def take_step(work, batch):
-        step(models[work], optimizers[work], batch, options.precision)
-
-    seconds = {work: [] for work in rungs}
-    operations = {work: [] for work in rungs}
-    order, chance = [*rungs], random.Random(0)
-    for turn in range(options.rounds + 1):
-        batch = next(batches)
-        chance.shuffle(order)  # the first finds the batch uncached
-        for work in order:
-            began = time.process_time()
-            take_step(work, batch)
-            spent = round(time.process_time() - began, 4)
-            if turn:  # the first one warms up
-                seconds[work].append(spent)
-    for _ in range(options.rounds):
-        batch = next(batches)
-        for work in rungs:
-            with FlopCounterMode(display=False) as counter:
-                take_step(work, batch)
-            operations[work].append(counter.get_total_flops())
-
-    def cost(rung):
-        work = same_work(rung)
-        return {
-            "seconds": seconds[work],
-            "operations": round(statistics.mean(operations[work])),
-            "parameters": sum(w.numel() for w in models[work].parameters()),
-            "lines": rung.lines(),
-        }
-
-    found = {
-        "command": options.command,
-        "rounds": options.rounds,
-        "machine": describe_machine(),
-        "again": seconds["again"],
-        "rungs": {name: cost(rung) for name, rung in RUNGS.items()},
-    }
-    content = json.dumps(found, indent=1) + "\n"
-    write_atomically(options.out / "since_seconds.json", content)
-    print(content)
-
-
-def step(model, optimizers, batch, precision):
-    """A training step, as `train` takes it."""
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        hidden = model.hidden(batch.source_ids, batch.target_ids)
-        weight = model.output_weight
-        loss, _ = projected_losses(hidden, weight, batch.labels)
-    (loss / batch.tokens).backward()
-    for optimizer in optimizers:
-        optimizer.step()
-        optimizer.zero_grad()
-
-
 def add_options(one, steps, precision):
     """Those of a script that trains a rung."""
     one.add_argument("--seed", type=int, default=0)
@@ -534,13 +423,7 @@ def parser():
         one.add_argument("--rate-of", help="the run whose rate to take")
         one.add_argument("--rate", type=float, help="the only one to try")
         add_options(one, STEPS, "bf16")
-        one.set_defaults(run=climb, rung=rung)
-    one = what.add_parser("seconds")
-    one.add_argument("--rounds", type=int, default=15)
-    one.add_argument("--limit", type=int, help="pairs")
-    one.add_argument("--precision", default="bf16")
-    one.add_argument("--out", type=Path, required=True)
-    one.set_defaults(run=measure)
+        one.set_defaults(rung=rung)
     return made
 
 
@@ -548,7 +431,7 @@ def main(words):
     options = parser().parse_args(words)
     options.command = shlex.join(["python", "experiments/since.py", *words])
     try:
-        options.run(options)
+        climb(options)
     except KeyboardInterrupt:
         raise SystemExit("stopped; the same command goes on") from None
 

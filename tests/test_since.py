@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 import math
 import re
 
@@ -19,7 +18,6 @@ from transformer_book import ladder
 from transformer_book.drawings import after as drawings
 from transformer_book.judging import Blocks, Gap, dunnett
 from transformer_book.records import (
-    load_counts,
     load_run,
     read_folder,
     recorded_runs,
@@ -167,20 +165,6 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     assert rates == pytest.approx([highest, highest / 2, 0])
 
 
-def test_the_same_steps_are_measured_once(tmp_path, monkeypatch):
-    """So a schedule costs nothing, as it should."""
-    monkeypatch.setattr(since, "load_corpus", little_spanish)
-    monkeypatch.setattr(since, "TOKENS", 64)
-    words = "seconds --rounds 1 --limit 60 --out".split()
-    since.main([*words, str(tmp_path)])
-    report = json.loads((tmp_path / "since_seconds.json").read_text())
-    found = report["rungs"]
-    assert [*found] == [*since.RUNGS]
-    for name in "cool-down", "short-first":
-        assert found[name]["seconds"] == found["paper"]["seconds"]
-    assert found["muon"]["operations"] > found["paper"]["operations"]
-
-
 def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
     """Also if it was stopped before it was tested."""
     monkeypatch.setattr(since, "load_corpus", little_spanish)
@@ -237,15 +221,12 @@ def test_the_readme_has_the_hours_command_minutes_and_score():
 
 
 def test_every_rung_of_the_records_is_in_the_table():
-    """Under its verdict, with the lines that it takes."""
+    """Under its verdict."""
     rows = ladder.rungs()
     table = drawings.ladder_table(rows).data
     assert {row["rung"] for row in rows} == {*drawings.RUNGS}
     for row in rows:
         assert f"| {drawings.RUNGS[row['rung']]} " in table
-        if row["rung"] in since.RUNGS:
-            lines = since.RUNGS[row["rung"]].lines()
-            assert row["lines"] == lines
         if row["verdict"]:
             assert f"| **{row['verdict']}** |" in table
 
@@ -371,8 +352,3 @@ def test_steps_until_a_loss():
     steps = [50, 100, 150, 200]  # a loss that rises again was not there yet
     assert ladder.steps_until(steps, [4.0, 2.0, 3.0, 2.0], 2.5) == 175
     assert math.isnan(ladder.steps_until(steps, [4.0, 2.0, 3.0, 3.0], 2.5))
-
-
-def test_what_a_step_costs_is_measured_for_every_recorded_rung():
-    measured = load_counts("since_seconds")["rungs"]
-    assert {*drawings.RUNGS} - {"averaged"} <= {*measured}
