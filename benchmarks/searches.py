@@ -34,10 +34,10 @@ def our_search(
 
     def search() -> list[list[int]]:
         if beam_size == 1:
-            with patch.object(decoding, "_length_limits", limits):
+            with patch.object(decoding, "length_limits", limits):
                 found = greedy_decode(model, source_ids)
         else:
-            with patch.object(beams, "_length_limits", limits):
+            with patch.object(beams, "length_limits", limits):
                 found = beam_search(model, source_ids, beam_size)
         return [hypotheses[0].ids for hypotheses in found]
 

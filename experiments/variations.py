@@ -84,14 +84,15 @@ class AdditiveHeads(MultiHeadAttention):
         d_k = self.w_k.out_features // h
         self.v = nn.Linear(d_k, h, bias=False)
 
-    def attend(self, query, key, value, mask=None, is_causal=False):
+    def attend(self, query, key, value, mask=None, need_weights=False):
         # (batch, h, query_len, key_len, d_k)
         hidden = (query[:, :, :, None] + key[:, :, None]).tanh()
         scores = torch.einsum("bhqkd,hd->bhqk", hidden, self.v.weight)
         if mask is not None:
             lowest = torch.finfo(scores.dtype).min
             scores = scores.masked_fill(~mask, lowest)
-        return scores.softmax(-1) @ value
+        weights = scores.softmax(-1)
+        return weights @ value, weights
 
 
 class AdditiveTransformer(Transformer):

@@ -76,10 +76,10 @@ class Grouped(MultiHeadAttention):
             part.unflatten(-1, sizes).transpose(1, 2) for part in (key, value)
         )
 
-    def attend(self, query, key, value, mask=None, is_causal=False):
+    def attend(self, query, key, value, mask=None, need_weights=False):
         key = key.repeat_interleave(2, dim=1)
         value = value.repeat_interleave(2, dim=1)
-        return super().attend(query, key, value, mask, is_causal)
+        return super().attend(query, key, value, mask, need_weights)
 
 
 class WithGroups(Transformer):

@@ -1,7 +1,6 @@
 """Attention against PyTorch's, with masks, and at the edges."""
 
 import math
-import sys
 from threading import Event, Thread
 
 import pytest
@@ -12,11 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib.attention import (
     MultiHeadAttention,
-    attention,
-    fused_attention,
     record_attention,
+    scaled_dot_product_attention,
 )
-from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig
 
 
@@ -72,7 +69,7 @@ def test_equation_1_on_numbers_worked_by_hand(dtype, gap):
     query = torch.tensor([[math.log(3.0), 0.0, 0.0, 0.0]])
     key = torch.tensor([[2.0, 0, 0, 0], [0, 5, 0, 0]])
     value = torch.tensor([[4.0], [8.0]])
-    output, weights = attention(query, key, value)
+    output, weights = scaled_dot_product_attention(query, key, value)
     # The products are 2 log 3 and 0, halved by the root of d_k = 4.
     torch.testing.assert_close(weights, torch.tensor([[0.75, 0.25]]))
     torch.testing.assert_close(output, torch.tensor([[5.0]]))
@@ -86,13 +83,13 @@ def test_equation_1_on_numbers_worked_by_hand(dtype, gap):
         powers = (scores - scores.amax(-1, keepdim=True)).exp()
         shares = powers / powers.sum(-1, keepdim=True)
         wanted = torch.einsum("...qk,...kv->...qv", shares, value.double())
-        output, weights = attention(query, key, value, mask)
+        output, weights = scaled_dot_product_attention(query, key, value, mask)
         torch.testing.assert_close(weights, shares, **close)
         torch.testing.assert_close(output, wanted, **close)
-        fused = fused_attention(query, key, value, mask)
-        torch.testing.assert_close(fused, wanted, **close)
         # With dropout some weights are zero, and the sum is of the rest.
-        output, weights = attention(query, key, value, mask, dropout=0.5)
+        output, weights = scaled_dot_product_attention(
+            query, key, value, mask, dropout=0.5
+        )
         kept = 2 * shares * (weights != 0)
         torch.testing.assert_close(weights, kept, **close)
         summed = torch.einsum("...qk,...kv->...qv", weights, value)
@@ -108,7 +105,9 @@ def test_what_the_mask_forbids_gets_exactly_nothing(dtype):
         low = -1e32 * query.abs(), key.abs()  # scores far below zero
         for asks, answers in ((query, key), (1e4 * query, key), low):
             for mask in masks(*lengths)[:3]:
-                output, weights = attention(asks, answers, value, mask)
+                output, weights = scaled_dot_product_attention(
+                    asks, answers, value, mask
+                )
                 assert (weights[~mask.expand_as(weights)] == 0).all()
                 gap = weights.float().sum(-1) - 1
                 limit = 2e-2 if dtype == torch.bfloat16 else 1e-5
@@ -119,7 +118,7 @@ def test_what_the_mask_forbids_gets_exactly_nothing(dtype):
 def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
     tensors, mask = inputs(dtype), some_mask()
     mask[0, 0, 2] = False
-    output, weights = attention(*tensors, mask)
+    output, weights = scaled_dot_product_attention(*tensors, mask)
     average = torch.full((4, 7), 1 / 7, dtype=dtype)
     torch.testing.assert_close(weights[0, :, 2], average)
     output.float().square().sum().backward()
@@ -128,7 +127,9 @@ def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
 
 def test_dropout_removes_weights_and_keeps_the_mean():
     query = torch.zeros(1, 1, 200, 4)
-    _, weights = attention(query, query, query, dropout=0.25)
+    _, weights = scaled_dot_product_attention(
+        query, query, query, dropout=0.25
+    )
     kept = (weights != 0).float()
     assert abs(kept.mean() - 0.75) < 0.02
     torch.testing.assert_close(weights, kept / 200 / 0.75)
@@ -169,7 +170,7 @@ def test_multi_head_is_the_papers_sum_over_heads(h, d_k, d_v):
 
 def test_sizes_of_the_projections():
     with torch.device("meta"):  # shapes without numbers
-        model = Transformer(TransformerConfig.base(1))
+        model = Transformer(TransformerConfig.base(4))
         x = torch.randn(2, 3, 512)
     modules = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
     assert len(modules) == 18
@@ -181,7 +182,7 @@ def test_sizes_of_the_projections():
     x = torch.randn(2, 3, 12)
     for d_k, d_v in ((3, 5), (100, None), (None, 5), (None, None)):
         sizes = dict(d_model=12, h=4, d_k=d_k, d_v=d_v, d_ff=8)
-        model = Transformer(TransformerConfig(1, N=1, **sizes))
+        model = Transformer(TransformerConfig(4, N=1, **sizes))
         d_k, d_v = d_k or 3, d_v or 3
         for module in model.modules():
             if isinstance(module, MultiHeadAttention):
@@ -213,26 +214,26 @@ def test_many_heads_cost_as_much_as_one():
         assert len(costs) == 1 and costs.pop()[0] == 4 * 64 * 64
 
 
-def test_the_fused_kernel_not_in_training_nor_recorded(monkeypatch):
+@pytest.mark.parametrize("place", ["cpu", "meta"])
+@pytest.mark.parametrize("training", [True, False])
+def test_the_fused_kernel_where_it_is_faster(monkeypatch, training, place):
+    """Not in training on a CPU, and not if somebody needs the weights."""
     called, fused = [], F.scaled_dot_product_attention
-    module = sys.modules["transformer_lib.attention"]
-    for home, function in ((module, attention), (F, fused)):
 
-        def spy(*args, function=function, **named):
-            called.append(function)
-            return function(*args, **named)
+    def spy(*args):
+        called.append("fused")
+        return fused(*args)
 
-        monkeypatch.setattr(home, function.__name__, spy)
-    module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
-    module(x, x)
-    module.eval()(x, x)
-    with record_attention(module):
-        module(x, x)
-    module, x = module.to("meta").train(), x.to("meta")
-    module(x, x)
-    with record_attention(module):
-        module(x, x)
-    assert called == [attention, fused, attention, fused, attention]
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    module = MultiHeadAttention(8, 2).train(training).to(place)
+    x = torch.randn(1, 3, 8, device=place)
+    output = module(x, x)
+    assert bool(called) == (not training or place == "meta")
+    called.clear()
+    again, weights = module(x, x, need_weights=True)
+    assert not called and weights.shape == (1, 2, 3, 3)
+    if place == "cpu":
+        torch.testing.assert_close(again, output)
 
 
 def test_recording_names_every_module_and_ends():
@@ -255,7 +256,7 @@ def test_recording_names_every_module_and_ends():
 
 
 def test_each_recording_sees_its_own_thread():
-    """Also while another one runs, of the same model, inside or beside."""
+    """Also while another one runs, of the same model."""
     module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
     began, ended = Event(), Event()
     found = []
@@ -272,9 +273,9 @@ def test_each_recording_sees_its_own_thread():
     began.wait()
     with record_attention(module) as maps:
         module(x, x)
-        with record_attention(module) as inner:
-            module(x[:, :2], x)
-        assert inner[""].shape == maps[""].shape == (1, 2, 2, 3)
+        with pytest.raises(RuntimeError, match="recorded already"):
+            with record_attention(module):
+                module(x, x)
         module(x, x)
     ended.set()
     thread.join()
@@ -291,13 +292,32 @@ def test_what_is_recorded_can_be_computed_with():
     assert torch.allclose(weights.grad, 2 * weights)
 
 
+@pytest.mark.parametrize("how", ["whole", "a layer", "in place"])
+def test_a_compiled_model_is_not_recorded(how):
+    """Its hooks would not be called: there would be no weights at all."""
+    model = nn.ModuleDict({"a": MultiHeadAttention(8, 2)})
+    if how == "whole":
+        model = torch.compile(model, backend="eager")
+    elif how == "a layer":
+        model["a"] = torch.compile(model["a"], backend="eager")
+    else:
+        model["a"].compile(backend="eager")
+    with pytest.raises(ValueError, match="compiled model keeps no"):
+        with record_attention(model):
+            pass
+
+
 @pytest.mark.parametrize("training", [True, False])
-def test_the_hint_is_the_causal_mask(training):
-    module, x = MultiHeadAttention(8, 2).train(training), torch.randn(3, 12, 8)
-    mask = causal_mask(12)
-    wanted = module(x, x, mask)
-    found = module(x, x, mask, is_causal=True)
-    torch.testing.assert_close(found, wanted)
+def test_a_mask_of_three_axes_is_refused(training):
+    """As many sentences as heads: it would be taken for the heads'."""
+    module, x = MultiHeadAttention(8, 2).train(training), torch.randn(2, 3, 8)
+    mask = torch.ones(2, 3, 3).tril().bool()
+    with pytest.raises(ValueError, match="mask.shape=.*three axes"):
+        module(x, x, mask)
+    wanted = torch.cat(
+        [module(y, y, m) for y, m in zip(x[:, None], mask, strict=True)]
+    )
+    torch.testing.assert_close(module(x, x, mask[:, None]), wanted)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -315,7 +335,9 @@ def test_the_scale_keeps_the_variance_at_one():
         products = query @ key.mT
         assert abs(products.mean()) < 0.03 * math.sqrt(d_k)
         assert abs(products.var() / d_k - 1) < 0.2
-        _, weights = attention(query, key, key[..., : d_k // 2])
+        _, weights = scaled_dot_product_attention(
+            query, key, key[..., : d_k // 2]
+        )
         # The log of a softmax is the scores, up to a constant a row.
         scores = weights.double().log()
         scores = scores - scores.mean(dim=-1, keepdim=True)
@@ -334,7 +356,9 @@ def test_large_products_leave_the_softmax_small_gradients(key_len):
         query = torch.randn(3, 1, 40, d_k)
         for name, size in (("scaled", 1.0), ("unscaled", math.sqrt(d_k))):
             asks = (size * query).requires_grad_()
-            _, weights = attention(asks, key, key[..., : d_k // 2])
+            _, weights = scaled_dot_product_attention(
+                asks, key, key[..., : d_k // 2]
+            )
             plain = (asks @ key.mT / math.sqrt(d_k)).softmax(-1)
             ours, wanted = (
                 torch.autograd.grad((w * asked).sum(), asks)[0]

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -303,6 +304,7 @@ REFUSED = [
     ({"beam_size": -2}, "beam_size=-2"),
     ({"beam_size": 2.5}, "beam_size=2.5"),
     ({"length_penalty": -0.6}, "length_penalty=-0.6"),
+    ({"length_penalty": 1000.0}, "length_penalty=1000.0"),
     ({"length_penalty": float("nan")}, "length_penalty=nan"),
 ]
 
@@ -315,6 +317,23 @@ def test_a_search_that_means_nothing_is_refused(options, named):
         decode_all(a_model(), [], **options)
 
 
+def test_one_text_or_one_sentence_is_no_list_of_them():
+    """Its letters would be translated one by one."""
+    model = a_model()
+    with pytest.raises(TypeError, match="one text: give a list"):
+        translate_all(model, Letters(), "ab")
+    with pytest.raises(TypeError, match="source 1 is one id, 4: give lists"):
+        decode_all(model, [4, 5, EOS])
+    with pytest.raises(ValueError, match="batch_size=0: give 1 or more"):
+        decode_all(model, [[4, EOS]], batch_size=0)
+
+
+def test_whole_numbers_of_numpy_are_numbers():
+    source = torch.tensor([[4, 5, EOS]])
+    wanted = beam_search(a_model(), source, 3)
+    assert beam_search(a_model(), source, np.int64(3)) == wanted
+
+
 @pytest.mark.parametrize("wrong", [None, b"ab", 7, ["ab"]])
 def test_what_is_no_text_is_named(wrong):
     with pytest.raises(TypeError, match="sentence 2 is"):
@@ -324,9 +343,10 @@ def test_what_is_no_text_is_named(wrong):
 @pytest.mark.parametrize(
     "config, most",
     [
-        (SMALL, 512),
+        (SMALL, 511),
+        (replace(SMALL, max_length=600), 599),
         (replace(SMALL, positions="learned", max_length=12), 11),
-        (replace(SMALL, positions="learned", max_length=900), 512),
+        (replace(SMALL, positions="learned", max_length=900), 899),
     ],
 )
 def test_a_sentence_that_is_too_long_is_named(config, most):

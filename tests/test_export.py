@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 
 import ctranslate2
 import numpy as np
@@ -233,7 +234,7 @@ def with_layers(tokenizer, kind):
 
 def test_a_model_of_ones_own_is_written_as_a_graph(tokenizer, tmp_path):
     translator, sources = with_layers(tokenizer, SwiGLU)
-    with pytest.raises(ValueError, match="feed_forward: SwiGLU: take onnx"):
+    with pytest.raises(ValueError, match="take onnx"):
         export_model(translator, tmp_path / "x")
     level = logging.getLogger("torch.onnx").level
     export_model(translator, tmp_path / "x", to="onnx")
@@ -258,8 +259,73 @@ class Drifting(torch.nn.Module):
 
 def test_a_graph_that_is_not_the_model_is_refused(tokenizer, tmp_path):
     translator, _ = with_layers(tokenizer, Drifting)
-    with pytest.raises(ValueError, match="compute something else"):
+    with pytest.raises(ValueError, match="computes something else"):
         export_model(translator, tmp_path / "x", to="onnx")
+    assert not (tmp_path / "x").exists()
+
+
+def with_part(name, function):
+    """A change of one module's outputs that a spec cannot say."""
+
+    def changed(model):
+        part = model.get_submodule(name)
+        part.register_forward_hook(lambda _, x, out: function(out))
+
+    return changed
+
+
+def patched(model):
+    model.project = lambda hidden: model.pre_softmax(hidden) / 2
+
+
+class Warm(Transformer):
+    def project(self, hidden):
+        return super().project(hidden) / 2
+
+
+def of_another_class(model):
+    model.__class__ = Warm
+
+
+CHANGES = {
+    "a hook": with_part("encoder.layers.0.feed_forward", lambda out: 0 * out),
+    "a hook before the softmax": with_part("pre_softmax", lambda out: -out),
+    "a method of its own": patched,
+    "a class of its own": of_another_class,
+    "another norm": lambda model: (
+        model.encoder.layers[0]
+        .residuals[0]
+        .register_module("norm", torch.nn.RMSNorm(16))
+    ),
+    "another size": lambda model: setattr(
+        model.decoder.layers[0].self_attention, "h", 4
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_differs_from_the_model_is_refused(change, tokenizer, tmp_path):
+    """By its numbers: nobody need have thought of the difference."""
+    translator, sources = drawn(tokenizer)
+    change(translator.model)
+    for int8 in False, True:
+        with pytest.raises(ValueError, match="take onnx"):
+            export_model(translator, tmp_path / "x", int8=int8)
+        assert not (tmp_path / "x").exists()
+    export_model(translator, tmp_path / "x", to="onnx")
+    ours = greedy(translator.model, sources[:1])
+    assert [Graphs(tmp_path / "x").greedy(sources[0])] == ours
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_a_missing_extra_is_named_with_its_command(
+    to, tokenizer, tmp_path, monkeypatch
+):
+    for name in "ctranslate2", "onnxscript":
+        monkeypatch.setitem(sys.modules, name, None)
+    translator, _ = drawn(tokenizer)
+    with pytest.raises(ImportError, match='is missing: pip install ".*ort]"'):
+        export_model(translator, tmp_path / "x", to)
     assert not (tmp_path / "x").exists()
 
 

@@ -33,7 +33,7 @@ def layer_of(kind, norm="post", dropout=0.0):
     ]
     network = FeedForward(D_MODEL, D_FF)
     told = {} if norm == "post" else {"norm": norm}  # post unless told
-    return kind(*attentions, network, D_MODEL, dropout, **told)
+    return kind(*attentions, network, D_MODEL, dropout=dropout, **told)
 
 
 def in_both_modes(module):
@@ -199,7 +199,7 @@ def test_unless_told_layers_are_the_papers():
     assert len(residuals) == 6
     for residual in residuals:
         assert residual.dropout.p == 0.1 and not residual.pre_norm
-    for stack in Encoder(layers[:1], 8), Decoder(layers[1:], 8):
+    for stack in Encoder(layers[:1]), Decoder(layers[1:]):
         assert type(stack.norm) is nn.Identity
     assert network.dropout.p == 0
     layer, x = layer_of(DecoderLayer), torch.randn(2, 5, D_MODEL)

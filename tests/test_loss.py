@@ -4,10 +4,12 @@ import math
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.loss import (
+    model_losses,
     perplexity,
     projected_losses,
     smoothed_loss,
@@ -197,3 +199,108 @@ def test_validation_loss_is_the_plain_mean_without_dropout():
     for nats in found:
         assert math.isclose(nats, sum(losses) / tokens, rel_tol=1e-9)
         assert math.isclose(perplexity(nats), math.exp(nats))
+
+
+class Warm(Transformer):
+    def project(self, hidden):
+        return super().project(hidden) / 2
+
+
+class Capped(Transformer):
+    def project(self, hidden):
+        return 3 * (super().project(hidden) / 3).tanh()
+
+
+class Biased(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        self.logit_bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def project(self, hidden):
+        return super().project(hidden) + self.logit_bias
+
+
+def patched(config):
+    model = Transformer(config)
+    model.project = lambda hidden: -Transformer.project(model, hidden)
+    return model
+
+
+def hooked(config):
+    model = Transformer(config)
+    model.pre_softmax.register_forward_hook(lambda _, x, logits: logits / 2)
+    return model
+
+
+def with_bias(config):
+    model = Transformer(config)
+    last = nn.Linear(config.d_model, config.vocab_size)
+    last.weight = model.pre_softmax.weight
+    model.pre_softmax = last
+    return model
+
+
+KINDS = [Transformer, Warm, Capped, Biased, patched, hooked, with_bias]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tie", ["three-way", "none"])
+def test_training_and_validation_see_the_scores_that_a_search_sees(kind, tie):
+    """Whatever `project` does, and the gradient is the one of this too."""
+    torch.manual_seed(0)
+    config = TransformerConfig.tiny(20, N=1, d_model=16, dropout=0, tie=tie)
+    model = kind(config).double()
+    data = TokenBatches([([5, 3], [7, 8, 9, 3]), ([5, 6, 3], [6, 3])], 8)
+    [batch] = data.epoch(0)
+    logits = model(batch.source_ids, batch.target_ids)
+    wanted = smoothed_loss(logits, batch.labels)
+    plain = smoothed_loss(logits, batch.labels, 0.0).item()
+    hidden = model.hidden(batch.source_ids, batch.target_ids)
+    loss, nll = model_losses(model, hidden, batch.labels)
+    assert math.isclose(nll, plain) and not nll.requires_grad
+    slopes = [
+        torch.autograd.grad(one, model.parameters(), allow_unused=True)
+        for one in (loss, wanted)
+    ]
+    torch.testing.assert_close(*slopes)
+    found = validation_loss(model, data)
+    assert math.isclose(found, plain / batch.tokens, rel_tol=1e-9)
+    before = [weight.detach().clone() for weight in model.parameters()]
+    line = train(model, data, TrainingConfig(max_steps=1)).lines[0]
+    assert math.isclose(line["loss"], wanted.item() / batch.tokens)
+    assert math.isclose(line["nll"], plain / batch.tokens)
+    for old, new in zip(before, model.parameters(), strict=True):
+        assert not torch.equal(old, new), "every weight is trained"
+
+
+def test_ours_is_projected_in_chunks_and_another_at_once():
+    config = TransformerConfig.tiny(20, N=1, d_model=16, dropout=0.0)
+    hidden, seen = torch.randn(3, 4, 16), []
+    for kind, wanted in (Transformer, []), (Warm, [(3, 4, 16)]):
+        model = kind(config)
+        project = model.pre_softmax.forward
+        model.pre_softmax.__dict__["forward"] = lambda x, project=project: (
+            seen.append(tuple(x.shape)) or project(x)
+        )
+        model_losses(model, hidden, LABELS)
+        assert seen == wanted
+
+
+def test_a_second_derivative_is_refused():
+    """It would be another function's, and nobody would know."""
+    hidden, weight = rows()
+    loss, _ = projected_losses(hidden, weight, LABELS.flatten())
+    [slope] = torch.autograd.grad(3 * loss**2, weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.square().sum().backward()
+
+
+def test_labels_marked_as_pytorch_marks_them_are_left_out():
+    hidden, weight = rows()
+    marked = LABELS.masked_fill(LABELS == 0, -100).flatten()
+    wanted = projected_losses(hidden, weight, LABELS.flatten())
+    torch.testing.assert_close(
+        projected_losses(hidden, weight, marked), wanted
+    )
+    logits = hidden @ weight.T
+    torch.testing.assert_close(smoothed_loss(logits, marked), wanted[0])

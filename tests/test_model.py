@@ -1,5 +1,8 @@
 """The whole model against PyTorch's, and what must never leak."""
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -18,6 +21,7 @@ from transformer_lib.model import (
     Transformer,
     TransformerConfig,
     evaluating,
+    in_training,
     initialize_weights,
 )
 
@@ -232,6 +236,15 @@ def test_no_recurrence_no_convolution(norm, training):
         (dict(h=3), ["h=3", "d_model=16", "d_k"]),
         (dict(d_model=15, h=5), ["d_model=15", "even"]),
         (dict(init="kaiming"), ["init='kaiming'", "packed"]),
+        (dict(h=0), ["h=0", "1 or more"]),
+        (dict(h=-2), ["h=-2", "1 or more"]),
+        (dict(N=0), ["N=0", "1 or more"]),
+        (dict(N=2.0), ["N=2.0", "whole number"]),
+        (dict(d_k=0, d_v=4), ["d_k=0", "1 or more"]),
+        (dict(vocab_size=3), ["vocab_size=3", "4 or more"]),
+        (dict(max_length=0), ["max_length=0", "1 or more"]),
+        (dict(dropout=1.5), ["dropout=1.5", "0 to 1"]),
+        (dict(attention_dropout=-0.1), ["attention_dropout=-0.1", "0 to 1"]),
     ],
 )
 def test_impossible_sizes_are_refused(changes, words):
@@ -320,15 +333,53 @@ def test_ids_that_cannot_be_meant_are_refused(
         small().train(training)(source, target)
 
 
+def test_initialized_again_a_tied_table_stays():
+    model = small()
+    table = model.output_weight.detach().clone()
+    matrix = model.encoder.layers[0].feed_forward.w_1.weight
+    before = matrix.detach().clone()
+    initialize_weights(model)
+    assert torch.equal(model.output_weight, table)
+    assert not torch.equal(matrix, before)
+
+
 def test_evaluating_gives_each_module_its_own_mode_back():
     model = small()
     model.encoder.eval()
     modes = [module.training for module in model.modules()]
     with pytest.raises(KeyError), evaluating(model):
         with evaluating(model), evaluating(model):
-            pass  # whoever leaves last puts them back
+            pass
         assert not any(module.training for module in model.modules())
         assert not model(SOURCE, TARGET).requires_grad
         raise KeyError
     assert [module.training for module in model.modules()] == modes
     assert model(SOURCE, TARGET).requires_grad
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_model_in_training_is_not_for_another_thread(wrapped):
+    """Its dropout would be off for some of the steps, and nobody knew."""
+    model = small(dropout=0.5)
+    model.encoder.eval()
+    modes = [module.training for module in model.modules()]
+    trained = torch.compile(model, backend="eager") if wrapped else model
+
+    def use():
+        with evaluating(model):
+            return any(module.training for module in model.modules())
+
+    with ThreadPoolExecutor() as threads:
+        with pytest.raises(KeyError), in_training(trained):
+            assert all(module.training for module in model.modules())
+            with pytest.raises(RuntimeError, match="another thread.*copy"):
+                threads.submit(use).result()
+            assert all(module.training for module in model.modules())
+            assert not use()  # a validation, in the thread of the training
+            assert all(module.training for module in model.modules())
+            with evaluating(copy.deepcopy(model)):
+                pass
+            raise KeyError
+        assert [module.training for module in model.modules()] == modes
+        assert not threads.submit(use).result()
+    assert [module.training for module in model.modules()] == modes

@@ -18,7 +18,10 @@ from transformer_book.other_layers import (
     swapped,
 )
 from transformer_book.records import load_counts
-from transformer_lib.attention import MultiHeadAttention, attention
+from transformer_lib.attention import (
+    MultiHeadAttention,
+    scaled_dot_product_attention,
+)
 from transformer_lib.model import Transformer, TransformerConfig
 
 SWAPS = {
@@ -102,7 +105,8 @@ def test_additive_attention_multiplies_as_much_and_keeps_more():
 
         def dot_product(attend=attend, x=x, mask=mask):
             query, key = attend.from_query(x), attend.from_key(x)
-            return attention(query, key, x, mask[:, 0])[0]
+            found = scaled_dot_product_attention(query, key, x, mask[:, 0])
+            return found[0]
 
         additive = partial(attend, x, x, mask)
         multiplied, kept = zip(cost(additive), cost(dot_product), strict=True)

@@ -172,6 +172,23 @@ def test_sinusoids_end():
     assert len(positions.table) == 1024
     with pytest.raises(ValueError, match="1025 pos.*=1024: raise max_length"):
         positions(torch.zeros(1, 2, 8), offset=1023)
-    for asked, rows in (512, 1024), (1500, 1500):
+    for asked, rows in (512, 1024), (1500, 3000):
         config = TransformerConfig(12, **SIZES, max_length=asked)
         assert len(Transformer(config).positions.table) == rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_table_is_exact_in_every_type(dtype):
+    """Wherever the model was built, and however it came here."""
+    exact = sinusoids(1024, 8, torch.float64)
+    with torch.device("meta"):
+        elsewhere = SinusoidalPositions(8)
+    assert elsewhere.table.is_meta
+    for positions in (
+        SinusoidalPositions(8).to(dtype),
+        SinusoidalPositions(8).bfloat16().to(dtype),
+        elsewhere.to(dtype).to_empty(device="cpu"),
+    ):
+        zeros = torch.zeros(1, 1024, 8, dtype=dtype)
+        assert torch.equal(positions(zeros)[0], exact.to(dtype))
+        assert not positions.state_dict()

@@ -1,19 +1,30 @@
 """The library's front door, and what it does with odd visitors."""
 
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from own_models import swapped
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_model
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import (
+    Transformer,
+    TransformerConfig,
+    in_training,
+)
 from transformer_lib.tokenization import BPETokenizer
-from transformer_lib.translator import Translator, bundled_models
+from transformer_lib.translator import (
+    Translator,
+    bundled_models,
+    find_model,
+)
 
 TEXTS = ["I like trees.", "The cats sleep.", "Me gustan los árboles."]
 
@@ -22,7 +33,8 @@ TEXTS = ["I like trees.", "The cats sleep.", "Me gustan los árboles."]
 def translator():
     tokenizer = BPETokenizer.train(TEXTS, 300)
     config = TransformerConfig(len(tokenizer), N=2, d_model=16, d_ff=32, h=2)
-    return Translator(Transformer(config), tokenizer, ("en", "es"))
+    model = Transformer(config).eval()
+    return Translator(model, tokenizer, ("en", "es"))
 
 
 def test_a_string_or_a_list(translator):
@@ -83,6 +95,42 @@ def test_what_is_missing_is_named(translator):
     other = BPETokenizer.train(TEXTS, 280)
     with pytest.raises(ValueError, match=r"\)=280, .*vocab_size=296"):
         Translator(translator.model, other)
+
+
+def test_a_wrapped_model_or_one_text_of_languages_is_refused(translator):
+    model, tokenizer = translator.model, translator.tokenizer
+    for wrap in nn.DataParallel, AveragedModel:
+        with pytest.raises(TypeError, match=r"has no config.*\.module"):
+            Translator(wrap(model), tokenizer)
+    with pytest.raises(TypeError, match="languages='de-en': give two"):
+        Translator(model, tokenizer, "de-en")
+
+
+def test_a_model_is_found_by_its_folder_or_its_name(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_model("~/mine") == find_model(tmp_path / "mine")
+    assert find_model("little-spanish") == bundled_models()["little-spanish"]
+
+
+def test_a_compiled_model_is_looked_into(translator):
+    """Its maps are those of the model that was compiled."""
+    wanted = translator.attention(TEXTS[0], TEXTS[2]).maps
+    compiled = torch.compile(translator.model, backend="eager")
+    other = Translator(compiled, translator.tokenizer)
+    assert other.translate(TEXTS) == translator.translate(TEXTS)
+    found = other.attention(TEXTS[0], TEXTS[2]).maps
+    assert found.keys() == wanted.keys() and wanted
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_quantized_model_translates(translator):
+    quantize = torch.ao.quantization.quantize_dynamic
+    with warnings.catch_warnings(action="ignore"):
+        model = quantize(translator.model, {nn.Linear})
+    other = Translator(model, translator.tokenizer)
+    assert other.device.type == "cpu" and len(other.translate(TEXTS)) == 3
 
 
 def test_saved_and_loaded_it_translates_the_same(translator, tmp_path):
@@ -152,8 +200,7 @@ def test_it_moves_and_says_where_it_is(translator):
 
 
 def test_attention_is_right_while_other_threads_translate(translator):
-    """And so is the mode in which the model is left."""
-    translator.model.train()
+    """Of a model in evaluation mode, as it is loaded."""
     wanted = translator.attention(TEXTS[0], TEXTS[2]).maps
 
     def look(_):
@@ -164,7 +211,17 @@ def test_attention_is_right_while_other_threads_translate(translator):
         for maps in pool.map(look, range(12)):
             for path, weights in wanted.items():
                 torch.testing.assert_close(maps[path], weights)
-    assert translator.model.training
+
+
+def test_while_its_model_is_trained_another_thread_is_refused(translator):
+    """Its own thread may translate with it, as a validation does."""
+    wanted = translator.translate(TEXTS)
+    with in_training(translator.model), ThreadPoolExecutor() as threads:
+        with pytest.raises(RuntimeError, match="trained in another thread"):
+            threads.submit(translator.translate, TEXTS).result()
+        assert translator.translate(TEXTS) == wanted
+        assert all(part.training for part in translator.model.modules())
+    assert not any(part.training for part in translator.model.modules())
 
 
 def test_an_empty_folder_does_not_hide_a_bundled_model(tmp_path, monkeypatch):

@@ -70,6 +70,14 @@ from transformer_lib.cli import main
 if __name__ == "__main__":
     raise SystemExit(main())
 '''
+# What modules share, and nobody needs from the package's top.
+INNER = set(
+    """
+    as_texts check_folder check_ids check_source checked_hypothesis
+    decode_line describe_machine encode_texts is_utf16 length_limits padded
+    rows_to_keep uncompiled write_atomically
+    """.split()
+)
 
 
 class Chapter:
@@ -270,6 +278,7 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
 
     The index of names is a stub, which editors read as well. A function
     with a module's name is not in it: the name is the module's.
+    INNER names are for the modules among themselves.
     """
     home: dict[str, str] = {}
     modules = {chapter.name: [] for chapter in chapters}
@@ -279,7 +288,7 @@ def package(chapters: list[Chapter]) -> dict[str, str]:
                 message = f"{home[name]} defines {name} already"
                 chapter.complain(1, message)
             home[name] = chapter.name
-            if name not in modules:
+            if name not in modules and name not in INNER:
                 modules[chapter.name].append(name)
     stubs = [f"from . import {name} as {name}" for name in modules]
     stubs += [

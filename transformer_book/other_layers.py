@@ -154,7 +154,6 @@ class RecurrentDecoderLayer(CachedLayer):
         source_mask: Tensor | None,
         target_mask: Tensor | None = None,  # it looks back alone anyway
         cache: LayerCache | None = None,
-        is_causal: bool = False,
     ) -> Tensor:
         if cache is None:
             states, _ = self.gru(x)
@@ -177,7 +176,7 @@ def recurrent_translator(config: TransformerConfig) -> Transformer:
     config = replace(config, positions="none", norm="post")
     encoder = [RecurrentEncoderLayer(config) for _ in range(config.N)]
     decoder = [RecurrentDecoderLayer(config) for _ in range(config.N)]
-    return with_layers(config, Encoder(encoder, config.d_model), decoder)
+    return with_layers(config, Encoder(encoder), decoder)
 
 
 def with_layers(
@@ -186,7 +185,7 @@ def with_layers(
     """A `Transformer` whose stacks are exchanged for these."""
     model = Transformer(config)
     model.encoder = encoder
-    model.decoder = Decoder(decoder, config.d_model)
+    model.decoder = Decoder(decoder)
     for stack in model.encoder, model.decoder:
         initialize(stack, config.init)
     return model
@@ -240,7 +239,6 @@ class ConvolutionalDecoderLayer(CachedLayer):
         source_mask: Tensor | None,
         target_mask: Tensor | None = None,  # it looks back alone anyway
         cache: LayerCache | None = None,
-        is_causal: bool = False,
     ) -> Tensor:
         if cache is None:
             window = F.pad(x, (0, 0, self.before, 0))
@@ -278,7 +276,7 @@ def convolutional_translator(
     config = replace(config, norm="post")
     encoder = [ConvolutionalEncoderLayer(config, k) for _ in range(config.N)]
     decoder = [ConvolutionalDecoderLayer(config, k) for _ in range(config.N)]
-    stack = SummedEncoder(encoder, config.d_model)
+    stack = SummedEncoder(encoder)
     return with_layers(config, stack, decoder)
 
 
@@ -300,7 +298,6 @@ class InPlace(nn.Module):
         x: Tensor,
         memory: Tensor | tuple[Tensor, Tensor],
         mask: Tensor | None = None,
-        is_causal: bool = False,
         offset: int = 0,
     ) -> Tensor:
         """(batch, n, d_model) to the same shape; `memory` is `x`."""

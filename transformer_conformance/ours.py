@@ -57,7 +57,7 @@ def _best(found):
 
 
 def attention(query, key, value, mask=None):
-    return lib.attention.attention(query, key, value, mask)
+    return lib.scaled_dot_product_attention(query, key, value, mask)
 
 
 def multi_head(x, memory, w_q, w_k, w_v, w_o, h, mask=None):

@@ -23,16 +23,16 @@ from . import tokenization as tokenization
 from . import training as training
 from . import translator as translator
 from .attention import MultiHeadAttention as MultiHeadAttention
-from .attention import fused_attention as fused_attention
-from .attention import fused_is_faster as fused_is_faster
 from .attention import record_attention as record_attention
+from .attention import (
+    scaled_dot_product_attention as scaled_dot_product_attention,
+)
 from .batching import Batch as Batch
 from .batching import TokenBatches as TokenBatches
 from .batching import collate as collate
 from .batching import encode_pairs as encode_pairs
 from .batching import leave_out_long as leave_out_long
 from .beams import Translation as Translation
-from .beams import as_texts as as_texts
 from .beams import beam_search as beam_search
 from .beams import decode_all as decode_all
 from .beams import length_divisor as length_divisor
@@ -47,14 +47,11 @@ from .checkpoints import load_model as load_model
 from .checkpoints import save_checkpoint as save_checkpoint
 from .checkpoints import save_config as save_config
 from .checkpoints import save_model as save_model
-from .checkpoints import write_atomically as write_atomically
 from .cli import PRESETS as PRESETS
 from .cli import main as main
 from .corpora import SPLITS as SPLITS
 from .corpora import ParallelCorpus as ParallelCorpus
 from .corpora import data_folder as data_folder
-from .corpora import decode_line as decode_line
-from .corpora import is_utf16 as is_utf16
 from .corpora import load_corpus as load_corpus
 from .corpora import read_parallel as read_parallel
 from .decoding import DecoderCache as DecoderCache
@@ -73,7 +70,6 @@ from .evaluation import chrf as chrf
 from .evaluation import evaluate as evaluate
 from .evaluation import published_bleu as published_bleu
 from .experiment import Experiment as Experiment
-from .experiment import describe_machine as describe_machine
 from .experiment import describe_run as describe_run
 from .experiment import pick_device as pick_device
 from .experiment import run_experiment as run_experiment
@@ -86,19 +82,19 @@ from .layers import EncoderLayer as EncoderLayer
 from .layers import FeedForward as FeedForward
 from .layers import LayerCache as LayerCache
 from .layers import Residual as Residual
+from .loss import model_losses as model_losses
 from .loss import perplexity as perplexity
 from .loss import projected_losses as projected_losses
 from .loss import smoothed_loss as smoothed_loss
 from .loss import validation_loss as validation_loss
 from .masks import causal_mask as causal_mask
 from .masks import padding_mask as padding_mask
-from .model import Cache as Cache
 from .model import Transformer as Transformer
 from .model import TransformerConfig as TransformerConfig
 from .model import evaluating as evaluating
 from .model import foreign_parts as foreign_parts
+from .model import in_training as in_training
 from .model import initialize_weights as initialize_weights
-from .model import without_cudnn as without_cudnn
 from .positions import LearnedPositions as LearnedPositions
 from .positions import SinusoidalPositions as SinusoidalPositions
 from .positions import sinusoids as sinusoids
@@ -117,5 +113,6 @@ from .training import worker as worker
 from .translator import AttentionMaps as AttentionMaps
 from .translator import Translator as Translator
 from .translator import bundled_models as bundled_models
+from .translator import find_model as find_model
 
 __version__: str

@@ -9,14 +9,16 @@ Chapter: book/architecture/attention
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import local
+from functools import partial
+from threading import get_ident
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def attention(
+def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -43,38 +45,6 @@ def attention(
     if dropout:
         weights = F.dropout(weights, dropout)
     return weights @ value, weights
-
-
-def fused_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: float = 0.0,
-    is_causal: bool = False,
-) -> Tensor:
-    """The output of `attention`, by a kernel that keeps no weights.
-
-    `is_causal` says that `mask` is the square `causal_mask`, so the
-    kernel need not read it. Section 3.2.1.
-
-    Chapter: attention-fast
-    """
-    mask = None if is_causal else mask
-    return F.scaled_dot_product_attention(
-        query, key, value, mask, dropout, is_causal=is_causal
-    )
-
-
-def fused_is_faster(query: Tensor, training: bool) -> bool:
-    """Whether to leave `attention` to a fused kernel.
-
-    In training on a CPU the kernel takes up to 1.4 times as long as
-    the equation written out; on a GPU, and in use, it is the faster.
-
-    Chapter: attention-fast
-    """
-    return not (training and query.is_cpu)
 
 
 class MultiHeadAttention(nn.Module):
@@ -120,9 +90,6 @@ class MultiHeadAttention(nn.Module):
         self.w_k = nn.Linear(d_model, h * d_k, bias=bias)
         self.w_v = nn.Linear(d_model, h * d_v, bias=bias)
         self.w_o = nn.Linear(h * d_v, d_model, bias=bias)
-        # A recording knows a module by this: PyTorch's exporter calls
-        # stand-ins, which share the attributes and nothing else.
-        self.identity = object()
 
     def split(self, x: Tensor) -> Tensor:
         """(batch, len, h * d) to (batch, h, len, d)."""
@@ -152,9 +119,9 @@ class MultiHeadAttention(nn.Module):
         x: Tensor,
         memory: Tensor | tuple[Tensor, Tensor],
         mask: Tensor | None = None,
-        is_causal: bool = False,
         offset: int = 0,
-    ) -> Tensor:
+        need_weights: bool = False,
+    ) -> Any:
         """Queries from `x`, keys and values from `memory`.
 
         Args:
@@ -163,86 +130,69 @@ class MultiHeadAttention(nn.Module):
                 made of it.
             mask: True = may attend; (batch, h, query_len, key_len) or
                 what broadcasts to it.
-            is_causal: that `mask` is the square `causal_mask`, for a
-                kernel that makes this mask itself.
             offset: the position of the first query.
+            need_weights: whether to return the weights, too.
 
         Returns:
-            (batch, query_len, d_model)
+            (batch, query_len, d_model), or with `need_weights` a pair
+            of this and the weights (batch, h, query_len, key_len).
 
         Raises:
             TypeError: for a mask that is not boolean.
+            ValueError: for one of three axes, whose first might be the
+                batch's or the heads'.
         """
-        if mask is not None and mask.dtype != torch.bool:
-            raise TypeError(
-                f"{mask.dtype=}: give a boolean mask, True = may attend"
-            )
+        if mask is not None:
+            _check_mask(mask)
         query = self.place(self.split(self.w_q(x)), offset)
         if isinstance(memory, tuple):
             key, value = memory
         else:
             key, value = self.keys_values(memory)
-        heads = self.attend(query, key, value, mask, is_causal)
+        heads, weights = self.attend(query, key, value, mask, need_weights)
         # (batch, query_len, h * d_v)
         joined = heads.transpose(1, 2).flatten(2)
-        return self.w_o(joined)
+        output = self.w_o(joined)
+        return (output, weights) if need_weights else output
 
     def attend(
         self,
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """Equation 1 for every head: (batch, h, query_len, d_v)."""
+        mask: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Equation 1 for every head: (batch, h, query_len, d_v).
+
+        With the weights, which may be None unless they are needed.
+        """
         dropout = self.dropout if self.training else 0.0
-        recordings = [
-            recording
-            for recording in _this_thread.recordings
-            if self.identity in recording.paths
-        ]
-        if not recordings and fused_is_faster(query, self.training):
-            return fused_attention(query, key, value, mask, dropout, is_causal)
-        heads, weights = attention(query, key, value, mask, dropout)
-        for recording in recordings:
-            recording.keep(self.identity, weights)
-        return heads
+        slower = self.training and query.is_cpu  # the fused kernel
+        if need_weights or slower:
+            return scaled_dot_product_attention(
+                query, key, value, mask, dropout
+            )
+        heads = F.scaled_dot_product_attention(
+            query, key, value, mask, dropout
+        )
+        return heads, None
 
 
-class _Recording:
-    """The weights of some modules' last calls, by their paths.
+def _check_mask(mask: Tensor) -> None:
+    """Refuse a mask that might be taken for another one.
 
     Chapter: attention-class
     """
-
-    def __init__(self, model: nn.Module):
-        self.maps: dict[str, Tensor] = {}
-        self.paths = {
-            module.identity: path
-            for path, module in model.named_modules()
-            if isinstance(module, MultiHeadAttention)
-        }
-
-    def keep(self, identity: object, weights: Tensor) -> None:
-        weights = weights.detach()
-        if weights.is_inference():
-            # A copy made outside of inference mode can be computed with.
-            with torch.inference_mode(False):
-                weights = weights.clone()
-        self.maps[self.paths[identity]] = weights
-
-
-class _Thread(local):
-    """What each thread has for itself: the recordings going on in it.
-
-    Chapter: attention-class
-    """
-
-    recordings: tuple[_Recording, ...] = ()
-
-
-_this_thread = _Thread()
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"{mask.dtype=}: give a boolean mask, True = may attend"
+        )
+    if mask.dim() == 3:
+        raise ValueError(
+            f"{mask.shape=}: give (batch, 1, query_len, key_len), or "
+            "(1, h, query_len, key_len); three axes could mean either"
+        )
 
 
 @contextmanager
@@ -257,12 +207,44 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         "encoder.layers.0.self_attention", to the weights of its last
         call, detached: (batch, h, query_len, key_len).
 
+    Raises:
+        ValueError: for a compiled model, which runs no hooks.
+        RuntimeError: if this thread records the model already.
+
     Chapter: attention-record
     """
-    recording = _Recording(model)
-    others = _this_thread.recordings
-    _this_thread.recordings = (*others, recording)
+    maps: dict[str, Tensor] = {}
+    thread = get_ident()
+
+    def ask(module: nn.Module, given: tuple, named: dict) -> Any:
+        if get_ident() != thread:
+            return None
+        if "need_weights" in named:
+            raise RuntimeError("these weights are being recorded already")
+        return given, named | {"need_weights": True}
+
+    def keep(path: str, module: nn.Module, given: tuple, output: Any) -> Any:
+        if get_ident() != thread:
+            return None
+        output, weights = output
+        with torch.inference_mode(False):  # to be computed with later
+            maps[path] = weights.detach().clone()
+        return output
+
+    hooks = []
     try:
-        yield recording.maps
+        for path, module in model.named_modules():
+            if hasattr(module, "_orig_mod") or module._compiled_call_impl:
+                raise ValueError(
+                    "a compiled model keeps no attention weights: record "
+                    "the model that torch.compile was given"
+                )
+            if isinstance(module, MultiHeadAttention):
+                hooks += [
+                    module.register_forward_pre_hook(ask, with_kwargs=True),
+                    module.register_forward_hook(partial(keep, path)),
+                ]
+        yield maps
     finally:
-        _this_thread.recordings = others
+        for hook in hooks:
+            hook.remove()

@@ -49,7 +49,10 @@ def encode_pairs(
             )
         sources.append(pair[0])
         targets.append(pair[1])
-    encoded = _encode(sources, tokenizer), _encode(targets, tokenizer)
+    encoded = (
+        encode_texts(sources, tokenizer),
+        encode_texts(targets, tokenizer),
+    )
     pairs = list(zip(*encoded, strict=True))
     if max_length is not None:
         pairs = [pair for pair in pairs if _longer_side(pair) <= max_length]
@@ -61,7 +64,9 @@ def _longer_side(pair: _Pair) -> int:
     return max(len(source), len(target))
 
 
-def _encode(texts: Iterable[str], tokenizer: Tokenizer) -> list[list[int]]:
+def encode_texts(
+    texts: Iterable[str], tokenizer: Tokenizer
+) -> list[list[int]]:
     """Ids of each text, with its eos; ours on all cores.
 
     Chapter: batching-pairs
@@ -136,14 +141,14 @@ def collate(pairs: Sequence[_Pair]) -> Batch:
     sources, targets = zip(*pairs, strict=True)
     inputs = [[BOS, *target[:-1]] for target in targets]
     return Batch(
-        source_ids=_padded(sources),
-        target_ids=_padded(inputs),
-        labels=_padded(targets),
+        source_ids=padded(sources),
+        target_ids=padded(inputs),
+        labels=padded(targets),
         tokens=sum(len(target) for target in targets),
     )
 
 
-def _padded(rows: Sequence[list[int]]) -> Tensor:
+def padded(rows: Sequence[list[int]]) -> Tensor:
     """Rows of ids as a tensor (batch, length of the longest).
 
     Chapter: batching-batch

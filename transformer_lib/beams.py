@@ -7,21 +7,22 @@ Chapter: book/translating/beams
 """
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from transformer_lib.batching import _encode, _padded
+from transformer_lib.batching import encode_texts, padded
 from transformer_lib.decoding import (
     DecoderCache,
     Hypothesis,
-    _check_source,
-    _hypothesis,
-    _length_limits,
-    _rows_to_keep,
+    check_source,
+    checked_hypothesis,
     greedy_decode,
+    length_limits,
     next_log_probabilities,
+    rows_to_keep,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer, evaluating
@@ -44,14 +45,14 @@ def _check_options(beam_size: int, length_penalty: float) -> None:
 
     Raises:
         ValueError: for a `beam_size` that is not a whole number from 1
-            on, or a `length_penalty` below 0.
+            on, or a `length_penalty` that is not between 0 and 100.
 
     Chapter: beams-batch
     """
-    if not isinstance(beam_size, int) or beam_size < 1:
+    if not isinstance(beam_size, Integral) or beam_size < 1:
         raise ValueError(f"{beam_size=}: give a whole number, 1 or more")
-    if not 0 <= length_penalty < torch.inf:
-        raise ValueError(f"{length_penalty=}: give a number, 0 or more")
+    if not 0 <= length_penalty <= 100:
+        raise ValueError(f"{length_penalty=}: give a number, 0 to 100")
 
 
 def beam_search(
@@ -68,7 +69,8 @@ def beam_search(
 
     Args:
         source_ids: (batch, source_len), ending in eos, right-padded.
-        length_penalty: the paper's alpha, at least 0.
+        beam_size: how many unfinished outputs a sentence keeps.
+        length_penalty: the paper's alpha, from 0 to 100.
         max_extra: as in `greedy_decode`.
 
     Returns:
@@ -77,13 +79,13 @@ def beam_search(
 
     Raises:
         ValueError: as `greedy_decode`, and for a `beam_size` that is no
-            whole number from 1 on, or a `length_penalty` below 0.
+            whole number from 1 on, or another `length_penalty`.
 
     Chapter: beams-batch
     """
     _check_options(beam_size, length_penalty)
-    _check_source(model, source_ids)
-    limits = _length_limits(model, source_ids, max_extra)
+    check_source(model, source_ids)
+    limits = length_limits(model, source_ids, max_extra)
     complete = []  # what `_pick` returns, step by step
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
@@ -124,7 +126,7 @@ def beam_search(
             # Each row of the cache becomes that of its parent.
             first_rows = width * torch.arange(len(ids), device=ids.device)
             rows = first_rows[:, None] + parents.gather(1, ranks)
-            keep = _rows_to_keep(going)
+            keep = rows_to_keep(going)
             if keep is not None:
                 if len(keep) == 0:
                     break
@@ -141,7 +143,7 @@ def beam_search(
         lists = [tensor.tolist() for tensor in tensors]
         for sentence, total, output in zip(*lists, strict=True):
             score = total / length_divisor(len(output), length_penalty)
-            found[sentence].append(_hypothesis(output, total, score))
+            found[sentence].append(checked_hypothesis(output, total, score))
     for hypotheses in found:
         hypotheses.sort(key=_rank)
     return [hypotheses[:beam_size] for hypotheses in found]
@@ -172,14 +174,11 @@ def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
 def longest_source(model: Transformer) -> int:
     """How many tokens, without eos, a sentence to translate may have.
 
-    512, or fewer where the model's learned positions end. Whole pages
-    would translate badly, and slowly.
+    One less than the `max_length` of the model's configuration.
 
     Chapter: beams-batches
     """
-    if model.config.positions == "learned":
-        return min(512, model.config.max_length - 1)
-    return 512
+    return model.config.max_length - 1
 
 
 def decode_all(
@@ -200,19 +199,26 @@ def decode_all(
     Raises:
         ValueError: as `beam_search`, or if a sentence has more than
             `longest_source` tokens; then nothing is decoded.
+        TypeError: for a source that is no list of ids.
 
     Chapter: beams-batches
     """
     _check_options(beam_size, length_penalty)
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"{batch_size=}: give 1 or more")
     sources = list(sources)  # it may be a generator
     most = longest_source(model)
     for number, ids in enumerate(sources, 1):
+        if isinstance(ids, Integral):
+            raise TypeError(
+                f"source {number} is one id, {ids}: give lists of ids"
+            )
         if len(ids) > most + 1:  # and eos
             raise ValueError(
                 f"sentence {number} has {len(ids) - 1} tokens; the model "
                 f"reads up to {most}: split it"
             )
-    device = model.output_weight.device
+    device = next(model.parameters()).device
     empty = Hypothesis([EOS], 0.0, 0.0)
     found = [[empty] for _ in sources]
     order = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
@@ -222,7 +228,7 @@ def decode_all(
         fitting = 64 if device.type == "cpu" else min(1024, 16_384 // longest)
         size = batch_size or fitting
         batch, order = order[:size], order[size:]
-        ids = _padded([sources[i] for i in batch]).to(device)
+        ids = padded([sources[i] for i in batch]).to(device)
         if beam_size == 1:
             results = greedy_decode(model, ids, max_extra)
         else:
@@ -257,16 +263,19 @@ def translate_all(
     Two of them may be the same text, cut into other tokens.
 
     Raises:
-        TypeError: for a text that is not a string.
+        TypeError: for a text that is not a string, or one text in place
+            of a list.
         ValueError: as `decode_all`.
 
     Chapter: beams-texts
     """
+    if isinstance(texts, str):
+        raise TypeError("texts is one text: give a list, [text]")
     texts = list(texts)
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise TypeError(f"sentence {number} is {text!r:.60}: give a text")
-    sources = _encode(texts, tokenizer)
+    sources = encode_texts(texts, tokenizer)
     return as_texts(
         tokenizer, decode_all(model, sources, beam_size, length_penalty)
     )

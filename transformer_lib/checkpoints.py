@@ -27,8 +27,8 @@ from torch.optim import Optimizer
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
-    _uncompiled,
     foreign_parts,
+    uncompiled,
 )
 from transformer_lib.tokenization import BPETokenizer
 
@@ -107,7 +107,7 @@ def save_checkpoint(
 
     Chapter: checkpoints-library
     """
-    model = _uncompiled(model)
+    model = uncompiled(model)
     content = {
         "model": model.state_dict(),
         "optimizer": [
@@ -215,7 +215,7 @@ def load_checkpoint(
     # An optimizer would keep the file mapped, and Windows not delete it.
     content = _read(path, mmap=optimizer is None)
     if model is not None:
-        model = _uncompiled(model)
+        model = uncompiled(model)
         model.load_state_dict(content["model"])
     if optimizer is not None:
         optimizers = _as_list(optimizer)
@@ -265,7 +265,7 @@ def save_model(
 
     Chapter: checkpoints-models
     """
-    model = _uncompiled(model)
+    model = uncompiled(model)
     config = _config_text(model, tokenizer, info)
     if half:
         model = copy.deepcopy(model).half()

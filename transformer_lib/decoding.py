@@ -14,28 +14,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.model import Transformer, _check_ids, evaluating
+from transformer_lib.layers import LayerCache
+from transformer_lib.model import Transformer, check_ids, evaluating
 
 
-class DecoderCache:
+class DecoderCache(list[LayerCache]):
     """What `model.decode(..., cache=cache)` need not compute again.
 
-    `layers` holds what `new_cache` of each decoder layer made: the keys
-    and values of the source, from `memory` (batch, source_len,
-    d_model), and those of the target's first `length` positions.
+    A list of what `new_cache` of each decoder layer made: the keys and
+    values of the source, from `memory` (batch, source_len, d_model),
+    and those of the target's first positions.
 
     Chapter: decoding-cache
     """
 
     def __init__(self, model: Transformer, memory: Tensor):
-        self.layers = [
+        super().__init__(
             layer.new_cache(memory) for layer in model.decoder.layers
-        ]
-
-    @property
-    def length(self) -> int:
-        """How many positions of the target are kept."""
-        return self.layers[0].length
+        )
 
     def select(self, rows: Tensor, source: bool = True) -> None:
         """Row i becomes the old row `rows[i]`: reorders, repeats or drops.
@@ -43,7 +39,7 @@ class DecoderCache:
         With `source=False` the source's part stays as it is, for rows
         that only change places within their own sentence.
         """
-        for layer in self.layers:
+        for layer in self:
             layer.select(rows, source)
 
 
@@ -62,7 +58,7 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-def _check_source(model: Transformer, source_ids: Tensor) -> None:
+def check_source(model: Transformer, source_ids: Tensor) -> None:
     """Refuse what is no batch of sentences, whatever the model.
 
     Raises:
@@ -73,7 +69,7 @@ def _check_source(model: Transformer, source_ids: Tensor) -> None:
 
     Chapter: decoding-greedy
     """
-    _check_ids(source_ids)
+    check_ids(source_ids)
     vocab_size = model.config.vocab_size
     unknown = (source_ids < 0) | (source_ids >= vocab_size)
     if unknown.any():
@@ -95,7 +91,7 @@ def _check_source(model: Transformer, source_ids: Tensor) -> None:
         )
 
 
-def _length_limits(
+def length_limits(
     model: Transformer, source_ids: Tensor, max_extra: int
 ) -> list[int]:
     """The maximum length of each output, eos included.
@@ -121,8 +117,12 @@ def next_log_probabilities(
     """Of every possible next token: (batch, vocab_size), in nats.
 
     `last` (batch,) is the newest token of each row, not yet in the
-    cache; `source_ids` tells where the source is padded, None means no
-    padding. pad and bos, which can never follow, get -inf.
+    cache, and is added to it; `source_ids` tells where the source is
+    padded, None means no padding. pad and bos, which can never follow,
+    get -inf.
+
+    Raises:
+        ValueError: past the `max_length` of the model's positions.
 
     Chapter: decoding-greedy
     """
@@ -148,7 +148,7 @@ def _likeliest(log_p: Tensor) -> tuple[Tensor, Tensor]:
     return log_p.gather(1, places[:, None])[:, 0], places
 
 
-def _rows_to_keep(going: Tensor) -> Tensor | None:
+def rows_to_keep(going: Tensor) -> Tensor | None:
     """The numbers of the rows to go on with; None if all may stay.
 
     `going` (rows,) is True for those that have not ended. Only when
@@ -162,7 +162,7 @@ def _rows_to_keep(going: Tensor) -> Tensor | None:
     return going.nonzero()[:, 0]
 
 
-def _hypothesis(
+def checked_hypothesis(
     ids: list[int], log_probability: float, score: float
 ) -> Hypothesis:
     """A `Hypothesis`, if the model's numbers are numbers.
@@ -201,8 +201,8 @@ def greedy_decode(
 
     Chapter: decoding-greedy
     """
-    _check_source(model, source_ids)
-    limits = _length_limits(model, source_ids, max_extra)
+    check_source(model, source_ids)
+    limits = length_limits(model, source_ids, max_extra)
     # Where no row is padded, no mask is needed.
     source = source_ids if (source_ids == PAD).any() else None
     trace = []
@@ -217,7 +217,7 @@ def greedy_decode(
             gains, last = _likeliest(log_p)
             trace.append((sentences, gains, last, going))
             going = going & (last != EOS) & (limit > step)
-            keep = _rows_to_keep(going)
+            keep = rows_to_keep(going)
             if keep is None:
                 continue
             if len(keep) == 0:
@@ -235,6 +235,6 @@ def greedy_decode(
                 ids[sentence].append(token)
                 totals[sentence] += gain
     return [
-        [_hypothesis(output, total, total)]
+        [checked_hypothesis(output, total, total)]
         for output, total in zip(ids, totals, strict=True)
     ]

@@ -31,4 +31,5 @@ class Embeddings(nn.Module):
         self.weight = nn.Parameter(table)
 
     def forward(self, ids: Tensor) -> Tensor:
+        """(batch, len) to (batch, len, d_model)."""
         return F.embedding(ids, self.weight) * self.factor

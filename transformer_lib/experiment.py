@@ -40,7 +40,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import ParallelCorpus, load_corpus
 from transformer_lib.evaluation import HeldOut, bleu, evaluate
 from transformer_lib.loss import perplexity, validation_loss
-from transformer_lib.model import Transformer, TransformerConfig, _uncompiled
+from transformer_lib.model import Transformer, TransformerConfig, uncompiled
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 from transformer_lib.training import Gradients, History, train, worker
@@ -459,7 +459,7 @@ def _choose_weights(
     paths = checkpoint_files(folder)[-max(experiment.average, 1) :]
     if len(paths) == 1:
         return last
-    plain = _uncompiled(model)
+    plain = uncompiled(model)
     plain.load_state_dict(average_checkpoints(paths))
     mean = {"averaged_checkpoints": len(paths)}
     mean |= measure(f"mean of {len(paths)} checkpoints")

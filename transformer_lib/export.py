@@ -8,6 +8,7 @@ Chapter: book/translating/export
 
 import copy
 import logging
+import random
 import shutil
 import warnings
 from pathlib import Path
@@ -18,8 +19,8 @@ from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
 from transformer_lib.checkpoints import _check_folder
-from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.model import Transformer, foreign_parts
+from transformer_lib.embeddings import BOS, EOS, PAD, UNK
+from transformer_lib.model import Transformer, uncompiled
 from transformer_lib.translator import Translator
 
 
@@ -28,7 +29,38 @@ def _frozen(model: Transformer) -> Transformer:
 
     Chapter: export-copy
     """
-    return copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
+    model = copy.deepcopy(uncompiled(model))
+    return model.cpu().float().eval().requires_grad_(False)
+
+
+def _examples(model: Transformer) -> list[tuple[list[int], list[int]]]:
+    """Random ids of some sources, and what might be their translations.
+
+    Chapter: export-copy
+    """
+    chance = random.Random(0)
+    ids = [UNK, *range(EOS + 1, model.config.vocab_size)]
+    most = model.config.max_length - 1
+    return [
+        ([*chance.choices(ids, k=min(n, most)), EOS], chance.choices(ids, k=m))
+        for n, m in ((3, min(6, most)), (1, 0), (20, min(9, most)))
+    ]
+
+
+def _check_same(found: Tensor, wanted: Tensor, advice: str) -> None:
+    """Refuse an export whose log-probabilities are not the model's.
+
+    Raises:
+        ValueError: if they differ by more than rounding.
+
+    Chapter: export-copy
+    """
+    if not torch.allclose(found, wanted, atol=1e-3):
+        raise ValueError(
+            "what was written computes something else than the model: "
+            f"a log-probability is {(found - wanted).abs().max():.1e} off. "
+            f"{advice}"
+        )
 
 
 def _linear(spec: Any, *parts: nn.Linear) -> None:
@@ -69,19 +101,14 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     `tokens` are in the order of their ids.
 
     Raises:
-        ValueError: if d_k is not d_v, or if the model has parts of
-            one's own.
+        ValueError: if d_k is not d_v.
+        AttributeError, TypeError: if the model lacks a part of ours.
 
     Chapter: export-ctranslate2
     """
     from ctranslate2 import specs
 
-    if parts := foreign_parts(model):
-        raise ValueError(
-            f"CTranslate2 computes the library's own layers, and not "
-            f"{parts[0]}: take onnx, which writes down what a model computes"
-        )
-    model, config = _frozen(model), model.config
+    config = model.config
     d_k = config.d_k or config.d_model // config.h
     if d_k != (config.d_v or config.d_model // config.h):
         raise ValueError(
@@ -114,6 +141,52 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     spec.config.eos_token = tokens[EOS]
     spec.validate()  # is anything still empty?
     return spec
+
+
+_TAKE_ONNX = (
+    "CTranslate2 knows the library's own layers alone: take onnx, which "
+    "writes down what a model computes"
+)
+
+
+def _save_ctranslate2(
+    model: Transformer, tokens: list[str], folder: Path, int8: bool
+) -> None:
+    """Write the spec, and compare it with the model.
+
+    A class of one's own, an exchanged part or a hook may compute
+    something that the spec does not say. int8 rounds, so it is written
+    after the whole numbers of the weights are known to be right.
+
+    Raises:
+        ValueError: if CTranslate2 would not compute the model.
+
+    Chapter: export-ctranslate2
+    """
+    import ctranslate2
+
+    model = _frozen(model)
+    for kind in ["float32", "int8"][: 1 + int8]:
+        try:
+            spec = _ctranslate2_spec(model, tokens)
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"{error}: {_TAKE_ONNX}") from error
+        spec.optimize(kind)
+        spec.save(str(folder))
+        if kind == "int8":
+            return
+        engine = ctranslate2.Translator(str(folder))
+        for source, target in _examples(model):
+            names = [[tokens[i] for i in ids] for ids in (source, target)]
+            [scored] = engine.score_batch(names[:1], names[1:])
+            memory = model.encode(torch.tensor([source]))
+            inputs = torch.tensor([[BOS, *target]])
+            hidden = model.decode(inputs, memory, None)
+            logits = model.project(hidden)[0]  # (len, vocab_size)
+            logits[:, [PAD, BOS]] = -torch.inf
+            log_p = logits.log_softmax(-1)
+            wanted = log_p[range(len(log_p)), [*target, EOS]]
+            _check_same(torch.tensor(scored.log_probs), wanted, _TAKE_ONNX)
 
 
 class _EncoderGraph(nn.Module):
@@ -189,6 +262,8 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
 
     Chapter: export-onnx
     """
+    import onnxscript  # noqa: F401, as torch.onnx needs it
+
     model = _frozen(model)
     source_ids = torch.tensor([[4, 5, 6, EOS]])
     inputs = {"source_ids": source_ids}
@@ -202,12 +277,11 @@ def _save_graphs(model: Transformer, folder: Path) -> None:
     }
     outputs = ["log_probabilities", "cross"]
     _save_graph(_DecoderGraph(model), inputs, outputs, folder / "decoder.onnx")
-    if foreign_parts(model):
-        _compare(model, folder)
+    _compare(model, folder)
 
 
 def _compare(model: Transformer, folder: Path) -> None:
-    """Run the graphs on a sentence of another length than the example.
+    """Run the graphs on sentences of other lengths than the example.
 
     A part of one's own may have been written down as it computes the
     example, and not as it computes every sentence.
@@ -219,22 +293,19 @@ def _compare(model: Transformer, folder: Path) -> None:
     """
     from onnx.reference import ReferenceEvaluator
 
-    source_ids = torch.tensor([[6, 4, 5, 4, 7, 5, EOS]])
-    target_ids = torch.tensor([[BOS, 5, 4, 8, 7, 6]])
-    inputs = {"source_ids": source_ids.numpy()}
     encoder = ReferenceEvaluator(str(folder / "encoder.onnx"))
-    (inputs["memory"],) = encoder.run(["memory"], inputs)
-    inputs["target_ids"] = target_ids.numpy()
     decoder = ReferenceEvaluator(str(folder / "decoder.onnx"))
-    (found,) = decoder.run(["log_probabilities"], inputs)
-    memory = model.encode(source_ids)
-    wanted, _ = _DecoderGraph(model)(target_ids, memory, source_ids)
-    if not torch.allclose(torch.tensor(found), wanted, atol=1e-3):
-        raise ValueError(
-            f"the graphs of {foreign_parts(model)} compute something else "
-            "than the model: what a part does must not depend on the sizes "
-            "of its example"
-        )
+    for source, target in _examples(model):
+        source_ids = torch.tensor([source])
+        target_ids = torch.tensor([[BOS, *target]])
+        inputs = {"source_ids": source_ids.numpy()}
+        (inputs["memory"],) = encoder.run(["memory"], inputs)
+        inputs["target_ids"] = target_ids.numpy()
+        (found,) = decoder.run(["log_probabilities"], inputs)
+        memory = model.encode(source_ids)
+        wanted, _ = _DecoderGraph(model)(target_ids, memory, source_ids)
+        advice = "A part must not depend on the sizes of its example"
+        _check_same(torch.tensor(found), wanted, advice)
 
 
 def export_model(
@@ -257,9 +328,9 @@ def export_model(
         int8: weights as whole numbers, for ctranslate2
 
     Raises:
-        ValueError: for anything else; for a model that CTranslate2
-            does not compute, or whose graphs would not be the model.
-        ImportError: if `pip install ".[export]"` is missing.
+        ValueError: for anything else; or if what was written gives
+            other scores than the model.
+        ImportError: naming the extra that is missing.
         FileExistsError: if the folder is there.
         NotADirectoryError: if it is a file, or in one.
 
@@ -267,25 +338,25 @@ def export_model(
     """
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
+    folder = Path(folder).expanduser()
     _check_folder(folder)
-    folder = Path(folder)
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: name a new folder")
     model, tokenizer = translator.model, translator.tokenizer
-    if to == "ctranslate2":
-        ids = range(len(tokenizer))
-        tokens = [tokenizer.tokenizer.id_to_token(i) for i in ids]
-        spec = _ctranslate2_spec(model, tokens)
-        spec.optimize("int8" if int8 else "float32")
-        folder.mkdir(parents=True)
-        spec.save(str(folder))
-    else:
-        import onnxscript  # noqa: F401, as torch.onnx needs it
-
-        folder.mkdir(parents=True)
-        try:
+    folder.mkdir(parents=True)
+    try:
+        if to == "ctranslate2":
+            ids = range(len(tokenizer))
+            tokens = [tokenizer.tokenizer.id_to_token(i) for i in ids]
+            _save_ctranslate2(model, tokens, folder, int8)
+        else:
             _save_graphs(model, folder)
-        except BaseException:  # half an export is none
-            shutil.rmtree(folder)
-            raise
-    tokenizer.save(folder / "tokenizer.json")
+        tokenizer.save(folder / "tokenizer.json")
+    except BaseException as error:
+        shutil.rmtree(folder)  # half an export is none
+        if isinstance(error, ModuleNotFoundError):
+            raise ImportError(
+                f"{error.name} is missing: "
+                'pip install "executable-transformer[export]"'
+            ) from error
+        raise

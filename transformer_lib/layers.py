@@ -7,6 +7,7 @@ Chapter: book/architecture/layers
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +75,8 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, section 3.1.
 
-    Takes its sub-layers ready-made; the rest is as in `Residual`.
+    Takes its sub-layers ready-made; `d_model` and the options are those
+    of the `Residual` around each.
 
     Chapter: layers-encoder-layer
     """
@@ -84,19 +86,21 @@ class EncoderLayer(nn.Module):
         self_attention: nn.Module,
         feed_forward: nn.Module,
         d_model: int,
-        dropout: float = 0.1,
-        norm: str = "post",
-        layer_norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        **options: Any,
     ):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
         self.residuals = nn.ModuleList(
-            Residual(d_model, dropout, norm, layer_norm) for _ in range(2)
+            Residual(d_model, **options) for _ in range(2)
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """(batch, source_len, d_model) to the same shape."""
+        """(batch, source_len, d_model) to the same shape.
+
+        `mask` (batch, 1, 1, source_len) is True where a position may
+        be attended to.
+        """
         first, second = self.residuals
         x = first(x, lambda x: self.self_attention(x, x, mask))
         return second(x, self.feed_forward)
@@ -105,7 +109,8 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention over the memory, feed-forward: 3.1.
 
-    Takes its sub-layers ready-made; the rest is as in `Residual`.
+    Takes its sub-layers ready-made; `d_model` and the options are those
+    of the `Residual` around each.
 
     Chapter: layers-decoder-layer
     """
@@ -116,16 +121,14 @@ class DecoderLayer(nn.Module):
         cross_attention: nn.Module,
         feed_forward: nn.Module,
         d_model: int,
-        dropout: float = 0.1,
-        norm: str = "post",
-        layer_norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        **options: Any,
     ):
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
         self.residuals = nn.ModuleList(
-            Residual(d_model, dropout, norm, layer_norm) for _ in range(3)
+            Residual(d_model, **options) for _ in range(3)
         )
 
     def forward(
@@ -135,7 +138,6 @@ class DecoderLayer(nn.Module):
         source_mask: Tensor | None,
         target_mask: Tensor | None,
         cache: "LayerCache | None" = None,
-        is_causal: bool = False,
     ) -> Tensor:
         """(batch, target_len, d_model) to the same shape.
 
@@ -147,53 +149,48 @@ class DecoderLayer(nn.Module):
             source_mask, target_mask: for the attention over the memory
                 and for self-attention.
             cache: from `new_cache`; the new positions are added.
-            is_causal: that `target_mask` is the square `causal_mask`.
         """
         own, across = self.self_attention, self.cross_attention
         first, second, third = self.residuals
         offset = 0 if cache is None else cache.length
-
-        def look_back(x: Tensor) -> Tensor:
-            seen: Tensor | tuple[Tensor, Tensor] = x
-            if cache is not None:
-                key, value = own.keys_values(x, offset)
-                seen = cache.append(key, value)
-            return own(x, seen, target_mask, is_causal, offset)
-
         source = memory if cache is None else cache.source
-        x = first(x, look_back)
-        x = second(x, lambda x: across(x, source, source_mask, offset=offset))
+
+        def so_far(x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+            if cache is None:
+                return x
+            return cache.append(*own.keys_values(x, offset))
+
+        x = first(x, lambda x: own(x, so_far(x), target_mask, offset))
+        x = second(x, lambda x: across(x, source, source_mask, offset))
         return third(x, self.feed_forward)
 
     def new_cache(self, memory: Tensor) -> "LayerCache":
-        """An empty cache, with the keys and values of `memory`."""
+        """An empty cache, with the keys and values of `memory`.
+
+        `memory` is (batch, source_len, d_model).
+        """
         return LayerCache(self.cross_attention.keys_values(memory))
 
 
 class _Stack(nn.Module):
-    """Layers, and with norm="pre" one more norm after them.
+    """Layers, and perhaps one more norm after them.
 
     Chapter: layers-stacks
     """
 
     def __init__(
-        self,
-        layers: Iterable[nn.Module],
-        d_model: int,
-        norm: str = "post",
-        layer_norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        self, layers: Iterable[nn.Module], norm: nn.Module | None = None
     ):
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.norm = layer_norm(d_model) if norm == "pre" else nn.Identity()
+        self.norm = norm or nn.Identity()
 
 
 class Encoder(_Stack):
     """The encoder's stack, section 3.1: layers one after the other.
 
-    `Encoder(layers, d_model, norm)`: `norm` says how the layers were
-    built; with "pre" one more norm, which `layer_norm` makes, follows
-    the last of them.
+    `Encoder(layers, norm)`: `norm` follows the last of the layers; only
+    a stack of pre-norm layers needs it.
 
     Chapter: layers-stacks
     """
@@ -228,10 +225,9 @@ class Decoder(_Stack):
         target_mask = None  # a single new position attends to all
         if new > 1:
             target_mask = causal_mask(kept + new, x.device)[..., kept:, :]
-        is_causal = new > 1 and kept == 0  # then the mask is square
         caches = cache or [None] * len(self.layers)
         for layer, own in zip(self.layers, caches, strict=True):
-            x = layer(x, memory, source_mask, target_mask, own, is_causal)
+            x = layer(x, memory, source_mask, target_mask, own)
         return self.norm(x)
 
 

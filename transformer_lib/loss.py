@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
-from transformer_lib.model import evaluating
+from transformer_lib.model import Transformer, evaluating
 
 
 def smoothed_loss(
@@ -27,7 +28,8 @@ def smoothed_loss(
 
     Args:
         logits: (batch, target_len, vocab_size)
-        labels: (batch, target_len); padding is left out.
+        labels: (batch, target_len); padding, or a label below 0, is
+            left out.
         label_smoothing: eps_ls, the share of the target that is spread.
         smoothing: "uniform" spreads it over the whole vocabulary,
             "others" only over the wrong tokens.
@@ -42,6 +44,7 @@ def smoothed_loss(
     Chapter: loss-smoothed
     """
     share = _share(logits.size(-1), label_smoothing, smoothing)
+    labels = labels.clamp(min=PAD)  # PyTorch marks padding by -100
     real = labels != PAD
     scores = logits[real]  # (tokens, vocab_size)
     log_p = scores.log_softmax(-1, dtype=_at_least_float32(scores))
@@ -125,6 +128,7 @@ class _ProjectedLosses(torch.autograd.Function):
         return (1 - share) * plain + share * uniform, plain
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, by_sum: Tensor, _: Tensor) -> tuple:
         by_hidden, by_weight = ctx.saved_tensors
         return by_hidden * by_sum, by_weight * by_sum, None, None
@@ -149,7 +153,8 @@ def projected_losses(
 
     Returns:
         Two sums in nats, at least in float32: smoothed, with a
-        gradient, and plain, without one.
+        gradient, and plain, without one. A second derivative raises
+        RuntimeError.
 
     Raises:
         ValueError: for another kind of smoothing, or another share.
@@ -157,7 +162,9 @@ def projected_losses(
     Chapter: loss-projected
     """
     share = _share(len(weight), label_smoothing, smoothing)
-    hidden, labels = hidden.flatten(0, -2), labels.flatten()
+    hidden, labels = hidden.flatten(0, -2), labels.flatten().clamp(min=PAD)
+    if not torch.is_grad_enabled():
+        weight = weight.detach()
     real = labels != PAD
     if hidden.is_cpu:
         hidden, labels = hidden[real], labels[real]
@@ -172,7 +179,45 @@ def projected_losses(
     return _ProjectedLosses.apply(hidden, weight, labels, share)
 
 
-def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
+def model_losses(
+    model: Transformer,
+    hidden: Tensor,
+    labels: Tensor,
+    label_smoothing: float = 0.1,
+    smoothing: str = "uniform",
+) -> tuple[Tensor, Tensor]:
+    """Both sums of `projected_losses`, by the model's own `project`.
+
+    In chunks if this is the product with `output_weight` and no more;
+    otherwise all logits are there at once.
+
+    Chapter: loss-own-projection
+    """
+    if _only_multiplies(model):
+        return projected_losses(
+            hidden, model.output_weight, labels, label_smoothing, smoothing
+        )
+    logits = model.project(hidden)
+    plain = smoothed_loss(logits.detach(), labels, 0.0)
+    return smoothed_loss(logits, labels, label_smoothing, smoothing), plain
+
+
+def _only_multiplies(model: Transformer) -> bool:
+    """Whether `project` is ours, without a bias, a hook, or another part.
+
+    Chapter: loss-own-projection
+    """
+    last = getattr(model, "pre_softmax", None)
+    return (
+        getattr(model.project, "__func__", None) is Transformer.project
+        and type(last) is nn.Linear
+        and last.bias is None
+        and model.output_weight is last.weight
+        and not (last._forward_hooks or last._forward_pre_hooks)
+    )
+
+
+def validation_loss(model: Transformer, batches: TokenBatches) -> float:
     """Nats per token without smoothing, dropout or gradient.
 
     `perplexity` of it, per token, is table 3's measure.
@@ -181,11 +226,10 @@ def validation_loss(model: nn.Module, batches: TokenBatches) -> float:
     """
     total, tokens = 0.0, 0
     with evaluating(model):
-        weight = model.output_weight.detach()  # needs no gradient
         for batch in batches.epoch(0):
             tokens += batch.tokens
-            batch = batch.to(weight.device)
+            batch = batch.to(model.output_weight.device)
             hidden = model.hidden(batch.source_ids, batch.target_ids)
-            _, plain = projected_losses(hidden, weight, batch.labels)
+            _, plain = model_losses(model, hidden, batch.labels)
             total += plain.item()
     return total / tokens

@@ -8,17 +8,17 @@ Chapter: book/architecture/model
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from threading import Lock
-from typing import Any, Literal, Protocol, Self, get_args, get_origin
+from threading import get_ident
+from typing import Any, Literal, Self, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.embeddings import PAD, Embeddings
+from transformer_lib.embeddings import EOS, PAD, Embeddings
 from transformer_lib.layers import (
     Decoder,
     DecoderLayer,
@@ -55,12 +55,13 @@ class TransformerConfig:
         tie: which matrices are shared: both embeddings and the output
             (three-way), the target's and the output (decoder), none
         scale_embeddings: by the root of d_model
-        max_length: of a sentence, in tokens, where positions are
-            learned; sinusoids go to 1,024 at least
+        max_length: of a source, in tokens, and where positions are
+            learned of an output
         init: how the weights are initialized: xavier, packed or small
 
     Raises:
-        ValueError: for a choice that does not exist.
+        ValueError: for a choice that does not exist, or a number that
+            no model can have.
 
     Chapter: model-config
     """
@@ -92,6 +93,20 @@ class TransformerConfig:
                 raise ValueError(
                     f"{field.name}={value!r}: give one of {choices}"
                 )
+        least = {"vocab_size": EOS + 1}  # with all special ids
+        for name in "vocab_size N d_model d_ff h d_k d_v max_length".split():
+            size = getattr(self, name)
+            if size is None and name in ("d_k", "d_v"):
+                continue
+            if type(size) is not int or size < least.get(name, 1):
+                raise ValueError(
+                    f"{name}={size!r}: give a whole number, "
+                    f"{least.get(name, 1)} or more"
+                )
+        for name in "dropout", "attention_dropout", "relu_dropout":
+            share = getattr(self, name)
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name}={share!r}: give a share, 0 to 1")
 
     @classmethod
     def base(cls, vocab_size: int, **changes: Any) -> Self:
@@ -106,7 +121,10 @@ class TransformerConfig:
 
     @classmethod
     def tiny(cls, vocab_size: int, **changes: Any) -> Self:
-        """Small enough for a laptop; ours, not the paper's."""
+        """Small enough for a laptop; ours, not the paper's.
+
+        N=4, d_model=128, d_ff=256 and h=4, if not changed.
+        """
         tiny = dict(N=4, d_model=128, d_ff=256, h=4)
         return cls(vocab_size, **(tiny | changes))
 
@@ -135,8 +153,8 @@ def initialize_weights(model: nn.Module, init: str = "small") -> None:
     """Initialize every `nn.Linear` of a model; the paper does not say how.
 
     Matrices get Xavier Glorot's uniform numbers, in the order of the
-    model, times the factor of `init`; biases become zero. Call it
-    before weights are tied: a tied embedding would be overwritten.
+    model, times the factor of `init`; biases become zero. A matrix
+    that is tied to an embedding stays as it is.
 
     Args:
         init: "xavier": every matrix separately. "packed": queries,
@@ -153,30 +171,17 @@ def initialize_weights(model: nn.Module, init: str = "small") -> None:
     """
     if init not in ("xavier", "packed", "small"):
         raise ValueError(f"{init=}: give 'xavier', 'packed' or 'small'")
+    every = model.named_parameters(remove_duplicate=False)
+    uses = Counter(weight for _, weight in every)
     for path, module in model.named_modules():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear) and uses[module.weight] == 1:
             nn.init.xavier_uniform_(module.weight)
             module.weight.mul_(_factor(path, init))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
 
 
-class Cache(Protocol):
-    """What `Transformer.decode` need not compute again.
-
-    `layers` has what each decoder layer keeps, and `length` is how many
-    positions of the target that is.
-
-    Chapter: model-transformer
-    """
-
-    layers: Sequence[LayerCache]
-
-    @property
-    def length(self) -> int: ...
-
-
-def _check_ids(ids: Tensor) -> None:
+def check_ids(ids: Tensor) -> None:
     """Refuse what is no batch of ids, (batch, len).
 
     Chapter: model-transformer
@@ -213,17 +218,20 @@ class Transformer(nn.Module):
             self.target_embedding = self.embedding()
         self.positions: SinusoidalPositions | LearnedPositions | None = None
         if c.positions == "sinusoid":
-            longest = max(c.max_length, 1024)
+            longest = max(2 * c.max_length, 1024)  # outputs are longer
             self.positions = SinusoidalPositions(c.d_model, longest)
         elif c.positions == "learned":
             self.positions = LearnedPositions(c.d_model, c.max_length)
         self.dropout = nn.Dropout(c.dropout)
+
+        def last_norm() -> nn.Module | None:
+            return self.layer_norm(c.d_model) if c.norm == "pre" else None
+
         layers = [self.encoder_layer() for _ in range(c.N)]
-        self.encoder = Encoder(layers, c.d_model, c.norm, self.layer_norm)
+        self.encoder = Encoder(layers, last_norm())
         layers = [self.decoder_layer() for _ in range(c.N)]
-        self.decoder = Decoder(layers, c.d_model, c.norm, self.layer_norm)
+        self.decoder = Decoder(layers, last_norm())
         self.pre_softmax = nn.Linear(c.d_model, c.vocab_size, bias=False)
-        # Before weights are tied: it would overwrite a tied embedding.
         initialize_weights(self, c.init)
         if c.tie != "none":
             self.pre_softmax.weight = self.target_embedding.weight
@@ -297,7 +305,7 @@ class Transformer(nn.Module):
             TypeError: if they are no integers.
             IndexError: on a CPU, for an id that no token has.
         """
-        _check_ids(ids)
+        check_ids(ids)
         try:
             x = embedding(ids)
         except IndexError:
@@ -328,7 +336,7 @@ class Transformer(nn.Module):
         target_ids: Tensor,
         memory: Tensor | None,
         source_ids: Tensor | None,
-        cache: "Cache | None" = None,
+        cache: Sequence[LayerCache] | None = None,
     ) -> Tensor:
         """Hidden states: (batch, target_len, d_model).
 
@@ -342,11 +350,10 @@ class Transformer(nn.Module):
         Raises:
             ValueError: as `embed`.
         """
-        offset = 0 if cache is None else cache.length
+        offset = 0 if cache is None else cache[0].length
         x = self.embed(target_ids, self.target_embedding, offset)
         mask = None if source_ids is None else padding_mask(source_ids)
-        layers = None if cache is None else cache.layers
-        return self.decoder(x, memory, mask, layers)
+        return self.decoder(x, memory, mask, cache)
 
     def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Hidden states (batch, target_len, d_model): encoder, then decoder.
@@ -378,70 +385,53 @@ class Transformer(nn.Module):
         return self.project(self.hidden(source_ids, target_ids))
 
 
-_LOCK = Lock()
-_USERS: Counter[Any] = Counter()  # of what is switched off just now
-
-
-@contextmanager
-def _switched_off(
-    switches: Iterable[Any],
-    read: Callable[[Any], bool],
-    write: Callable[[Any, bool], None],
-) -> Iterator[None]:
-    """Switches are off inside; whoever leaves last switches them on.
-
-    One that was off before stays as it is.
-
-    Chapter: model-evaluating
-    """
-    with _LOCK:
-        switches = [s for s in switches if _USERS[s] > 0 or read(s)]
-        for switch in switches:
-            _USERS[switch] += 1
-            write(switch, False)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            for switch in switches:
-                _USERS[switch] -= 1
-                if _USERS[switch] == 0:
-                    del _USERS[switch]
-                    write(switch, True)
-
-
-def without_cudnn() -> AbstractContextManager[None]:
-    """Without cuDNN's attention, which plans anew for each shape.
-
-    PyTorch's switch is the whole program's; any number of threads may
-    be inside, and the last one to leave puts it back.
-
-    Chapter: model-evaluating
-    """
-    cuda = torch.backends.cuda
-    return _switched_off(
-        ["cuDNN"],
-        read=lambda _: cuda.cudnn_sdp_enabled(),
-        write=lambda _, on: cuda.enable_cudnn_sdp(on),
-    )
+_trained: dict[nn.Module, int] = {}  # by which thread, just now
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients inside; afterwards as before.
 
-    Each module gets its own mode back, once the last of all threads
-    that are inside with it has left.
+    Raises:
+        RuntimeError: if another thread trains the model.
 
     Chapter: model-evaluating
     """
-    modes = _switched_off(
-        model.modules(),
-        read=lambda module: module.training,
-        write=lambda module, on: setattr(module, "training", on),
-    )
-    with modes, without_cudnn(), torch.inference_mode():
+    modules, me = [*model.modules()], get_ident()
+    if any(_trained.get(module, me) != me for module in modules):
+        raise RuntimeError(
+            "this model is being trained in another thread: use a copy of "
+            "it, copy.deepcopy(model)"
+        )
+    on = [module for module in modules if module.training]
+    for module in on:
+        module.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module in on:
+            module.training = True
+
+
+@contextmanager
+def in_training(model: nn.Module) -> Iterator[None]:
+    """Training mode inside; afterwards as before.
+
+    Meanwhile, no other thread may be `evaluating` the model.
+
+    Chapter: model-evaluating
+    """
+    off = [module for module in model.modules() if not module.training]
+    _trained.update(dict.fromkeys(model.modules(), get_ident()))
+    model.train()
+    try:
         yield
+    finally:
+        for module in off:
+            module.training = False
+        for module in model.modules():
+            _trained.pop(module, None)
 
 
 def foreign_parts(model: nn.Module) -> list[str]:
@@ -455,7 +445,7 @@ def foreign_parts(model: nn.Module) -> list[str]:
 
     Chapter: model-own
     """
-    model = _uncompiled(model)
+    model = uncompiled(model)
     found = []
     if type(model) is not Transformer:
         found.append(type(model).__name__)
@@ -466,7 +456,7 @@ def foreign_parts(model: nn.Module) -> list[str]:
     return found
 
 
-def _uncompiled(module: nn.Module) -> nn.Module:
+def uncompiled(module: nn.Module) -> nn.Module:
     """The module that `torch.compile` was given.
 
     Chapter: model-own
@@ -482,7 +472,7 @@ def _unlike(module: nn.Module, ours: nn.Module, path: str = "") -> list[str]:
     found = []
     theirs = dict(module.named_children())
     for name, our_part in ours.named_children():
-        part = _uncompiled(theirs.pop(name, nn.Identity()))
+        part = uncompiled(theirs.pop(name, nn.Identity()))
         place = f"{path}{name}"
         if _build(part) == _build(our_part):
             found += _unlike(part, our_part, f"{place}.")

@@ -6,11 +6,15 @@
 Chapter: book/architecture/positions
 """
 
+from typing import Any, Self
+
 import torch
 from torch import Tensor, nn
 
 
-def sinusoids(length: int, d_model: int) -> Tensor:
+def sinusoids(
+    length: int, d_model: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """The positional encodings of section 3.5.
 
     Returns:
@@ -30,7 +34,7 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     two_i = torch.arange(0, d_model, 2, **exact)
     angle = pos / 10_000 ** (two_i / d_model)  # (length, d_model / 2)
     pairs = torch.stack([angle.sin(), angle.cos()], dim=-1)
-    return pairs.flatten(1).float()
+    return pairs.flatten(1).to(dtype)
 
 
 class SinusoidalPositions(nn.Module):
@@ -46,13 +50,23 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, d_model: int, max_length: int = 1024):
         super().__init__()
-        self.table = sinusoids(max_length, d_model)
+        table = sinusoids(max_length, d_model, torch.get_default_dtype())
+        table = table.to(torch.get_default_device())
+        self.register_buffer("table", table, persistent=False)
+
+    def _apply(self, *change: Any, **options: Any) -> Self:
+        """Follow `to`, `double` and the like, with a table made anew.
+
+        Converted, the old one would keep its rounding errors, and from
+        the meta device there would be no numbers at all.
+        """
+        super()._apply(*change, **options)
+        exact = sinusoids(*self.table.shape, self.table.dtype)
+        self.table = exact.to(self.table.device)
+        return self
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        if self.table.device != x.device or self.table.dtype != x.dtype:
-            # Computed anew: a table from the meta device has no numbers.
-            with torch.inference_mode(False):
-                self.table = sinusoids(*self.table.shape).to(x)
+        """Vectors with positions, in the shape of `x`."""
         return x + _rows(self.table, offset, x.size(1))
 
 
@@ -87,4 +101,5 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(table)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        """Vectors with positions, in the shape of `x`."""
         return x + _rows(self.weight, offset, x.size(1))

@@ -38,8 +38,8 @@ from transformer_lib.checkpoints import (
     save_checkpoint,
     write_atomically,
 )
-from transformer_lib.loss import projected_losses, validation_loss
-from transformer_lib.model import evaluating, foreign_parts, without_cudnn
+from transformer_lib.loss import model_losses, validation_loss
+from transformer_lib.model import evaluating, foreign_parts, in_training
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -369,9 +369,9 @@ class _Losses(nn.Module):
         bf16 = self.config.precision == "bf16"
         with torch.autocast(weight.device.type, torch.bfloat16, enabled=bf16):
             hidden = self.hidden(batch.source_ids, batch.target_ids)
-            return projected_losses(
+            return model_losses(
+                self.model,
                 hidden,
-                weight,
                 batch.labels,
                 label_smoothing=self.config.label_smoothing,
                 smoothing=self.config.smoothing,
@@ -449,19 +449,15 @@ def _training_mode(model: nn.Module) -> Iterator[None]:
     else:
         every = range(torch.accelerator.device_count())
         dice = torch.random.fork_rng(every, device_type=device.type)
-    modes = {module: module.training for module in model.modules()}
     try:
         with (
             dice,
-            without_cudnn(),
+            in_training(model),
             _with_tf32(device),
             _with_small_caches(),
         ):
-            model.train()
             yield
     finally:
-        for module, training in modes.items():
-            module.training = training
         _one_at_a_time.release()
 
 

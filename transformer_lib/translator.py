@@ -16,11 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
-from transformer_lib.batching import _encode
+from transformer_lib.batching import encode_texts
 from transformer_lib.beams import Translation, decode_all, translate_all
 from transformer_lib.checkpoints import load_model, save_model
 from transformer_lib.embeddings import BOS
-from transformer_lib.model import Transformer, TransformerConfig, evaluating
+from transformer_lib.model import (
+    Transformer,
+    TransformerConfig,
+    evaluating,
+    uncompiled,
+)
 from transformer_lib.tokenization import Tokenizer
 
 
@@ -38,6 +43,26 @@ def bundled_models() -> dict[str, Path]:
         models = package.parent / "pretrained"
     weights = sorted(models.glob("*/model.safetensors"))
     return {path.parent.name: path.parent for path in weights}
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of that name, if it holds a model; or a bundled model's.
+
+    Raises:
+        FileNotFoundError: for a name that is neither.
+
+    Chapter: translator-models
+    """
+    folder, bundled = Path(name).expanduser(), bundled_models()
+    if (folder / "config.json").is_file():
+        return folder
+    if str(name) in bundled:
+        return bundled[str(name)]
+    lack = "has no config.json" if folder.is_dir() else "is no folder"
+    raise FileNotFoundError(
+        f"{str(name)!r} {lack}: give the folder of a model, or one of "
+        f"{[*bundled]}"
+    )
 
 
 @dataclass(frozen=True)
@@ -66,9 +91,12 @@ class Translator:
 
     A tokenizer of your own needs `__len__`, `encode` and `decode` as
     `BPETokenizer` has them, and `pieces` for `attention`; `save` and
-    `export` need a `BPETokenizer`.
+    `export` need a `BPETokenizer`. Threads may share a translator whose
+    model is in evaluation mode, as a loaded one is.
 
     Raises:
+        TypeError: for a model without a `config`, such as a wrapped
+            one, and for languages that are one text.
         ValueError: if the tokenizer is another model's.
 
     Chapter: translator-class
@@ -80,6 +108,13 @@ class Translator:
         tokenizer: Tokenizer,
         languages: Sequence[str] = ("", ""),
     ):
+        if not hasattr(model, "config"):
+            raise TypeError(
+                f"a {type(model).__name__} has no config: give the model "
+                "itself; a wrapper has it as .module"
+            )
+        if isinstance(languages, str):
+            raise TypeError(f"{languages=}: give two, such as ('de', 'en')")
         if len(tokenizer) != model.config.vocab_size:
             raise ValueError(
                 f"{len(tokenizer)=}, {model.config.vocab_size=}: not a pair"
@@ -107,17 +142,7 @@ class Translator:
             ValueError: if the folder's files are damaged, it holds no
                 tokenizer, or `model` builds another kind of model.
         """
-        folder, bundled = Path(name), bundled_models()
-        if not (folder / "config.json").is_file():
-            if str(name) not in bundled:
-                lack = "is no folder"
-                if folder.is_dir():
-                    lack = "has no config.json"
-                raise FileNotFoundError(
-                    f"{str(name)!r} {lack}: give the folder of a model, or "
-                    f"one of {[*bundled]}"
-                )
-            folder = bundled[str(name)]
+        folder = find_model(name)
         saved = load_model(folder, model)
         if saved.tokenizer is None:
             raise ValueError(
@@ -137,7 +162,7 @@ class Translator:
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return self.model.output_weight.device
+        return next(self.model.parameters()).device
 
     def to(self, device: torch.types.Device) -> Self:
         """Move the model to a device; returns the translator."""
@@ -161,7 +186,7 @@ class Translator:
         """
         if isinstance(sentences, str):
             raise TypeError("sentences is one text: give a list, [text]")
-        return _encode(sentences, self.tokenizer)
+        return encode_texts(sentences, self.tokenizer)
 
     @overload
     def translate(
@@ -226,7 +251,7 @@ class Translator:
         the maps are what the model attends to when it is given that
         translation, as in training.
         """
-        model, pieces = self.model, self.tokenizer.pieces
+        model, pieces = uncompiled(self.model), self.tokenizer.pieces
         (source_ids,) = self.encode([source])
         if target is None:
             [[best]] = decode_all(model, [source_ids], beam_size=1)
@@ -243,9 +268,5 @@ class Translator:
             source=pieces(source_ids),
             target=pieces(inputs),
             predicted=pieces(labels),
-            # clone: with what is made in inference mode one can't go on
-            maps={
-                path: weights[0].cpu().clone()
-                for path, weights in maps.items()
-            },
+            maps={path: weights[0].cpu() for path, weights in maps.items()},
         )

@@ -26,7 +26,10 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib import Translator, load_corpus
-from transformer_lib.attention import MultiHeadAttention, attention
+from transformer_lib.attention import (
+    MultiHeadAttention,
+    scaled_dot_product_attention,
+)
 from transformer_lib.decoding import evaluating, greedy_decode
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.layers import (
@@ -83,11 +86,14 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
     "position": [(FeedForward.forward, "self.w_")],
     "i": [(FeedForward.forward, "self.w_1")],
     "y": [(FeedForward.forward, "self.w_2")],
-    "head": [(attention, "scores ="), (attention, "weights = scores")],
-    "row": [(attention, "weights = scores")],
-    "cell": [(attention, "scores = query")],
-    "values": [(attention, "return")],
-    "o": [(attention, "return")],
+    "head": [
+        (scaled_dot_product_attention, "scores ="),
+        (scaled_dot_product_attention, "weights = scores"),
+    ],
+    "row": [(scaled_dot_product_attention, "weights = scores")],
+    "cell": [(scaled_dot_product_attention, "scores = query")],
+    "values": [(scaled_dot_product_attention, "return")],
+    "o": [(scaled_dot_product_attention, "return")],
     "q": [(MultiHeadAttention.forward, "query =")],
     "k": [(MultiHeadAttention.keys_values, "self.w_k")],
     "v": [(MultiHeadAttention.keys_values, "self.w_v")],

@@ -51,7 +51,6 @@ def answer_in(cell):
     code, call = cell.strip().rsplit("\n", 1)
     scope = {name: getattr(lib, name) for name in lib.__all__}
     scope |= {"torch": torch, "nn": torch.nn, "math": math}
-    scope["attention"] = lib.attention.attention
     exec(code, scope)
     return scope[re.search(r", (\w+)\)", call)[1]]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from parts import numbers, press
 
-from transformer_lib.attention import attention
+from transformer_lib.attention import scaled_dot_product_attention
 
 CHAPTER = "book/architecture/attention.html"
 PART = ".live[data-live=drag]"
@@ -50,7 +50,7 @@ def agrees(page, divide=True, mask=False) -> None:
     values = torch.tensor([now[name] for name in VALUES])
     may = torch.tensor([[True, True, not mask]])
     query *= 1 if divide else 2**0.5
-    output, weights = attention(query, keys, values, may)
+    output, weights = scaled_dot_product_attention(query, keys, values, may)
     seen, written = shown(page)
     assert (seen - weights[0]).abs().max() < 1e-3
     assert (written - output[0]).abs().max() < 1e-3

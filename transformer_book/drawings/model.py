@@ -54,7 +54,7 @@ def read(model: Transformer) -> tuple[list, Any]:
         words, *looks = KINDS[kind]
         if kind == "MultiHeadAttention":
             words = name.split(".")[-1].split("_")[0] + words
-            if any(value is True for value in inputs):  # is_causal
+            if inputs[2] is not None and inputs[2].size(-2) > 1:  # causal
                 words = "masked " + words
             if inputs[1] is top:
                 meets = len(boxes)
