@@ -1,17 +1,18 @@
-// Record what two pages open with, by the pages' own scripts.
+// Record what three pages open with, by the pages' own scripts.
 //
 //     node web/record.mjs
 //
-// It writes web/recorded/cover.json and play.json for the sentences that
-// web/sentences.json lists.
+// It writes web/recorded/cover.json, play.json and beams.json for the
+// sentences that web/sentences.json lists.
 
 import { readFileSync, writeFileSync } from "node:fs";
+import { searchesOf } from "./live/beams.js";
 import { wordsOf, written } from "./live/covering.js";
 import { FILES, read } from "./live/model.js";
 import { played } from "./live/played.js";
 
 const at = (name) => new URL(name, import.meta.url);
-const { cover, play } = JSON.parse(readFileSync(at("sentences.json"), "utf8"));
+const listed = JSON.parse(readFileSync(at("sentences.json"), "utf8"));
 const models = {};
 function model(name) {
   const files = FILES.map((file) => [
@@ -70,9 +71,15 @@ async function decoded(name, text) {
 }
 
 const coverings = [];
-for (const one of cover) coverings.push(await covered(one));
+for (const one of listed.cover) coverings.push(await covered(one));
 write("cover", coverings);
 const plays = [];
-for (const [name, texts] of Object.entries(play))
+for (const [name, texts] of Object.entries(listed.play))
   for (const text of texts) plays.push(await decoded(name, text));
 write("play", plays);
+const name = "little-spanish";
+const [text] = listed["little_spanish-en"].beams;
+const searches = await searchesOf(model(name), text, () => {});
+const short = (_, value) =>
+  typeof value === "number" ? Number(value.toFixed(4)) : value;
+write("beams", JSON.parse(JSON.stringify({ model: name, ...searches }, short)));

@@ -3,7 +3,7 @@
 //     node web/record_training.mjs
 //
 // It trains the page's model by the page's own scripts, a minute or two,
-// and writes web/live/train_run.json: what `unpack` in train.js reads.
+// and writes web/recorded/train.json: what `unpack` in train_runs.js reads.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { Learner, STEPS, TELLING } from "./live/learner.js";
@@ -56,4 +56,4 @@ const run = JSON.stringify({
   said,
   rows,
 });
-writeFileSync(file("live/train_run.json"), `${run}\n`);
+writeFileSync(file("recorded/train.json"), `${run}\n`);

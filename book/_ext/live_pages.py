@@ -7,9 +7,9 @@ from the library and the shipped models, when a build begins, in
 The parts `cover` and `play` ask for nothing: their data, recorded in
 `web/recorded`, is written into the page, with words that say the same where
 no script runs. Of `zoom` the page has the outermost level; for what is
-inside the model is fetched. `train` has a recorded run in its page, fetches
-its sentences when a training is asked for, and shows what was trained as
-`zoom` does.
+inside the model is fetched. `beams` has the searches of one sentence in its
+page, and `train` a recorded run; it fetches its sentences when a training
+is asked for, and shows what was trained as `zoom` does.
 """
 
 import hashlib
@@ -187,6 +187,7 @@ def kept(path: Path) -> str:
 
 
 GIVEN = {  # what stands in a part's place before its script runs
+    "beams": lambda: kept(RECORDED / "beams.json"),
     "cover": lambda: covered(RECORDED / "cover.json"),
     "play": lambda: told(RECORDED / "play.json"),
     "train": lambda: kept(RECORDED / "train.json"),

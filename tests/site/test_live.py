@@ -160,6 +160,10 @@ def test_replay(visit):
     assert "beams.step=" in page.url
     assert fits_a_phone(page)
     check_tables(page, 2)
+    # Of another sentence the search is made here.
+    page.get_by_label("sentence", exact=True).select_option("3")
+    best = library_beam("little-spanish", chosen(page))[0][0]
+    expect(rows.first.locator("td").nth(1)).to_have_text(best, timeout=30_000)
 
 
 def test_the_replays_show_what_the_page_says():

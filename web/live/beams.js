@@ -31,6 +31,7 @@ const WHY = {
 const words = (tokens) => tokens.join("").replaceAll("▁", " ").trim();
 
 export async function start(place) {
+  const recorded = JSON.parse(place.querySelector("script").textContent);
   const inLink = inAddress(place, "beams");
   const state = inLink.read();
   let shown = null;
@@ -38,6 +39,8 @@ export async function start(place) {
   const computed = {
     list: ({ beams }) => beams.map((text) => ({ text })),
     async read(about, { text }) {
+      const known = about.name === recorded.model && text === recorded.text;
+      if (known) return recorded;
       const found = await searchesOf(await model(about), text, breathe);
       texts.note.textContent = "";
       return found;
@@ -177,7 +180,7 @@ export async function start(place) {
 const breathe = () => new Promise((done) => setTimeout(done));
 
 /** All searches of a sentence: tell(beam size, length) of each step. */
-async function searchesOf(model, text, tell) {
+export async function searchesOf(model, text, tell) {
   const searches = [];
   const ask = (beamSize, watch) => {
     const progress = (length) => tell(beamSize, length);

@@ -1,11 +1,8 @@
 // What happens inside a model while it reads one sentence.
 
 import { joined } from "./arrays.js";
-import { batch } from "./learner.js";
 import { BOS } from "./tokenizer.js";
 import { single } from "./transformer.js";
-
-const SHOWN = 8; // words of a translation: at first it repeats one
 
 /** Translate a text, and keep all that `open` in zoom_paths.js takes:
  * {about, files}. */
@@ -19,30 +16,17 @@ export async function inside(model, text, pause) {
   const target = [BOS, ...best.slice(0, -1)];
   const said = tokenizer.decode(best).trim() || "nothing";
   const { languages } = model;
-  const seen = watched(model, single(source), single(target), pieces);
-  Object.assign(seen.about, { text, said, languages });
-  return seen;
-}
-
-/** The same of the model that learns, and "I like trees".
- *
- * Its decoder is given the right words, as in training.
- */
-export function lookInside(learner) {
-  const { model, vocabulary, asked } = learner;
-  const { source, target } = batch([asked]);
-  const pieces = (ids) => Array.from(ids, (id) => vocabulary[id]);
-  const words = pieces(learner.translate(asked[0]));
-  const rest = words.length > SHOWN ? " …" : "";
-  const said = (words.slice(0, SHOWN).join(" ") || "nothing") + rest;
-  const seen = watched(model, source, target, pieces);
-  const languages = ["English", "Spanish"];
-  Object.assign(seen.about, { text: "I like trees", said, languages });
-  return seen;
+  const { about, files } = watched(
+    model,
+    single(source),
+    single(target),
+    pieces,
+  );
+  return { files, about: { ...about, text, said, languages } };
 }
 
 /** Arrays by their names, and what comes next after each token. */
-function watched(model, source, target, pieces) {
+export function watched(model, source, target, pieces) {
   const { N, h, d_k, d_model, d_ff, norm } = model.sizes;
   const arrays = []; // name, shape, numbers
   const files = {};

@@ -1,5 +1,6 @@
 // What the model of "one sitting" learns from, and how it is asked.
 
+import { watched } from "./inside.js";
 import { BOS, EOS, PAD, UNK } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
 
@@ -17,6 +18,7 @@ export const TELLING = 10; // steps from one moment to the next
 export const COUNTING = 50; // steps until it is asked to translate
 export const COUNTED = 100; // so many of the test sentences
 const LONGEST = 20; // words of a translation
+const SHOWN = 8; // of them beside what is inside: at first it repeats one
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
 function chance(seed) {
@@ -120,32 +122,8 @@ export class Learner {
     return ids.slice(1).filter((id) => id !== EOS);
   }
 
-  /** How many of these pairs it would translate exactly.
-   *
-   * If each word is the likeliest after the right ones before it, then
-   * it also writes them by itself, one after the other. A model without a
-   * mask is shown the words that it is asked for, so it has to write.
-   */
-  exact(pairs) {
-    const { model } = this;
-    if (model.without.has("mask")) return this.written(pairs);
-    const { source, target, labels } = batch(pairs);
-    model.begin();
-    const scores = model.decode(target, model.encode(source), source);
-    return pairs.filter((_, i) => {
-      for (let j = 0; j < labels.length; j++) {
-        const row = i * labels.length + j;
-        const right = labels.ids[row];
-        if (right === PAD) return true;
-        const found = best(scores, row, model.words);
-        if (found !== right || right === UNK) return false;
-      }
-      return true;
-    }).length;
-  }
-
   /** How many of these pairs it translates exactly, word by word. */
-  written(pairs) {
+  exact(pairs) {
     const { model } = this;
     const source = padded(pairs.map(([ids]) => ids));
     const longest = Math.max(...pairs.map(([, label]) => label.length));
@@ -200,5 +178,21 @@ export class Learner {
         .join(" "),
       words: this.look(),
     };
+  }
+
+  /** All that happens while it reads "I like trees", as in inside.js.
+   *
+   * Its decoder is given the right words, as in training.
+   */
+  inside() {
+    const { source, target } = batch([this.asked]);
+    const pieces = (ids) => Array.from(ids, (id) => this.vocabulary[id]);
+    const words = pieces(this.translate(this.asked[0]));
+    const rest = words.length > SHOWN ? " …" : "";
+    const said = (words.slice(0, SHOWN).join(" ") || "nothing") + rest;
+    const { about, files } = watched(this.model, source, target, pieces);
+    const languages = ["English", "Spanish"];
+    Object.assign(about, { text: ASKED[0], said, languages });
+    return { about, files };
   }
 }

@@ -108,7 +108,7 @@ export function read(files) {
       "config.json has no \"model\" with d_model and vocab_size: it is not " +
         "one that this book's library wrote.",
     );
-  const [own] = note.parts ?? [note.class ?? "Transformer"];
+  const own = note.parts?.[0] ?? note.class ?? "Transformer";
   if (own !== "Transformer")
     throw new Error(
       `This model is of a class of your own (${own}): this page has only ` +

@@ -8,7 +8,14 @@ if (document.readyState === "loading")
 
 for (const place of document.querySelectorAll("[data-live]"))
   try {
-    const page = await import(`./${place.dataset.live}.js`);
+    const part = `./${place.dataset.live}.js`;
+    const page = await import(part).catch(() => {
+      // A browser does not ask again for a module that was lost once.
+      throw new Error(
+        "This figure could not be loaded. Is there still a connection to " +
+          "the site? Load the page again.",
+      );
+    });
     await page.start(place);
     const around = place.closest("section"); // its picture for paper
     around.querySelector(":scope > .tag_still")?.remove();

@@ -5,7 +5,6 @@
 // moments: what there is to see after a few steps. Told "look", it shows
 // all that is inside.
 
-import { lookInside } from "./inside.js";
 import { Learner, STEPS, TELLING } from "./learner.js";
 
 let learner;
@@ -57,7 +56,7 @@ const orders = {
   },
   look() {
     const { steps } = learner.model;
-    const { about, files } = lookInside(learner);
+    const { about, files } = learner.inside();
     for (const [name, numbers] of Object.entries(files))
       files[name] = numbers();
     postMessage({ kind: "inside", seed, steps, about, files });
