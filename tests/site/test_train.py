@@ -24,7 +24,7 @@ PART = ".live[data-live=train]"
 TRANSLATION = "Me gustan los árboles"  # of "I like trees"
 EDITS = {  # what the page's table "Break it" says, by the switch's name
     "": ("", ""),
-    "positions": ("vectors + sinusoids(ids.size(1), self.d_model)", "vectors"),
+    "positions": ("scaled + sinusoids(ids.size(1), self.d_model)", "scaled"),
     "mask": (", dtype=torch.bool).tril()", ", dtype=torch.bool)"),
     "root": ("query @ key.mT / math.sqrt(query.size(-1))", "query @ key.mT"),
     "norm": ("nn.LayerNorm(d_model)", "nn.Identity()"),
