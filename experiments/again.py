@@ -70,12 +70,13 @@ def again(run: str, words: list[str], options: list[str]) -> None:
     """Run a command; two at the same folder would spoil it."""
     folder = ROOT / "runs" / run
     folder.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(f".{folder.name}.lock")  # the run has its own
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, *words[1:], "--out", f"runs/{run}", *options]
     print(shlex.join(command), flush=True)
     environment = ONE_THREAD | os.environ | {"PYTHONPATH": path}
     try:
-        with FileLock(folder / ".lock", timeout=0):
+        with FileLock(lock, timeout=0):
             code = finish(subprocess.Popen(command, cwd=ROOT, env=environment))
     except Timeout:
         raise SystemExit(f"{folder}: another run is at it") from None

@@ -92,7 +92,10 @@ def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(tmp_path):
     """Two runs are asked for; the signal comes during the first."""
     script, log = tmp_path / "slow.py", tmp_path / "log"
     script.write_text(
-        f"import sys, time\nlog = open({str(log)!r}, 'a', buffering=1)\n"
+        "import sys, time\nfrom filelock import FileLock\n"
+        "lock = FileLock(sys.argv[-1] + '/.lock', 0)\n"
+        "lock.acquire()  # as the library's command line does\n"
+        f"log = open({str(log)!r}, 'a', buffering=1)\n"
         "try: log.write('begun\\n'); time.sleep(60)\n"
         "except KeyboardInterrupt:\n"
         "    time.sleep(1); log.write('saved\\n'); sys.exit(1)\n"

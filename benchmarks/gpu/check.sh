@@ -3,7 +3,7 @@
 #     bash benchmarks/gpu/check.sh                                the three parts
 #     bash benchmarks/gpu/check.sh NAME ...                       recorded runs instead, side by side
 #     DEVICE=cpu QUICK=--quick bash benchmarks/gpu/check.sh       do the scripts run?
-#     DEVICE=cpu TRIAL="--max-steps 3 --limit 40" bash benchmarks/gpu/check.sh NAME      does the run?
+#     DEVICE=cpu TRIAL="--max-steps 3 …" bash benchmarks/gpu/check.sh NAME    does the run? Options in TRIAL take the place of its own.
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD device=${DEVICE:-cuda} out=$(realpath -m "${OUT:-.gpu/out}") site=$root/.gpu/site
 mkdir -p "$out"
