@@ -343,8 +343,8 @@ def test_what_is_no_text_is_named(wrong):
 @pytest.mark.parametrize(
     "config, most",
     [
-        (SMALL, 511),
-        (replace(SMALL, max_length=600), 599),
+        (SMALL, 512),
+        (replace(SMALL, max_length=1200), 1200),
         (replace(SMALL, positions="learned", max_length=12), 11),
         (replace(SMALL, positions="learned", max_length=900), 899),
     ],

@@ -174,11 +174,12 @@ def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
 def longest_source(model: Transformer) -> int:
     """How many tokens, without eos, a sentence to translate may have.
 
-    One less than the `max_length` of the model's configuration.
+    The `max_length` of the model's configuration; one less where
+    positions are learned, because eos has one of them.
 
     Chapter: beams-batches
     """
-    return model.config.max_length - 1
+    return model.config.max_length - (model.config.positions == "learned")
 
 
 def decode_all(
