@@ -87,11 +87,13 @@ class WithGroups(Transformer):
         return Grouped(self.config.d_model, self.config.h)
 
 
-def swapped(config):
+class Swapped(Transformer):
     """An ordinary Transformer, one layer of which has another network."""
-    model = Transformer(config)
-    model.encoder.layers[0].feed_forward = SwiGLU(config.d_model, config.d_ff)
-    return model
+
+    def __init__(self, config):
+        super().__init__(config)
+        exchanged = SwiGLU(config.d_model, config.d_ff)
+        self.encoder.layers[0].feed_forward = exchanged
 
 
 KINDS = [
@@ -101,5 +103,5 @@ KINDS = [
     RotaryEverywhere,
     WithRMSNorm,
     WithGroups,
-    swapped,
+    Swapped,
 ]

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -112,8 +113,18 @@ def test_a_batch_of_nothing_or_of_texts():
 @pytest.mark.parametrize("pair", [([5], [7, EOS]), ([EOS], [7]), ([], [EOS])])
 def test_ids_without_eos_are_refused(pair):
     """As `tokenizer.encode` gives them: the last token would be lost."""
-    with pytest.raises(ValueError, match="encode_pairs adds it"):
-        TokenBatches([pair])
+    for place in 1, 2:
+        pairs = [([5, EOS], [6, EOS])] * (place - 1) + [pair]
+        said = f"pair {place} lacks eos at an end: encode_pairs adds it"
+        with pytest.raises(ValueError, match=said):
+            TokenBatches(pairs)
+
+
+def test_pairs_may_come_one_by_one():
+    pairs = some_pairs(60)
+    sources, targets = zip(*pairs, strict=True)
+    batches = TokenBatches(zip(sources, targets, strict=True), 200)
+    assert batches.pairs == pairs
 
 
 def test_padding_inside_a_pair_is_refused():
@@ -261,21 +272,24 @@ def test_an_epoch_goes_on_where_it_was_left(monkeypatch):
 
 
 def test_a_fingerprint_says_what_the_batches_hold():
-    def fingerprint(pairs, tokens_per_batch=200, **settings):
-        batches = TokenBatches(pairs, tokens_per_batch, **settings)
-        return batches.fingerprint()
+    def fingerprint(pairs):
+        return TokenBatches(pairs, 5000).fingerprint()
 
     pairs = some_pairs(60)
     first = fingerprint(pairs)
     assert fingerprint(some_pairs(60)) == first
     (source, target), *rest = pairs
     others = [
-        fingerprint(pairs, tokens_per_batch=201),
-        fingerprint(pairs, seed=1),
-        fingerprint(pairs, shuffle=False),
         fingerprint(pairs[::-1]),
         fingerprint([([11, *source[1:]], target), *rest]),
         fingerprint([([5, EOS], [EOS, EOS]), *rest]),
         fingerprint([([5, EOS, EOS], [EOS]), *rest]),
     ]
     assert len({first, *others}) == 1 + len(others)
+    for kind in tuple, np.array:  # the same ids
+        assert fingerprint([(kind(a), kind(b)) for a, b in pairs]) == first
+    # Arrays whose text is shortened in the middle.
+    long, other = np.full((2, 2001), 7)
+    long[-1] = other[-1] = EOS
+    other[1000] = 8
+    assert fingerprint([(long, long)]) != fingerprint([(other, other)])

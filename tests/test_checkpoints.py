@@ -3,6 +3,7 @@
 import copy
 import errno
 import json
+import os
 import random
 import time
 from dataclasses import replace
@@ -20,6 +21,7 @@ from transformer_lib.checkpoints import (
     load_checkpoint,
     load_model,
     save_checkpoint,
+    save_config,
     save_model,
     write_atomically,
 )
@@ -114,6 +116,175 @@ def test_of_a_compiled_model_the_plain_one_is_saved(tmp_path):
     assert equal(load_model(tmp_path)[0], model)
 
 
+def test_of_a_model_with_a_compiled_part_too(tmp_path):
+    model = small()
+    model.encoder = torch.compile(model.encoder, backend="eager")
+    layers = model.decoder.layers
+    layers[0] = torch.compile(layers[0], backend="eager")
+    save_model(tmp_path / "model", model)
+    read = load_model(tmp_path / "model").model
+    assert compute_the_same(model.eval(), read)
+    path = save_checkpoint(tmp_path, model, adam(model), {"step": 1})
+    plain, other = small(seed=5), small(seed=6)
+    other.encoder = torch.compile(other.encoder, backend="eager")
+    for one in plain, other:
+        load_checkpoint(path, one)
+        assert compute_the_same(one.eval(), read)
+
+    def build(config):
+        return torch.compile(Transformer(config), backend="eager")
+
+    whole = load_model(tmp_path / "model", build).model
+    assert equal(whole._orig_mod, read)
+
+
+def compute_the_same(one, other):
+    source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7]])
+    with torch.no_grad():
+        return torch.allclose(one(source, target), other(source, target))
+
+
+def untied(model):
+    weight = torch.randn_like(model.pre_softmax.weight)
+    model.pre_softmax.weight = torch.nn.Parameter(weight)
+
+
+def not_a_number(model):
+    with torch.no_grad():
+        model.encoder.layers[0].feed_forward.w_1.weight[0, 0] = float("nan")
+
+
+def too_large_for_half(model):
+    with torch.no_grad():
+        model.encoder.layers[0].feed_forward.w_1.weight[0, 0] = 1e5
+
+
+def hooked(model):
+    part = model.encoder.layers[0].feed_forward
+    part.register_forward_pre_hook(lambda module, given: (given[0] * -2,))
+
+
+def patched(model):
+    project = model.project
+    model.project = lambda hidden: project(hidden) / 2
+
+
+def another_part(model):
+    model.encoder.layers[0].feed_forward = torch.nn.Identity()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [untied, not_a_number, too_large_for_half, hooked, patched, another_part],
+)
+def test_what_could_not_be_read_does_not_replace_a_good_model(
+    tmp_path, change
+):
+    good, model = small(), small()
+    save_model(tmp_path, good, half=True)
+    change(model)
+    with pytest.raises(ValueError, match="holds NaN|could not be loaded"):
+        save_model(tmp_path, model, half=True)
+    assert equal(load_model(tmp_path).model, good.half().float())
+
+
+def test_weights_tied_by_hand_are_read_again(tmp_path):
+    model = small(tie="none").eval()
+    model.pre_softmax.weight = model.target_embedding.weight
+    save_model(tmp_path, model)
+    assert compute_the_same(load_model(tmp_path).model, model)
+
+
+class Mine(Transformer):
+    def project(self, hidden):
+        return super().project(hidden) / 2
+
+
+class WithMore(Transformer):
+    def __init__(self, config, more):
+        super().__init__(config)
+
+
+def test_a_class_of_ones_own_is_named_in_the_folder(tmp_path):
+    model = Mine(small().config).eval()
+    save_model(tmp_path, model)
+    path = tmp_path / "config.json"
+    content = json.loads(path.read_text())
+    assert content["class"] == "Mine"
+    with pytest.raises(ValueError, match="of the class Mine, not Transformer"):
+        load_model(tmp_path)
+    # as an earlier version wrote it
+    parts = {"parts": ["Mine", "encoder.layers.0: Other"]}
+    del content["class"]
+    for old in content | parts, content | {"class": "Mine"}:
+        path.write_text(json.dumps(old))
+        read = load_model(tmp_path, Mine).model
+        assert compute_the_same(read, model)
+        with pytest.raises(ValueError, match="of the class Mine"):
+            load_model(tmp_path)
+    with pytest.raises(ValueError, match="'more'.*a class of your own"):
+        save_model(tmp_path, WithMore(small().config, 3))
+    with pytest.raises(TypeError, match="DataParallel has no TransformerCon"):
+        save_model(tmp_path, torch.nn.DataParallel(small()))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("config.json", '{"owner": "another program"}'),
+        ("tokenizer.json", '{"theirs": 1}'),
+        ("log.jsonl", '{"level": "info"}\n{"step": 1}\n'),
+        ("report.json", '{"title": "my thesis"}'),
+        ("report.json", "[1, 2]"),
+        ("report.json", '{"result": '),
+    ],
+)
+def test_no_file_of_another_program_is_touched(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    batches = TokenBatches([([5, 6, 3], [7, 3])], 20)
+    for write in (
+        lambda: save_model(tmp_path, small()),
+        lambda: save_config(tmp_path, small()),
+        lambda: train(small(), batches, TrainingConfig(), folder=tmp_path),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is another program's"):
+            write()
+    assert [x.name for x in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == text
+
+
+def test_a_folder_is_the_system_s_own(tmp_path, monkeypatch):
+    """Modes by the umask, the home folder, links, disks without fsync."""
+
+    def refused(file):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    home, disk = tmp_path / "model", tmp_path / "disk"
+    home.mkdir()
+    disk.write_text("old")
+    (home / "model.safetensors").symlink_to(disk)
+    before = os.umask(0o027)
+    try:
+        save_model("~/model", small())
+    finally:
+        os.umask(before)
+    assert (home / "model.safetensors").is_symlink()
+    assert disk.stat().st_size > 100 and not (tmp_path / "~").exists()
+    for path in home.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o640
+    assert equal(load_model("~/model").model, small())
+    (tmp_path / "later").symlink_to(tmp_path / "not yet")
+    save_model("later", small())
+    assert (tmp_path / "not yet" / "config.json").exists()
+    save_checkpoint("~/run", small(), adam(small()), {"step": 1})
+    [path] = checkpoint_files("~/run")
+    assert load_checkpoint("~/run/checkpoint-00000001.pt") == {"step": 1}
+    assert path == tmp_path / "run" / "checkpoint-00000001.pt"
+
+
 def test_checkpoint_round_trip(tmp_path):
     model, optimizer = trained()
     state = {
@@ -154,8 +325,8 @@ def test_a_training_writes_a_checkpoint_every_so_many_steps(tmp_path):
         for step in range(1, 15)
     }
     files = checkpoint_files(tmp_path)
-    assert [int(path.stem[-8:]) for path in files] == [8, 12, 14]
-    for path, step in zip(files, (8, 12, 14), strict=True):
+    assert [int(path.stem[-8:]) for path in files] == [12, 14]
+    for path, step in zip(files, (12, 14), strict=True):
         read = small(seed=1)
         assert load_checkpoint(path, read)["step"] == step
         for name, weight in read.state_dict().items():
@@ -183,6 +354,13 @@ def test_average_is_the_mean(tmp_path):
         assert tensor.equal(states[0][name])
     with pytest.raises(ValueError, match="at least one"):
         average_checkpoints([])
+    unlike = small(norm="pre")
+    paths[1] = save_checkpoint(
+        tmp_path / "pre", unlike, adam(unlike), {"step": 1}
+    )
+    for order in paths, paths[::-1]:
+        with pytest.raises(ValueError, match="models of unlike weights"):
+            average_checkpoints(order)
 
 
 @pytest.mark.parametrize(
@@ -269,20 +447,32 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
 def test_only_the_last_checkpoints_are_kept(tmp_path):
     model, optimizer = trained()
 
-    def kept(folder, keep, every, *steps):
+    def kept(folder, keep, *steps, **replaces):
         for step in steps:
             state = {"step": step}
-            save_checkpoint(folder, model, optimizer, state, keep, every)
+            save_checkpoint(folder, model, optimizer, state, keep, **replaces)
         return [int(x.stem[-8:]) for x in checkpoint_files(folder)]
 
     (tmp_path / "checkpoint-best.pt").touch()  # a stranger is let be
-    assert kept(tmp_path, 3, 1, 5, 10, 15, 20) == [10, 15, 20]
+    assert kept(tmp_path, 3, 5, 10, 15, 20) == [10, 15, 20]
     assert len(list(tmp_path.iterdir())) == 4
-    # Of those that a stop left between, only the newest stays.
-    found = kept(tmp_path / "b", 2, 4, 4, 7, 8, 12, 14, 16, 18)
-    assert found == [12, 16, 18]
-    assert kept(tmp_path / "c", 2, 0, 1, 2, 3) == [3]
-    assert kept(tmp_path / "d", 0, 1, 1, 2, 3) == [3]
+    last = checkpoint_files(tmp_path)[-1]
+    assert kept(tmp_path, 3, 25, replaces=last) == [10, 15, 25]
+    assert kept(tmp_path / "d", 0, 1, 2, 3) == [3]
+
+
+def test_a_run_with_another_interval_deletes_nothing_of_the_mean(tmp_path):
+    def steps_of(max_steps, every):
+        pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
+        config = TrainingConfig(max_steps=max_steps, checkpoint_every=every)
+        train(small(), TokenBatches(pairs, 12), config, folder=tmp_path)
+        return [int(x.stem[-8:]) for x in checkpoint_files(tmp_path)]
+
+    assert steps_of(10, 2) == [2, 4, 6, 8, 10]
+    assert steps_of(12, 3) == [4, 6, 8, 10, 12]
+    assert steps_of(13, 3) == [6, 8, 10, 12, 13]
+    # 13 was only the end of a run, and its place is taken
+    assert steps_of(15, 3) == [6, 8, 10, 12, 15]
 
 
 def test_a_flipped_bit_of_a_checkpoint_is_seen_or_changes_nothing(tmp_path):
@@ -309,6 +499,19 @@ def test_a_flipped_bit_of_a_checkpoint_is_seen_or_changes_nothing(tmp_path):
             read(path)
     with pytest.raises(FileNotFoundError, match="gone"):
         load_checkpoint(tmp_path / "gone.pt", model)
+
+
+def test_what_is_no_checkpoint_of_this_training_is_named(tmp_path):
+    model, optimizer = trained()
+    path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(RuntimeError, match="with Adam, not with SGD"):
+        load_checkpoint(path, model, sgd)
+    torch.save(model.state_dict(), path)
+    with pytest.raises(ValueError, match="it has no model, optimizer, state"):
+        load_checkpoint(path, model)
+    with pytest.raises(ValueError, match="needs the number of its step"):
+        save_checkpoint(tmp_path, model, optimizer, {})
 
 
 def test_no_code_of_a_checkpoint_is_run(tmp_path):

@@ -49,7 +49,7 @@ def test_adam_has_the_papers_constants():
     assert group["betas"] == (0.9, 0.98) and group["eps"] == 1e-9
     assert group["weight_decay"] == 0 and group["fused"]
     assert not group["amsgrad"] and not group["maximize"]
-    assert group["lr"] == 0
+    assert group["lr"] == 1  # of which a schedule gives the factor
     assert [*map(id, group["params"])] == [*map(id, model.parameters())]
 
 
@@ -94,10 +94,10 @@ WRONG = {
     "label_smoothing": (1.0, -0.1, NAN),
     "smoothing": ("Others",),
     "warmup_steps": (0,),
-    "accumulate": (0,),
-    "max_steps": (0,),
-    "learning_rate_scale": (0.0, NAN),
-    "betas": ((0.9, 1.0), (-0.1, 0.98)),
+    "accumulate": (0, 2.0),
+    "max_steps": (0, 2.8),
+    "learning_rate_scale": (0.0, NAN, "1"),
+    "betas": ((0.9, 1.0), (-0.1, 0.98), (0.9,)),
     "epsilon": (-1e-9, NAN),
     "clip_norm": (0, NAN),
     "precision": ("auto",),

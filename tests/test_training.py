@@ -10,6 +10,7 @@ import time
 from contextlib import redirect_stdout
 from dataclasses import replace
 from itertools import chain, count
+from threading import Timer
 
 import pytest
 import torch
@@ -18,11 +19,15 @@ from torch.nn.functional import cross_entropy
 from translators import copies
 
 from transformer_lib.batching import TokenBatches, collate
-from transformer_lib.checkpoints import average_checkpoints, checkpoint_files
+from transformer_lib.checkpoints import (
+    average_checkpoints,
+    checkpoint_files,
+    save_checkpoint,
+)
 from transformer_lib.cli import main
 from transformer_lib.loss import smoothed_loss, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.schedule import TrainingConfig
+from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 from transformer_lib.training import train, worker
 from transformer_lib.translator import Translator
 
@@ -353,7 +358,7 @@ def test_settings_that_matter_may_not_change(tmp_path):
     history = train(small(), batches(), free, folder=tmp_path)
     assert history.lines[-1]["seconds"] >= history.lines[-2]["seconds"]
     for changes, named in (
-        ({"seed": 1}, "seed=0, not 1"),
+        ({"seed": 1}, "seed was 0, is 1"),
         ({"betas": (0.9, 0.997)}, "betas"),
         ({"max_steps": 12}, "beyond step 12"),
     ):
@@ -366,21 +371,155 @@ def test_settings_that_matter_may_not_change(tmp_path):
             train(model, batches(), free, folder=tmp_path)
         assert equal(model, small(**changes))  # nothing was loaded
     other = TokenBatches(copies(seed=9), tokens_per_batch=40)
-    with pytest.raises(ValueError, match="trained with data="):
+    with pytest.raises(ValueError, match="the pairs are not the same"):
         train(small(), other, free, folder=tmp_path)
     model = small()
     model.encoder.requires_grad_(False)
-    with pytest.raises(ValueError, match=r"frozen=\[\], not \['encoder"):
+    with pytest.raises(ValueError, match="frozen was nothing, is encoder"):
         train(model, batches(), free, folder=tmp_path)
-    with pytest.raises(ValueError, match="model=Transformer, not Seeded"):
+    with pytest.raises(ValueError, match="class was Transformer, is Seeded"):
         train(small(SeededByItsBatch), batches(), free, folder=tmp_path)
     model = small()
-    adam = torch.optim.AdamW(model.parameters())
-    with pytest.raises(ValueError, match="optimizer=None, not .'AdamW'"):
-        train(model, batches(), free, folder=tmp_path, optimizer=adam)
+    adamw = torch.optim.AdamW(model.parameters())
+    with pytest.raises(ValueError, match="optimizers was Adam, is AdamW"):
+        train(model, batches(), free, folder=tmp_path, optimizer=adamw)
+
+
+def untied(model):
+    weight = torch.nn.Parameter(model.pre_softmax.weight.detach().clone())
+    model.pre_softmax.weight = weight
+
+
+def turned(model):
+    """AdamW with the two stacks in the other order."""
+    first, *rest = [*model.parameters()]
+    return torch.optim.AdamW([*rest, first], 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "words"),
+    [
+        ({}, {"lr": 1.0}, "learning rate at step 1 was 0.001, is 1.0"),
+        ({}, {"weight_decay": 0.1}, "optimizer.weight_decay was 0.01, is 0.1"),
+        ({}, {"make": turned}, "weights was source_emb.* is encoder"),
+        ({}, {"schedule": lambda step: 0.5}, "at step 1 was 0.001, is 0.0005"),
+        (
+            {},
+            {"change": torch.nn.Module.double},
+            "dtype was torch.float32",
+        ),
+        (
+            {"change": untied},
+            {},
+            "was pre_softmax.weight, is nothing",
+        ),
+        ({}, {"budget": 50}, "tokens_per_batch was 40, is 50$"),
+    ],
+)
+def test_what_the_weights_depend_on_may_not_change(
+    tmp_path, first, then, words
+):
+    def go_on(
+        steps, lr=1e-3, change=None, schedule=None, budget=40, make=None, **how
+    ):
+        model = small()
+        if change is not None:
+            change(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr, **how)
+        if make is not None:
+            optimizer = make(model)
+        train(
+            model,
+            TokenBatches(copies(), budget),
+            replace(QUICK, max_steps=steps),
+            folder=tmp_path,
+            optimizer=optimizer,
+            schedule=schedule,
+        )
+
+    go_on(4, **first)
+    with pytest.raises(ValueError, match=words):
+        go_on(6, **then)
+    go_on(6, **first)
+    assert steps_of(tmp_path) == [4, 6]
+
+
+def test_the_past_of_a_schedule_is_compared_and_not_its_end(tmp_path):
+    def cooling(end):
+        return lambda step: min(1.0, (end - step) / 4) * 1e-3
+
+    for end in 10, 20:
+        steps = replace(QUICK, max_steps=end - 4)
+        train(
+            small(), batches(), steps, folder=tmp_path, schedule=cooling(end)
+        )
+    with pytest.raises(ValueError, match="at step 16 was 0.001, is 0.0005"):
+        steps = replace(QUICK, max_steps=17)
+        train(small(), batches(), steps, folder=tmp_path, schedule=cooling(18))
+
+
+def test_the_same_pairs_in_another_form_are_the_same(tmp_path):
+    train(small(), batches(), QUICK, folder=tmp_path)
+    tuples = [(tuple(source), tuple(target)) for source, target in copies()]
+    more = replace(QUICK, max_steps=13)
+    train(small(), TokenBatches(tuples, 40), more, folder=tmp_path)
+
+
+def test_a_checkpoint_of_ones_own_loop_is_named(tmp_path):
+    model = small()
+    save_checkpoint(tmp_path, model, adam(model), {"step": 3})
+    with pytest.raises(ValueError, match="00000003.pt was not written by"):
+        train(model, batches(), QUICK, folder=tmp_path)
+
+
+def test_a_schedulers_signals_save(tmp_path):
+    for number in signal.SIGHUP, signal.SIGUSR1:
+        folder = tmp_path / str(number)
+        interrupted(folder, QUICK, 2, number)
+        assert steps_of(folder) == [2]
+        assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_a_handler_of_the_callers_stays():
+    seen = []
+
+    def mine(number, frame):
+        seen.append(number)
+
+    data = Signalling(copies(), tokens_per_batch=40)
+    for handler in mine, signal.SIG_IGN:
+        before = signal.signal(signal.SIGHUP, handler)
+        data.taken, data.sent = 0, signal.SIGHUP
+        try:
+            train(small(), data, QUICK)
+            assert signal.getsignal(signal.SIGHUP) == handler
+        finally:
+            signal.signal(signal.SIGHUP, before)
+    assert seen == [signal.SIGHUP]
+
+
+def test_what_evaluate_returns_loses_nothing(tmp_path):
+    config = replace(QUICK, validate_every=5, checkpoint_every=0)
+    with pytest.raises(TypeError, match=r"evaluate returned \{1\}: give num"):
+        train(small(), batches(), config, lambda *_: {"a": {1}}, tmp_path)
+    assert steps_of(tmp_path) == [5]
 
 
 # An optimizer of one's own
+
+
+def test_our_adam_trains_by_the_papers_schedule():
+    usual, given, told = small(), small(), small()
+    train(usual, batches(), QUICK)
+    train(given, batches(), QUICK, optimizer=adam(given))
+
+    def equation_3(step):
+        return learning_rate(step, 32, QUICK.warmup_steps)
+
+    optimizer = adam(told)
+    train(told, batches(), QUICK, optimizer=optimizer, schedule=equation_3)
+    assert equal(usual, given) and equal(usual, told)
+    assert not equal(usual, small())
 
 
 def one_optimizer(model):
@@ -476,37 +615,21 @@ def test_modes_are_the_callers_again():
     assert not any(module.training for module in model.modules())
 
 
-@pytest.fixture
-def precisions():
-    """PyTorch's newer way to set how exact products are."""
-    matmul = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-    before = [one.fp32_precision for one in matmul]
-    yield matmul
-    for one, precision in zip(matmul, before, strict=True):
-        one.fp32_precision = precision
+def test_what_is_the_process_own_stays_as_it_is():
+    """Its variables, and how PyTorch computes, also while it trains."""
 
+    def settings():
+        return (
+            dict(os.environ),
+            torch.get_float32_matmul_precision(),
+            torch.get_num_threads(),
+            torch.backends.mkldnn.enabled,
+        )
 
-def test_pytorchs_settings_are_the_callers_again(precisions):
-    caches = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"}
-
-    def evaluate(model, step):
-        seen.append(caches & os.environ.keys())
-
-    for change in (None, (0, "tf32"), (1, "bf16")):
-        if change:
-            precisions[change[0]].fp32_precision = change[1]
-        before, seen = [one.fp32_precision for one in precisions], []
-        variables, kernels = dict(os.environ), attention_kernels()
-        config = replace(QUICK, precision="bf16")
-        train(small(), batches(), config, evaluate)
-        assert [one.fp32_precision for one in precisions] == before
-        assert os.environ == variables and attention_kernels() == kernels
-        assert seen == [caches]
-
-
-def attention_kernels():
-    cuda = torch.backends.cuda
-    return cuda.flash_sdp_enabled(), cuda.cudnn_sdp_enabled()
+    before, seen = settings(), []
+    config = replace(QUICK, precision="bf16")
+    train(small(), batches(), config, lambda *_: seen.append(settings()))
+    assert seen == [before] and settings() == before
 
 
 def in_a_thread(function):
@@ -525,20 +648,11 @@ def in_a_thread(function):
     return found[0]
 
 
-def test_a_thread_may_train_but_not_beside_another():
+def test_a_thread_may_train():
     main, other = small(), small()
     history = train(main, batches(), QUICK)
     found = in_a_thread(lambda: train(other, batches(), QUICK))
     assert untimed(found) == untimed(history) and equal(main, other)
-
-    def evaluate(model, step):
-        beside = in_a_thread(lambda: train(small(), batches(), QUICK))
-        assert isinstance(beside, RuntimeError)
-        assert "another training runs in this process" in str(beside)
-
-    again = small()
-    train(again, batches(), QUICK, evaluate)
-    assert equal(main, again)
 
 
 class Poisoned(TokenBatches):
@@ -595,8 +709,23 @@ def test_out_of_memory_says_what_helps():
         train(small(TooLarge), batches(), QUICK)
 
 
-def foreign_optimizer():
-    return torch.optim.SGD(small().parameters(), lr=0.1)
+def sgd(model, lr=0.1):
+    return torch.optim.SGD(model.parameters(), lr)
+
+
+def frozen():
+    return small().requires_grad_(False)
+
+
+def hooked():
+    model = small()
+    model.register_forward_pre_hook(lambda *_: None)
+    return model
+
+
+MODEL = small()
+PART = torch.optim.SGD(MODEL.encoder.parameters(), lr=0.1)
+COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
 
 
 @pytest.mark.parametrize(
@@ -605,13 +734,26 @@ def foreign_optimizer():
         ({"batches": [*batches().epoch(0)]}, "a list has no epoch: give T"),
         ({"evaluate": copies()}, "a list has no epoch: give a function"),
         ({"model": torch.nn.Linear(2, 2)}, "a Linear has no hidden"),
-        ({"optimizer": foreign_optimizer()}, "that is not the model's"),
+        ({"optimizer": sgd(small())}, "that is not the model's"),
+        ({"optimizer": sgd(MODEL, 0.0)}, "all learning rates are 0"),
+        ({"optimizer": [sgd(MODEL), sgd(MODEL)]}, "given to two optimizers"),
+        ({"optimizer": PART}, "no optimizer has a weight that is to learn"),
+        ({"model": frozen()}, "all weights are frozen"),
+        ({"model": small().half()}, "in float16 gradients vanish"),
+        ({"model": hooked()}, "a hook on model"),
+        ({"schedule": COOLING}, "a LambdaLR has no __call__: give a func"),
     ],
 )
 def test_a_slip_is_named(given, words):
-    usual = {"model": small(), "batches": batches(), "training_config": QUICK}
+    usual = {"model": MODEL, "batches": batches(), "training_config": QUICK}
     with pytest.raises((TypeError, ValueError), match=words):
         train(**usual | given)
+    assert equal(MODEL, small())
+
+
+def test_inside_no_grad_is_named():
+    with torch.no_grad(), pytest.raises(ValueError, match="torch.no_grad"):
+        train(small(), batches(), QUICK)
 
 
 # Several workers
@@ -669,6 +811,24 @@ def work(folder):
         train(small(), stopping, config, lambda *_: time.sleep(1), place)
     assert steps_of(place) == [2]
 
+    # Workers that differ refuse, and write nothing.
+    place = f"{folder}/unlike"
+    other = TokenBatches(copies(seed=rank), tokens_per_batch=40)
+    slower = replace(QUICK, warmup_steps=10 + rank)
+    for data, config, where, said in (
+        (other, QUICK, place, "the pairs are not the same"),
+        (batches(), slower, place, "warmup_steps is 10 in worker 0, 11 in w"),
+        (batches(), QUICK, f"{folder}/whole/{rank or ''}", "step is 12 in w"),
+    ):
+        with pytest.raises(ValueError, match=f"workers differ: .*{said}"):
+            train(small(), data, config, folder=where)
+    assert not os.path.exists(place)
+
+    # As after one's own init_process_group, without torchrun.
+    told = {name: os.environ.pop(name) for name in ("RANK", "WORLD_SIZE")}
+    assert worker() == (rank, 2)
+    os.environ.update(told)
+
     words = "train --N 1 --d-model 32 --d-ff 64 --h 2 --vocab-size 400"
     words += " --limit 200 --tokens-per-batch 512 --device cpu --log-every 1"
     words += f" --max-steps 4 --out {folder}/cli"
@@ -692,6 +852,24 @@ def test_two_workers_equal_one(two_workers):
         assert line["tokens"] == wanted["tokens"]
         for name in ("loss", "nll", "learning_rate"):
             assert abs(line[name] - wanted[name]) < 1e-9
+
+
+def test_one_who_waits_for_workers_says_so(monkeypatch, caplog):
+    def soon(seconds, function, args):
+        return Timer(0, function, args)
+
+    def never(*args, timeout):
+        assert timeout.total_seconds() <= 3600
+        time.sleep(0.2)
+        raise RuntimeError("1/2 clients joined")
+
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(threading, "Timer", soon)
+    monkeypatch.setattr(torch.distributed, "rendezvous", never)
+    with pytest.raises(RuntimeError, match="1/2 clients"):
+        train(small(), batches(), QUICK)
+    assert "worker 0 waits for the other 1" in caplog.text
 
 
 def test_a_command_of_two_workers_leaves_one_run(two_workers):

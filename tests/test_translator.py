@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from own_models import swapped
+from own_models import Swapped
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -163,12 +163,12 @@ def test_a_wheel_does_not_look_beside_itself(tmp_path, monkeypatch):
 
 
 def test_a_model_of_ones_own_is_loaded_by_its_class(translator, tmp_path):
-    model = swapped(translator.model.config).eval()
+    model = Swapped(translator.model.config).eval()
     own = Translator(model, translator.tokenizer, ("en", "es"))
     own.save(tmp_path)
     with pytest.raises(ValueError, match="give model="):
         Translator.from_pretrained(tmp_path)
-    loaded = Translator.from_pretrained(tmp_path, model=swapped)
+    loaded = Translator.from_pretrained(tmp_path, model=Swapped)
     assert loaded.translate(TEXTS) == own.translate(TEXTS)
 
 

@@ -39,11 +39,16 @@ from .beams import length_divisor as length_divisor
 from .beams import longest_source as longest_source
 from .beams import translate_all as translate_all
 from .checkpoints import SavedModel as SavedModel
+from .checkpoints import as_list as as_list
 from .checkpoints import average_checkpoints as average_checkpoints
 from .checkpoints import checkpoint_files as checkpoint_files
 from .checkpoints import load_checkpoint as load_checkpoint
 from .checkpoints import load_config as load_config
 from .checkpoints import load_model as load_model
+from .checkpoints import load_weights as load_weights
+from .checkpoints import plain_weights as plain_weights
+from .checkpoints import probe as probe
+from .checkpoints import rebuilt as rebuilt
 from .checkpoints import save_checkpoint as save_checkpoint
 from .checkpoints import save_config as save_config
 from .checkpoints import save_model as save_model

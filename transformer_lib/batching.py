@@ -172,8 +172,8 @@ class TokenBatches:
 
     Raises:
         TypeError: for pairs of texts.
-        ValueError: without pairs, if the first one lacks eos, or if a
-            side is longer than the budget.
+        ValueError: without pairs, naming the first that lacks eos, or
+            if a side is longer than the budget.
 
     Chapter: batching-tokens
     """
@@ -185,6 +185,8 @@ class TokenBatches:
         seed: int = 0,
         shuffle: bool = True,
     ):
+        if not hasattr(pairs, "__len__"):
+            pairs = list(pairs)
         self.pairs = pairs
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
@@ -193,13 +195,17 @@ class TokenBatches:
             raise ValueError("there are no pairs, or all are too long")
         if isinstance(pairs[0][0], str):
             raise TypeError("these are texts: encode_pairs makes them ids")
-        if any(list(ids[-1:]) != [EOS] for ids in pairs[0]):
+        measures = (  # without a list of a million tuples on the way
+            (len(source), len(target), _ends(source) and _ends(target))
+            for source, target in pairs
+        )
+        table = np.fromiter(measures, np.dtype((np.int32, 3)))
+        self.lengths = np.ascontiguousarray(table[:, :2])  # (pairs, 2)
+        if not table[:, 2].all():
             raise ValueError(
-                "a pair lacks eos at an end: encode_pairs adds it"
+                f"pair {table[:, 2].argmin() + 1} lacks eos at an end: "
+                "encode_pairs adds it"
             )
-        sides = ((len(source), len(target)) for source, target in pairs)
-        # (pairs, 2), without a list of a million tuples on the way
-        self.lengths = np.fromiter(sides, np.dtype((np.int32, 2)))
         if (longest := self.lengths.max()) > tokens_per_batch:
             raise ValueError(f"a side has {longest} ids, {tokens_per_batch=}")
         self.total = len(self._cut(np.arange(len(pairs))))
@@ -215,11 +221,10 @@ class TokenBatches:
         return self.total
 
     def fingerprint(self) -> str:
-        """SHA-256 of the pairs and of what decides their batches."""
-        settings = self.tokens_per_batch, self.seed, self.shuffle
-        digest = sha256(repr(settings).encode())
+        """SHA-256 of the pairs' ids, in lists or tuples or arrays."""
+        digest = sha256(self.lengths.tobytes())
         for source, target in self.pairs:
-            digest.update(repr((source, target)).encode())
+            digest.update(np.array([*source, *target], np.int64).tobytes())
         return digest.hexdigest()
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
@@ -246,6 +251,10 @@ class TokenBatches:
             if rows * length > self.tokens_per_batch:
                 begins.append(place)
         return np.split(order, begins[1:])
+
+
+def _ends(ids: Sequence[int]) -> bool:
+    return len(ids) > 0 and ids[-1] == EOS
 
 
 def _sorted_by_length(lengths: np.ndarray) -> np.ndarray:

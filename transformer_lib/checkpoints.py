@@ -6,12 +6,13 @@
 Chapter: book/training/checkpoints
 """
 
-import copy
 import errno
+import io
 import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,42 +20,30 @@ from zipfile import BadZipFile, ZipFile
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_model as read_safetensors
-from safetensors.torch import save_model as write_safetensors
+from safetensors.torch import load_file as read_safetensors
+from safetensors.torch import save as as_safetensors
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from transformer_lib.embeddings import PAD
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
-    foreign_parts,
+    evaluating,
     uncompiled,
 )
 from transformer_lib.tokenization import BPETokenizer
 
 
-def _check_folder(folder: str | Path) -> None:
-    """Refuse a folder that cannot be made, since a file is in its place.
-
-    Raises:
-        NotADirectoryError: naming the file.
-
-    Chapter: checkpoints-atomic
-    """
-    for place in (Path(folder), *Path(folder).parents):
-        if place.exists() and not place.is_dir():
-            raise NotADirectoryError(f"{place} is a file: name another folder")
-
-
 def write_atomically(
-    path: str | Path, content: str | Callable[[Path], Any]
+    path: str | Path, content: str | bytes | Callable[[Path], Any]
 ) -> None:
     """Write a file beside `path`, then rename it to `path`.
 
-    `content` is a text, or a function that writes the file it is
-    given. Whoever opens `path` finds all of the old content or all of
-    the new, whenever the program or the machine stops, and whoever else
-    writes it.
+    `content` is a text, bytes, or a function that writes the file it
+    is given. Whoever opens `path` finds all of the old content or all
+    of the new, whenever the program or the machine stops, and whoever
+    else writes it. A link stays a link: the file it points to is new.
 
     Raises:
         OSError: naming `path` if it cannot be written, for instance
@@ -62,21 +51,22 @@ def write_atomically(
 
     Chapter: checkpoints-atomic
     """
-    path = Path(path)
-    _check_folder(path.parent)
+    path = Path(path).expanduser().resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     # Two writers of one path write a part each.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         if isinstance(content, str):
             part.write_text(content, "utf-8")
+        elif isinstance(content, bytes):
+            part.write_bytes(content)
         else:
             content(part)
         with open(part, "rb+") as file:
-            os.fsync(file.fileno())
+            _flush(file.fileno())
         os.replace(part, path)
-    except (OSError, RuntimeError, SafetensorError) as error:
-        # PyTorch and safetensors have errors of their own for a full disk.
+    except (OSError, RuntimeError) as error:
+        # PyTorch has an error of its own for a full disk.
         reason = getattr(error, "strerror", None)
         reason = reason or f"is the disk full? ({error!s:.99})"
         number = getattr(error, "errno", None) or errno.EIO
@@ -85,47 +75,96 @@ def write_atomically(
         part.unlink(missing_ok=True)
 
 
+def _flush(file: int) -> None:
+    """Wait until the bytes are on the disk, where a file system can.
+
+    Chapter: checkpoints-atomic
+    """
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise
+
+
+def check_folder(folder: str | Path) -> Path:
+    """The folder, with "~" expanded, if our files may be written there.
+
+    Raises:
+        NotADirectoryError: naming a file that is in its place.
+        ValueError: naming a file in it that has the name of one of ours
+            and is another program's.
+
+    Chapter: checkpoints-atomic
+    """
+    folder = Path(folder).expanduser()
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise NotADirectoryError(f"{place} is a file: name another folder")
+    readers: dict[str, Callable[[Path], Any]] = {
+        "tokenizer.json": BPETokenizer.load,
+        "config.json": lambda path: _read_config(path.parent),
+        "report.json": lambda path: _first_json(path)["result"],
+        "log.jsonl": lambda path: _first_json(path)["step"],
+    }
+    for name, read in readers.items():
+        if (folder / name).exists():
+            try:
+                read(folder / name)
+            except (KeyError, TypeError, ValueError):
+                raise ValueError(
+                    f"{folder / name} is another program's: name another "
+                    "folder"
+                ) from None
+    return folder
+
+
+def _first_json(path: Path) -> Any:
+    return json.JSONDecoder().raw_decode(path.read_text("utf-8"))[0]
+
+
 def save_checkpoint(
     folder: str | Path,
     model: nn.Module,
     optimizer: Optimizer | Sequence[Optimizer],
     state: dict[str, Any],
     keep: int = 5,
-    every: int = 1,
+    replaces: Path | None = None,
 ) -> Path:
     """Write all that a training run needs to go on; returns the file.
 
-    `state` is what JSON can hold, with the number of the "step". Keeps
-    the newest checkpoint and the last `keep` at multiples of `every`;
-    with `every=0` only the newest. Of a model that `torch.compile`
-    returned, the plain one is saved. Section 6.1.
+    `state` is what JSON can hold, with the number of the "step". Of the
+    folder's checkpoints, this one and the newest before it are kept,
+    `keep` in all; `replaces` is one to delete in any case. What
+    `torch.compile` compiled is saved as if it were not. Section 6.1.
 
     Raises:
         FloatingPointError: if a weight, or what the optimizer keeps for
             one, is not finite: nothing is written.
         TypeError: for a `state` that JSON cannot hold.
+        ValueError: if it has no "step".
 
     Chapter: checkpoints-library
     """
-    model = uncompiled(model)
+    step = state.get("step")
+    if not isinstance(step, int):
+        raise ValueError(f"{step=}: the state needs the number of its step")
+    optimizers = as_list(optimizer)
     content = {
-        "model": model.state_dict(),
-        "optimizer": [
-            one.state_dict()["state"] for one in _as_list(optimizer)
-        ],
+        "model": plain_weights(model),
+        "optimizer": [one.state_dict()["state"] for one in optimizers],
+        "kinds": [type(one).__name__ for one in optimizers],
         "state": json.dumps(state),
     }
-    _refuse_what_is_not_finite(model, content["optimizer"], state["step"])
-    path = Path(folder) / f"checkpoint-{state['step']:08d}.pt"
+    _refuse_what_is_not_finite(model, content["optimizer"], step)
+    path = Path(folder).expanduser() / f"checkpoint-{step:08d}.pt"
     write_atomically(path, lambda part: torch.save(content, part))
-    files = checkpoint_files(folder)
-    due = [file for file in files if every and _step_of(file) % every == 0]
-    kept = [path]
-    if keep > 0:
-        kept += due[-keep:]
-    for file in files:
-        if file not in kept:
-            file.unlink()
+    old = [x for x in checkpoint_files(folder) if x not in (path, replaces)]
+    dropped = old[: max(0, len(old) + 1 - keep)]
+    if replaces not in (None, path):
+        dropped.append(replaces)
+    for file in dropped:
+        file.unlink(missing_ok=True)
     return path
 
 
@@ -134,22 +173,33 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-library
     """
-    found = Path(folder).glob("checkpoint-*.pt")
+    found = Path(folder).expanduser().glob("checkpoint-*.pt")
     numbered = [path for path in found if _number_in(path).isdecimal()]
-    return sorted(numbered, key=_step_of)
+    return sorted(numbered, key=lambda path: int(_number_in(path)))
 
 
 def _number_in(path: Path) -> str:
     return path.stem.removeprefix("checkpoint-")
 
 
-def _step_of(path: Path) -> int:
-    return int(_number_in(path))
+def as_list(optimizer: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
+    """One optimizer, or several, as a list.
 
-
-def _as_list(optimizer: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
+    Chapter: checkpoints-library
+    """
     single = isinstance(optimizer, Optimizer)
     return [optimizer] if single else [*optimizer]
+
+
+def plain_weights(model: nn.Module) -> dict[str, Tensor]:
+    """A model's state_dict, under the names that it has uncompiled.
+
+    Chapter: checkpoints-library
+    """
+    return {
+        name.replace("_orig_mod.", ""): weight
+        for name, weight in model.state_dict().items()
+    }
 
 
 def _refuse_what_is_not_finite(
@@ -174,19 +224,22 @@ def _refuse_what_is_not_finite(
             )
 
 
-def _read(path: str | Path, mmap: bool = True) -> dict[str, Any]:
+def _read(path: str | Path) -> dict[str, Any]:
     """What `save_checkpoint` wrote; runs no code that is in the file.
-
-    With `mmap`, what is not used takes no memory.
 
     Chapter: checkpoints-library
     """
+    content = Path(path).expanduser().read_bytes()
     try:
-        with ZipFile(path) as archive:  # torch.load compares no sums
+        with ZipFile(io.BytesIO(content)) as archive:
+            # torch.load compares no sums
             if damaged := archive.testzip():
                 raise BadZipFile(f"{damaged} is not what was written")
-        return torch.load(path, "cpu", weights_only=True, mmap=mmap)
-    except (OSError, MemoryError):
+        read = torch.load(io.BytesIO(content), "cpu", weights_only=True)
+        if missing := {"model", "optimizer", "state"} - read.keys():
+            raise ValueError(f"it has no {', '.join(sorted(missing))}")
+        return read
+    except MemoryError:
         raise  # the file may be good
     except Exception as error:  # each damage has its own
         raise ValueError(
@@ -199,30 +252,75 @@ def load_checkpoint(
     path: str | Path,
     model: nn.Module | None = None,
     optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    *,
+    check: Callable[[dict[str, Any]], Any] | None = None,
 ) -> dict[str, Any]:
     """Put back what `save_checkpoint` wrote; returns its state.
 
-    Without a model only the state is read.
+    Without a model only the state is read. `check` is called with the
+    state before anything is put back, and may raise.
 
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if the file is damaged.
-        RuntimeError: if the weights have other names or shapes than the
-            model's, as PyTorch says.
+        RuntimeError: if the weights or the optimizer's numbers are
+            another model's or another optimizer's.
 
     Chapter: checkpoints-library
     """
-    # An optimizer would keep the file mapped, and Windows not delete it.
-    content = _read(path, mmap=optimizer is None)
+    content = _read(path)
+    state = json.loads(content["state"])
+    if check is not None:
+        check(state)
     if model is not None:
-        model = uncompiled(model)
-        model.load_state_dict(content["model"])
+        load_weights(model, content["model"])
     if optimizer is not None:
-        optimizers = _as_list(optimizer)
-        for one, state in zip(optimizers, content["optimizer"], strict=True):
+        optimizers = as_list(optimizer)
+        kinds = [type(one).__name__ for one in optimizers]
+        if content.get("kinds", kinds) != kinds:
+            raise RuntimeError(
+                f"{path} was written with {', '.join(content['kinds'])}, "
+                f"not with {', '.join(kinds)}"
+            )
+        for one, kept in zip(optimizers, content["optimizer"], strict=True):
             # Its settings stay as they are.
-            one.load_state_dict(one.state_dict() | {"state": state})
-    return json.loads(content["state"])
+            one.load_state_dict(one.state_dict() | {"state": kept})
+    return state
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Put a state_dict into a model, all or a part of which is compiled.
+
+    Of weights that the model ties, one is enough.
+
+    Raises:
+        RuntimeError: if names or shapes are not the model's, as PyTorch
+            says, or if the model ties what differs.
+
+    Chapter: checkpoints-library
+    """
+    own = plain_weights(model)
+    given, first = dict(weights), {}
+    for name, weight in own.items():
+        if name in weights:
+            same = first.setdefault(_place(weight), weights[name])
+            if same is not weights[name] and not same.equal(weights[name]):
+                raise RuntimeError(
+                    f"{name} differs from a weight that the model ties it to"
+                )
+    for name, weight in own.items():
+        if name not in given and _place(weight) in first:
+            given[name] = first[_place(weight)]
+    names = dict(zip(own, model.state_dict(), strict=True))
+    model.load_state_dict({names.get(x, x): given[x] for x in given})
+
+
+def _place(weight: Tensor) -> tuple[Any, ...]:
+    """Where a tensor is: the same for weights that are tied.
+
+    Chapter: checkpoints-library
+    """
+    return weight.device, weight.data_ptr(), weight.shape
 
 
 def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
@@ -232,19 +330,33 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: without paths, or for a damaged checkpoint.
-        RuntimeError: for models of unlike shapes.
+        ValueError: without paths, for a damaged checkpoint, or for
+            models of unlike weights.
 
     Chapter: checkpoints-library
     """
-    states = [_read(path)["model"] for path in paths]
-    if not states:
+    paths = [*paths]
+    if not paths:
         raise ValueError("no checkpoints: give at least one path")
-    mean = {}
-    for name, weight in states[0].items():
-        stacked = torch.stack([state[name].double() for state in states])
-        mean[name] = stacked.mean(dim=0).to(weight.dtype)
-    return mean
+    total: dict[str, Tensor] = {}
+    for path in paths:  # one at a time, as they may be large
+        weights = _read(path)["model"]
+        total = total or {x: w.double().zero_() for x, w in weights.items()}
+        if _shapes(weights) != _shapes(total):
+            raise ValueError(
+                f"{path} and {paths[0]} hold models of unlike weights: their "
+                "mean would be no model"
+            )
+        for name, weight in weights.items():
+            total[name] += weight
+    return {
+        name: (total[name] / len(paths)).to(weight.dtype)
+        for name, weight in weights.items()
+    }
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in weights.items()}
 
 
 def save_model(
@@ -257,22 +369,27 @@ def save_model(
 ) -> None:
     """Write model.safetensors, and what `save_config` writes.
 
-    The weights are in float16 if `half`. Of a model that
-    `torch.compile` returned, the plain one is saved.
+    The weights are in float16 if `half`. What `torch.compile` compiled
+    is saved as if it were not.
 
     Raises:
-        TypeError, ValueError: as `save_config`; nothing is written.
+        TypeError, ValueError: as `save_config` and `rebuilt`, and for a
+            weight that is not finite, perhaps in float16; nothing is
+            written.
 
     Chapter: checkpoints-models
     """
-    model = uncompiled(model)
-    config = _config_text(model, tokenizer, info)
+    anew = rebuilt(model)
     if half:
-        model = copy.deepcopy(model).half()
-    path = Path(folder) / "model.safetensors"
-    write_atomically(path, lambda part: write_safetensors(model, str(part)))
-    path.chmod(0o644)  # others may read it, as they may the rest
-    _write_config(folder, config, tokenizer)
+        anew = anew.half()
+    for name, weight in anew.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} holds NaN or infinity with {half=}")
+    weights = anew.state_dict()
+    # Of tied weights the first by name is written.
+    names = {_place(weights[x]): x for x in sorted(weights, reverse=True)}
+    kept = {x: weights[x].contiguous() for x in sorted(names.values())}
+    _save(folder, anew, tokenizer, info, as_safetensors(kept))
 
 
 def save_config(
@@ -290,23 +407,81 @@ def save_config(
     Raises:
         TypeError: for an `info` that JSON cannot hold, or for another
             kind of tokenizer, which could not be read again.
-        ValueError: if the tokenizer is another model's.
+        ValueError: if the tokenizer is another model's, or as
+            `check_folder`.
 
     Chapter: checkpoints-models
     """
-    config = _config_text(model, tokenizer, info)
-    _write_config(folder, config, tokenizer)
+    _save(folder, model, tokenizer, info)
 
 
-def _config_text(
+def rebuilt(model: nn.Module) -> nn.Module:
+    """The model anew, made by its class of its config and its weights.
+
+    So `load_model` will make it, and what it then computes is compared
+    with what the model computes.
+
+    Raises:
+        TypeError: for a model without a `TransformerConfig`.
+        ValueError: if the two do not compute the same.
+
+    Chapter: checkpoints-models
+    """
+    model = uncompiled(model)
+    kind = type(model).__name__
+    config = getattr(model, "config", None)
+    if not isinstance(config, TransformerConfig):
+        raise TypeError(f"a {kind} has no TransformerConfig: save its model")
+    try:
+        with torch.random.fork_rng([]):  # the caller's stay as they are
+            anew = type(model)(config)
+        weight = next(model.parameters())
+        anew.to(weight.device, weight.dtype)
+        load_weights(anew, plain_weights(model))
+        same = torch.allclose(probe(model), probe(anew), 1e-3, 1e-3, True)
+        reason = "the two compute different scores"
+    except (RuntimeError, TypeError) as error:
+        same, reason = False, f"{error!s:.200}"
+    if not same:
+        raise ValueError(
+            f"this model is not what {kind}(config) and its weights make "
+            f"({reason}), so it could not be loaded: let a class of your own "
+            "make what you exchanged, tied or hooked, from the config alone"
+        )
+    return anew
+
+
+def probe(model: nn.Module) -> Tensor:
+    """A model's scores for two short sentences, to know it again by.
+
+    Chapter: checkpoints-models
+    """
+    model = uncompiled(model)
+    ids = torch.arange(16).view(2, 8)[:, : model.config.max_length]
+    ids = ids * 7919 % (model.config.vocab_size - 1) + 1  # none is padding
+    source_ids = ids.clone()
+    source_ids[1, 5:] = PAD
+    device = next(model.parameters()).device
+    plain: AbstractContextManager[Any] = nullcontext()
+    if any(hasattr(part, "_orig_mod") for part in model.modules()):
+        # Nothing is compiled for this.
+        plain = torch.compiler.set_stance("force_eager")
+    with evaluating(model), plain:
+        return model(source_ids.to(device), ids.to(device)).float().cpu()
+
+
+def _save(
+    folder: str | Path,
     model: nn.Module,
     tokenizer: BPETokenizer | None,
     info: Mapping[str, Any] | None,
-) -> str:
-    """The content of config.json; refuses what could not be loaded.
+    weights: bytes | None = None,
+) -> None:
+    """Write a model's folder, once nothing can be refused any more.
 
     Chapter: checkpoints-models
     """
+    folder = check_folder(folder)
     if tokenizer is not None and not isinstance(tokenizer, BPETokenizer):
         raise TypeError(
             f"a {type(tokenizer).__name__} is no BPETokenizer: save the "
@@ -316,17 +491,11 @@ def _config_text(
     if tokenizer is not None and len(tokenizer) != size:
         raise ValueError(f"{len(tokenizer)=}, vocab_size={size}: not a pair")
     content = {"model": asdict(model.config), "info": dict(info or {})}
-    parts = foreign_parts(model)
-    if parts:
-        content["parts"] = parts
-    return json.dumps(content, indent=2) + "\n"
-
-
-def _write_config(
-    folder: str | Path, config: str, tokenizer: BPETokenizer | None
-) -> None:
-    _check_folder(folder)
-    folder = Path(folder)
+    if _class_of(model) is not None:
+        content["class"] = _class_of(model)
+    config = json.dumps(content, indent=2) + "\n"
+    if weights is not None:
+        write_atomically(folder / "model.safetensors", weights)
     if tokenizer is not None:
         write_atomically(folder / "tokenizer.json", tokenizer.save)
     else:
@@ -335,12 +504,21 @@ def _write_config(
     write_atomically(folder / "config.json", config)
 
 
-def _read_config(folder: str | Path) -> dict[str, Any]:
+def _class_of(model: nn.Module) -> str | None:
+    """The name of a model's class, if it is not `Transformer`.
+
+    Chapter: checkpoints-models
+    """
+    kind = type(uncompiled(model))
+    return None if kind is Transformer else kind.__name__
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
     """The content of a folder's config.json.
 
     Chapter: checkpoints-models
     """
-    path = Path(folder) / "config.json"
+    path = folder / "config.json"
     if not path.exists():
         raise FileNotFoundError(
             f"there is no {path}: name a folder that `save_model` wrote"
@@ -353,6 +531,8 @@ def _read_config(folder: str | Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} describes no model of this library ({error})"
         ) from None
+    if "parts" in content:  # as an earlier version named a class
+        content["class"] = content["parts"][0]
     return content
 
 
@@ -368,8 +548,9 @@ def load_config(
 
     Chapter: checkpoints-models
     """
+    folder = Path(folder).expanduser()
     content = _read_config(folder)
-    path = Path(folder) / "tokenizer.json"
+    path = folder / "tokenizer.json"
     tokenizer = BPETokenizer.load(path) if path.exists() else None
     return content["model"], tokenizer, content["info"]
 
@@ -388,6 +569,8 @@ class SavedModel(NamedTuple):
 def load_model(
     folder: str | Path,
     model: Callable[[TransformerConfig], nn.Module] = Transformer,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> SavedModel:
     """Read a folder of `save_model`: (model, tokenizer, info).
 
@@ -395,48 +578,38 @@ def load_model(
 
     Args:
         model: builds the model from its sizes: its class, or a function
-            that exchanges parts of a `Transformer`.
+            that returns one of that class.
+        weights: in place of those in the folder, such as the mean of
+            its checkpoints.
 
     Raises:
         FileNotFoundError: if there is no model, or none yet.
         ValueError: if the weights or the tokenizer are damaged, the
-            weights not finite, or if the folder's model is not of the
-            kind that `model` builds.
+            weights not finite, or if the folder's model is of another
+            class than `model` builds.
 
     Chapter: checkpoints-models
     """
+    folder = Path(folder).expanduser()
     config, tokenizer, info = load_config(folder)
-    path = Path(folder) / "model.safetensors"
-    if not path.exists():
+    path = folder / "model.safetensors"
+    if weights is None and not path.exists():
         raise FileNotFoundError(
             f"there is no {path}: its training has not ended (give its "
             "command again), or the file is lost"
         )
-    built = model(config)
-    _check_parts(folder, built)
+    built, saved = model(config), _read_config(folder).get("class")
+    if _class_of(built) != saved:
+        raise ValueError(
+            f"{folder} holds a model of the class {saved or 'Transformer'}, "
+            f"not {_class_of(built) or 'Transformer'}: in Python give "
+            "model=, its class"
+        )
     try:
-        read_safetensors(built, path)
+        load_weights(built, weights or read_safetensors(path))
     except (SafetensorError, RuntimeError) as error:
         message = f"{path} is damaged or another model's"
         raise ValueError(f"{message} ({error!s:.200})") from None
     if not all(weight.isfinite().all() for weight in built.parameters()):
         raise ValueError(f"{path} holds NaN or infinity")
     return SavedModel(built.eval(), tokenizer, info)
-
-
-def _check_parts(folder: str | Path, built: nn.Module) -> None:
-    """Refuse to read one model's weights into another kind of model.
-
-    Chapter: checkpoints-models
-    """
-    saved, given = _read_config(folder).get("parts", []), foreign_parts(built)
-    if saved == given:
-        return
-    kinds = []
-    for parts in saved, given:
-        more = f" and {len(parts) - 2} more" if len(parts) > 2 else ""
-        kinds.append(", ".join(parts[:2]) + more or "the library's own parts")
-    raise ValueError(
-        f"{folder} holds a model with {kinds[0]}, and not with {kinds[1]}: "
-        "in Python give model=, its class or the function that builds it"
-    )

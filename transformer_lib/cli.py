@@ -24,17 +24,16 @@ from torch import nn
 
 from transformer_lib.beams import _check_options, longest_source
 from transformer_lib.checkpoints import (
-    _check_parts,
     average_checkpoints,
     checkpoint_files,
     load_config,
+    load_model,
     save_model,
 )
 from transformer_lib.corpora import decode_line, is_utf16, load_corpus
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export_model
-from transformer_lib.model import Transformer
 from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import worker
@@ -215,7 +214,6 @@ def _average(model: str, out: str, last: int = 5) -> None:
 
     Chapter: cli-translate
     """
-    config, tokenizer, info = load_config(model)
     paths = checkpoint_files(model)
     if last < 1 or not paths:
         raise ValueError(
@@ -224,10 +222,9 @@ def _average(model: str, out: str, last: int = 5) -> None:
         )
     if Path(out).exists():
         raise FileExistsError(f"{out} exists: name a new folder")
-    mean = Transformer(config)
-    _check_parts(model, mean)  # a checkpoint has only names and weights
-    mean.load_state_dict(average_checkpoints(paths[-last:]))
-    save_model(out, mean, tokenizer, info=info)
+    mean = average_checkpoints(paths[-last:])
+    averaged, tokenizer, info = load_model(model, weights=mean)
+    save_model(out, averaged, tokenizer, info=info)
 
 
 def _export(

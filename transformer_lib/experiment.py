@@ -28,11 +28,13 @@ from tqdm import tqdm
 
 from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import (
-    _check_folder,
     average_checkpoints,
+    check_folder,
     checkpoint_files,
     load_config,
     load_model,
+    load_weights,
+    rebuilt,
     save_config,
     save_model,
     write_atomically,
@@ -40,7 +42,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import ParallelCorpus, load_corpus
 from transformer_lib.evaluation import HeldOut, bleu, evaluate
 from transformer_lib.loss import perplexity, validation_loss
-from transformer_lib.model import Transformer, TransformerConfig, uncompiled
+from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 from transformer_lib.training import Gradients, History, train, worker
@@ -219,8 +221,7 @@ def run_experiment(
 
     Chapter: experiment-run
     """
-    folder = Path(folder).expanduser()
-    _check_folder(folder)
+    folder = check_folder(folder)
     if (folder / "report.json").exists():
         return _finished(folder, experiment, command)
     begun = len(checkpoint_files(folder)) > 0
@@ -258,6 +259,7 @@ def run_experiment(
         return _measure(name, net, held_out["validation"], with_bleu)
 
     # Fit.
+    rebuilt(net)  # else it could not be saved at the end
     net.to(device)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
@@ -459,8 +461,7 @@ def _choose_weights(
     paths = checkpoint_files(folder)[-max(experiment.average, 1) :]
     if len(paths) == 1:
         return last
-    plain = uncompiled(model)
-    plain.load_state_dict(average_checkpoints(paths))
+    load_weights(model, average_checkpoints(paths))
     mean = {"averaged_checkpoints": len(paths)}
     mean |= measure(f"mean of {len(paths)} checkpoints")
     if mean["validation_loss"] <= last["validation_loss"]:
@@ -468,7 +469,7 @@ def _choose_weights(
     else:
         chosen, other = last, mean
         _say("the last checkpoint alone is better, and is saved")
-        plain.load_state_dict(average_checkpoints(paths[-1:]))
+        load_weights(model, average_checkpoints(paths[-1:]))
     other.pop("samples", None)
     return chosen | {"other_choice": other}
 

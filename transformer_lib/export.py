@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
-from transformer_lib.checkpoints import _check_folder
+from transformer_lib.checkpoints import check_folder
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.model import Transformer, uncompiled
 from transformer_lib.translator import Translator
@@ -338,8 +338,7 @@ def export_model(
     """
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
-    folder = Path(folder).expanduser()
-    _check_folder(folder)
+    folder = check_folder(folder)
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: name a new folder")
     model, tokenizer = translator.model, translator.tokenizer

@@ -6,7 +6,8 @@
 Chapter: book/training/schedule
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Literal
 
 import torch
@@ -16,11 +17,15 @@ from torch import nn
 def learning_rate(step: int, d_model: int, warmup_steps: int = 4000) -> float:
     """Learning rate of one update, equation 3 of section 5.3.
 
-    Steps are updates of the weights and count from 1: at step 0 the
-    root divides by zero.
+    Steps are updates of the weights and count from 1.
+
+    Raises:
+        ValueError: for a step below 1.
 
     Chapter: schedule-rate
     """
+    if step < 1:
+        raise ValueError(f"{step=}: the first step is 1; LambdaLR's is 0")
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
@@ -31,13 +36,14 @@ def adam(
 ) -> torch.optim.Adam:
     """The paper's Adam over all weights of a model, section 5.3.
 
-    Its rate is 0 until each step's `learning_rate` is set as `lr` of
-    `optimizer.param_groups[0]`. One fused kernel updates all weights.
+    Its rate is 1, of which each step's `learning_rate` is the factor:
+    set it as `lr` of `optimizer.param_groups[0]`. One fused kernel
+    updates all weights.
 
     Chapter: schedule-adam
     """
     return torch.optim.Adam(
-        model.parameters(), lr=0, betas=betas, eps=epsilon, fused=True
+        model.parameters(), lr=1.0, betas=betas, eps=epsilon, fused=True
     )
 
 
@@ -88,6 +94,13 @@ class TrainingConfig:
     keep_checkpoints: int = 5
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            kind = {int: Integral, float: Real}.get(each.type, object)
+            if not isinstance(getattr(self, each.name), kind):
+                raise ValueError(
+                    f"{each.name} cannot be {getattr(self, each.name)!r}: "
+                    f"give {'a whole' if kind is Integral else 'a'} number"
+                )
         possible = {
             "label_smoothing": 0 <= self.label_smoothing < 1,
             "smoothing": self.smoothing in ("uniform", "others"),
@@ -95,11 +108,11 @@ class TrainingConfig:
             "accumulate": self.accumulate >= 1,
             "max_steps": self.max_steps >= 1,
             "learning_rate_scale": self.learning_rate_scale > 0,
-            "betas": all(0 <= beta < 1 for beta in self.betas),
+            "betas": len(self.betas) == 2
+            and all(0 <= beta < 1 for beta in self.betas),
             "epsilon": self.epsilon >= 0,
             "clip_norm": self.clip_norm is None or self.clip_norm > 0,
             "precision": self.precision in ("fp32", "bf16"),
-            "seed": isinstance(self.seed, int),
             "log_every": self.log_every >= 0,
             "validate_every": self.validate_every >= 0,
             "checkpoint_every": self.checkpoint_every >= 0,

@@ -16,30 +16,31 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
-from itertools import count, islice
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
+from torch.optim import Adam, Optimizer
 from tqdm import tqdm
 
 from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
-    _as_list,
-    _check_folder,
+    as_list,
+    check_folder,
     checkpoint_files,
     load_checkpoint,
+    probe,
     save_checkpoint,
     write_atomically,
 )
 from transformer_lib.loss import model_losses, validation_loss
-from transformer_lib.model import evaluating, foreign_parts, in_training
+from transformer_lib.model import evaluating, in_training, uncompiled
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -52,7 +53,6 @@ class _Progress:
     Chapter: training-loop
     """
 
-    settings: dict[str, Any]  # may not change when the run is resumed
     step: int = 0  # updates of the weights so far
     tokens: int = 0  # target tokens, without padding
     seconds: float = 0.0
@@ -95,28 +95,32 @@ def train(
             several, each for some of the weights. The settings' betas,
             epsilon, warm-up and scale of the rate are then not used.
         schedule: schedule(step), a factor of the optimizer's own rates,
-            for steps from 1. If not given, the rates are constant. The
-            paper's Adam has the rate 1 and, if not given, equation 3.
+            for steps from 1. If not given, the rates are constant,
+            except that Adam with a rate of 1, such as `adam` makes,
+            follows equation 3.
         gradients: how a batch's gradients are computed, such as
             `Replays`; step by step if not given.
 
     Raises:
-        TypeError: for a model, batches or `evaluate` of another kind.
-        ValueError: in the folder of a run with other settings, data or
-            frozen weights, or with more steps; if the optimizer's
-            weights are not the model's.
+        TypeError: for a model, batches, `evaluate` or `schedule` of
+            another kind.
+        ValueError: in the folder of a run with other settings, data,
+            optimizers or rates, or with more steps; if workers differ
+            in any of these; if nothing would be learnt, for instance
+            because all weights are frozen; if the optimizer's weights
+            are not the model's.
         NotADirectoryError: if `folder` is a file, or in one.
         FloatingPointError: if the loss or, where a checkpoint is due, a
             weight is not finite.
         torch.OutOfMemoryError: says which batch was too large.
-        RuntimeError: if another training runs in this process.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the current
-            step is saved.
+        RuntimeError: if other workers do not come.
+        KeyboardInterrupt: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1,
+            once the current step is saved.
 
     Chapter: training-loop
     """
     config = training_config
-    _check_kinds(model, batches, evaluate)
+    _check_kinds(model, batches, evaluate, schedule)
     updates = _Updates(model, config, optimizer, schedule)
     run = _Run(model, batches, config, evaluate, folder, updates, gradients)
     progress = run.progress
@@ -154,20 +158,24 @@ class _Run:
         updates: "_Updates",
         gradients: type["Gradients"] | None,
     ):
-        self.rank, self.workers = worker()
-        self.batches_per_step = config.accumulate * self.workers
         self.model, self.batches, self.config = model, batches, config
         self.evaluate, self.updates = evaluate, updates
-        self.folder = None if folder is None else Path(folder)
-        self.progress = _Progress({})
-        if self.folder is not None:
-            _check_folder(self.folder)
-            self.progress = _resume(
-                self.folder, model, updates, batches, config
-            )
+        self.folder = None if folder is None else check_folder(folder)
+        losses = _Losses(model, config)
+        _meet(gpu=model.output_weight.is_cuda)
+        self.rank, self.workers = worker()
+        self.batches_per_step = config.accumulate * self.workers
+        self.progress, self.replaces = _Progress(), None
+        self.settings: dict[str, Any] = {}
+        if self.folder is not None or self.workers > 1:
+            self.settings = _settings(model, batches, config, updates)
+        if self.folder is not None and checkpoint_files(self.folder):
+            self.resume(checkpoint_files(self.folder)[-1])
+        if self.workers > 1:
+            _agree(self.settings, self.progress.step, updates)
         if self.progress.step > config.max_steps:
             raise ValueError(f"{folder} is beyond step {config.max_steps}")
-        self.losses = _shared(_Losses(model, config))
+        self.losses = _shared(losses)
         self.gradients = (gradients or Gradients)(self.losses)
         self.gradients.clear()
         self.unread: list[Tensor] = []  # (loss, nll) of the last steps
@@ -180,6 +188,33 @@ class _Run:
         # When the run would have begun, had it never been stopped.
         self.began = self.mark - self.progress.seconds
 
+    def resume(self, file: Path) -> None:
+        """Put back a checkpoint, if it is of a run like this one."""
+
+        def check(state: dict[str, Any]) -> None:
+            if "settings" not in state:
+                raise ValueError(
+                    f"{file} was not written by `train`: name another folder"
+                )
+            now = self.settings | _rates(self.updates, state["step"])
+            if found := _differences(state["settings"], now, "was {}, is {}"):
+                raise ValueError(f"{file} is of another run: {found}")
+
+        optimizers = self.updates.optimizers
+        state = load_checkpoint(file, self.model, optimizers, check=check)
+        names = [each.name for each in fields(_Progress)]
+        self.progress = _Progress(**{name: state[name] for name in names})
+        if not state.get("regular", True):
+            self.replaces = file
+        scores = probe(self.model)[..., :8]
+        before = torch.tensor(state.get("probe", scores.tolist()))
+        if not torch.allclose(scores, before, 1e-3, 1e-3):
+            raise ValueError(
+                f"with the weights of {file} this model computes other scores "
+                "than the one that was trained: was a part exchanged?"
+            )
+        _logger.info("going on at step %d", self.progress.step)
+
     def close(self) -> None:
         """What was the caller's is the caller's again."""
         self.bar.close()
@@ -191,7 +226,14 @@ class _Run:
         self.progress.step += 1
         tokens = sum(batch.tokens for batch in group)
         self.progress.tokens += tokens
-        self.seed_dropout()
+        # Dropout follows from the seed, the step and the worker, so that
+        # a resumed run drops what it would have dropped.
+        chance = f"{self.config.seed} {self.progress.step} {self.rank}"
+        seed = random.Random(chance).getrandbits(32)
+        if self.model.output_weight.is_cpu:  # no GPU's dice are touched
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
         mine = group[self.rank :: self.workers]
         for batch in mine:
             if self.workers > 1:  # gradients are sent at the last one
@@ -204,18 +246,6 @@ class _Run:
         self.updates.step(self.progress.step)
         self.gradients.clear()
         self.bar.update()
-
-    def seed_dropout(self) -> None:
-        """Dropout follows from the seed, the step and the worker.
-
-        So a resumed run drops what it would have dropped.
-        """
-        seed, step = self.config.seed, self.progress.step
-        chance = random.Random(f"{seed} {step} {self.rank}")
-        if self.model.output_weight.is_cpu:  # no GPU's dice are touched
-            torch.default_generator.manual_seed(chance.getrandbits(32))
-        else:
-            torch.manual_seed(chance.getrandbits(32))
 
     def due(self, every: int) -> bool:
         """Whether this step is one of "every so many", or the last."""
@@ -236,16 +266,16 @@ class _Run:
         speed = (progress.tokens - self.counted) / seconds
         scores = self.validate() if validate else {}
         progress.seconds = time.perf_counter() - self.began
-        per_step = self.batches_per_step
         tokens = progress.tokens - last["tokens"]
+        taken = progress.step * self.batches_per_step
         line = {
             "step": progress.step,
             "loss": progress.loss / tokens,
             "nll": progress.nll / tokens,
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 2),
-            "epoch": (progress.step * per_step - 1) // len(self.batches),
-            "learning_rate": self.updates.rate(progress.step),
+            "epoch": (taken - 1) // len(self.batches),
+            "learning_rate": self.updates.rates(progress.step)[0],
             "tokens_per_second": round(speed),
         }
         for name, score in scores.items():
@@ -271,12 +301,11 @@ class _Run:
                 return {"validation_loss": loss}
             with evaluating(self.model):
                 scores = self.evaluate(self.model, self.progress.step)
+            # A tensor, or NumPy's number, becomes an ordinary number.
+            scores = json.loads(json.dumps(scores, default=_as_number))
         except BaseException:
             self.save()  # so that what was learnt is not lost
             raise
-        # A tensor, or NumPy's number, becomes an ordinary number.
-        text = json.dumps(scores, default=lambda number: number.tolist())
-        scores = json.loads(text)
         if scores is None:
             return {}
         return scores if isinstance(scores, dict) else {"validation": scores}
@@ -286,14 +315,19 @@ class _Run:
         self.read_losses()
         self.progress.seconds = time.perf_counter() - self.began
         if self.folder is not None and self.rank == 0:
-            save_checkpoint(
-                self.folder,
-                self.model,
-                self.updates.optimizers,
-                asdict(self.progress),
-                self.config.keep_checkpoints,
-                self.config.checkpoint_every,
+            step, every = self.progress.step, self.config.checkpoint_every
+            state = asdict(self.progress) | {
+                "settings": self.settings | _rates(self.updates, step),
+                "probe": probe(self.model)[..., :8].tolist(),
+                "regular": every > 0 and step % every == 0,
+            }
+            keep = self.config.keep_checkpoints
+            optimizers = self.updates.optimizers
+            file = save_checkpoint(
+                self.folder, self.model, optimizers, state, keep, self.replaces
             )
+            # What a stop left between two is in no mean of the last.
+            self.replaces = None if state["regular"] else file
         self.restart_clock()
 
     def read_losses(self) -> None:
@@ -327,7 +361,15 @@ def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
         start = 0
 
 
-def _check_kinds(model: Any, batches: Any, evaluate: Any) -> None:
+def _as_number(value: Any) -> Any:
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"evaluate returned {value!r:.60}: give numbers")
+    return value.tolist()
+
+
+def _check_kinds(
+    model: Any, batches: Any, evaluate: Any, schedule: Any
+) -> None:
     """Raise TypeError for what cannot be trained or trained on.
 
     Chapter: training-loop
@@ -339,6 +381,9 @@ def _check_kinds(model: Any, batches: Any, evaluate: Any) -> None:
     if evaluate is not None and not callable(evaluate):
         wanted = "a function of model and step, or TokenBatches(pairs)"
         needed.append((evaluate, "epoch", wanted))
+    if schedule is not None:
+        wanted = "a function of the step, which returns a factor"
+        needed.append((schedule, "__call__", wanted))
     for given, name, wanted in needed:
         if not hasattr(given, name):
             kind = type(given).__name__
@@ -353,6 +398,11 @@ class _Losses(nn.Module):
 
     def __init__(self, model: nn.Module, config: TrainingConfig):
         super().__init__()
+        if model._forward_hooks or model._forward_pre_hooks:
+            raise ValueError(
+                "the model has a hook on model(...), which training does not "
+                "call: put it on model.encoder, model.decoder or a layer"
+            )
         if getattr(model, "_compiled_call_impl", None) is not None:
             raise ValueError(
                 "model.compile() compiles model(...), which training does "
@@ -429,75 +479,20 @@ def _memory_explained(batch: Batch) -> Iterator[None]:
         ) from error
 
 
-_one_at_a_time = threading.Lock()
-
-
 @contextmanager
 def _training_mode(model: nn.Module) -> Iterator[None]:
-    """Training mode and settings of PyTorch, for one run only.
+    """Training mode inside; the caller's modes and random numbers return.
 
     Chapter: training-step
     """
-    if not _one_at_a_time.acquire(blocking=False):
-        raise RuntimeError(
-            "another training runs in this process, and both would use the "
-            "same random numbers: train in another process"
-        )
     device = model.output_weight.device
     if device.type == "cpu":
         dice = torch.random.fork_rng([])
     else:
         every = range(torch.accelerator.device_count())
         dice = torch.random.fork_rng(every, device_type=device.type)
-    try:
-        with (
-            dice,
-            in_training(model),
-            _with_tf32(device),
-            _with_small_caches(),
-        ):
-            yield
-    finally:
-        _one_at_a_time.release()
-
-
-@contextmanager
-def _with_tf32(device: torch.device) -> Iterator[None]:
-    """On a GPU products are in TF32, unless the caller has chosen.
-
-    Chapter: training-step
-    """
-    before = None
-    if device.type == "cuda":
-        # An error says that PyTorch's newer interface was used.
-        with suppress(RuntimeError):
-            before = torch.get_float32_matmul_precision()
-    if before is not None:
-        torch.set_float32_matmul_precision("high")
-    try:
+    with dice, in_training(model):
         yield
-    finally:
-        if before is not None:
-            torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def _with_small_caches() -> Iterator[None]:
-    """Keep few of the programs that bf16 on a CPU needs.
-
-    oneDNN keeps one for each shape that it meets, and PyTorch keeps it
-    too: of the last 1,024, gigabytes. Both read these at their first use.
-
-    Chapter: training-step
-    """
-    caches = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"
-    ours = [name for name in caches if name not in os.environ]
-    os.environ.update(dict.fromkeys(ours, "8"))
-    try:
-        yield
-    finally:
-        for name in ours:
-            os.environ.pop(name, None)
 
 
 class _Updates:
@@ -521,21 +516,14 @@ class _Updates:
         def constant(step: int) -> float:
             return 1.0
 
-        self.is_papers = optimizer is None
         if optimizer is None:
             optimizer = adam(model, config.betas, config.epsilon)
-            optimizer.param_groups[0]["lr"] = 1.0
-        self.optimizers = _as_list(optimizer)
-        usual = equation_3 if self.is_papers else constant
-        self.schedule = schedule or usual
+        self.optimizers = as_list(optimizer)
         self.own_rates = [group["lr"] for group in self.groups()]
-        weights = set(model.parameters())
-        for group in self.groups():
-            if not weights.issuperset(group["params"]):
-                raise ValueError(
-                    "the optimizer has a weight that is not the model's: "
-                    "make it of model.parameters()"
-                )
+        ours = all(type(one) is Adam for one in self.optimizers)
+        ours = ours and all(rate == 1 for rate in self.own_rates)
+        self.schedule = schedule or (equation_3 if ours else constant)
+        self.check(model)
 
     def groups(self) -> list[dict[str, Any]]:
         """The groups of weights of all optimizers, with their settings."""
@@ -544,6 +532,32 @@ class _Updates:
             for optimizer in self.optimizers
             for group in optimizer.param_groups
         ]
+
+    def check(self, model: nn.Module) -> None:
+        """Refuse what would teach a weight nothing, or twice as much."""
+        given = [w for group in self.groups() for w in group["params"]]
+        names = {weight: name for name, weight in model.named_parameters()}
+        left = {w for w in names if w.requires_grad} - {*given}
+        slips = {
+            "the optimizer has a weight that is not the model's: make it of "
+            "model.parameters()": not names.keys() >= {*given},
+            "a weight is given to two optimizers, and each would move it": (
+                len({*given}) < len(given)
+            ),
+            "no optimizer has a weight that is to learn: give it to one, or "
+            "freeze it with requires_grad_(False)": len(left) > 0,
+            "all weights are frozen": not any(w.requires_grad for w in given),
+            "all learning rates are 0": not any(self.own_rates),
+            "train was called inside of torch.no_grad()": (
+                not torch.is_grad_enabled()
+            ),
+            "in float16 gradients vanish: train model.float()": any(
+                weight.dtype == torch.float16 for weight in given
+            ),
+        }
+        for slip, is_made in slips.items():
+            if is_made:
+                raise ValueError(slip)
 
     def set_rates(self, factor: float) -> None:
         """The optimizers' own rates, times a factor."""
@@ -556,14 +570,19 @@ class _Updates:
         for optimizer in self.optimizers:
             optimizer.step()
 
-    def rate(self, step: int) -> float:
-        """The rate of the first weights, for the log."""
-        return float(self.schedule(step) * self.own_rates[0])
+    def rates(self, step: int) -> list[float]:
+        """The rate of each group of weights."""
+        factor = self.schedule(step)
+        return [float(factor * rate) for rate in self.own_rates]
 
 
 @dataclass
 class History:
     """What a training run logged, a dict for each line.
+
+    A line has "step", "loss" and "nll" (nats per token, with smoothing
+    and without), "tokens", "seconds" and "epoch" so far,
+    "learning_rate", "tokens_per_second", and what `evaluate` returned.
 
     Chapter: training-record
     """
@@ -577,59 +596,90 @@ class History:
         return steps, [line[name] for line in lines]
 
 
-_MAY_CHANGE = (
-    "max_steps",
-    "log_every",
-    "validate_every",
-    "checkpoint_every",
-    "keep_checkpoints",
-)
-
-
-def _resume(
-    folder: Path,
+def _settings(
     model: nn.Module,
-    updates: _Updates,
     batches: TokenBatches,
     config: TrainingConfig,
-) -> _Progress:
-    """Put back the folder's newest checkpoint, if it has one.
+    updates: _Updates,
+) -> dict[str, Any]:
+    """What may not change when a run goes on, nor differ among workers.
 
     Chapter: training-resume
     """
-    settings = asdict(model.config) | asdict(config)
-    for name in _MAY_CHANGE:  # the others affect the weights
-        del settings[name]
-    frozen = [n for n, w in model.named_parameters() if not w.requires_grad]
-    kinds = [type(optimizer).__name__ for optimizer in updates.optimizers]
-    settings |= {
-        "model": ", ".join(foreign_parts(model)) or "Transformer",
-        "frozen": frozen,
-        "optimizer": None if updates.is_papers else kinds,
-        "workers": worker()[1],
-        "data": batches.fingerprint(),
+    settings = asdict(model.config) | {
+        name: value
+        for name, value in asdict(config).items()
+        if name not in ("max_steps", "keep_checkpoints")
+        and not name.endswith("_every")
     }
-    settings = json.loads(json.dumps(settings))  # as they are read
-    files = checkpoint_files(folder)
-    if not files:
-        return _Progress(settings)
-    before = load_checkpoint(files[-1])["settings"]
-    for name in sorted({*before, *settings}):
-        if before.get(name) != settings.get(name):
-            raise ValueError(
-                f"{files[-1]} was trained with {name}={before.get(name)}, "
-                f"not {settings.get(name)}"
-            )
-    state = load_checkpoint(files[-1], model, updates.optimizers)
-    _logger.info("going on at step %d", state["step"])
-    return _Progress(**state)
+    names = {
+        weight: name.replace("_orig_mod.", "")
+        for name, weight in model.named_parameters()
+    }
+    groups = updates.groups()
+    settings |= {
+        "class": type(uncompiled(model)).__name__,
+        "dtype": sorted({str(weight.dtype) for weight in names}),
+        "frozen": [names[w] for w in names if not w.requires_grad],
+        "optimizers": [type(one).__name__ for one in updates.optimizers],
+        "weights": [names[w] for group in groups for w in group["params"]],
+        "workers": worker()[1],
+        "pairs": batches.fingerprint(),
+        "tokens_per_batch": getattr(batches, "tokens_per_batch", None),
+        "batches.seed": getattr(batches, "seed", None),
+        "batches.shuffle": getattr(batches, "shuffle", None),
+    }
+    # Rates are compared as they come out.
+    others = {"params", "lr", "initial_lr", "fused", "foreach"}
+    for group in groups:
+        for name in group.keys() - others:
+            settings.setdefault(f"optimizer.{name}", []).append(group[name])
+    return json.loads(json.dumps(settings, default=str))  # as they are read
+
+
+def _rates(updates: _Updates, step: int) -> dict[str, list[float]]:
+    """The learning rates at a few of the steps until this one.
+
+    Chapter: training-resume
+    """
+    return {
+        f"learning rate at step {at}": [
+            float(f"{rate:.9g}") for rate in updates.rates(at)
+        ]
+        for at in sorted({1, (step + 1) // 2, step} - {0})
+    }
+
+
+def _differences(
+    one: dict[str, Any], other: dict[str, Any], words: str
+) -> str:
+    """What differs between two runs' settings, in words.
+
+    Chapter: training-resume
+    """
+    found = []
+    for name in [name for name in one if name in other]:
+        a, b = one[name], other[name]
+        if a == b:
+            continue
+        if name == "pairs":
+            found.append("the pairs are not the same, or in another order")
+            continue
+        if isinstance(a, list) and isinstance(b, list):
+            pairs = zip_longest(a, b, fillvalue="nothing")
+            a, b = next(pair for pair in pairs if pair[0] != pair[1])
+        found.append(f"{name} {words.format(a, b)}")
+    return "; ".join(found[:4])
 
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM fill a list; a second one has its usual effect.
+    """A signal to stop fills a list; a second one has its usual effect.
 
-    Signals reach the main thread alone: in another the list stays empty.
+    Ctrl-C, SIGTERM, SIGHUP when a terminal is closed, and SIGUSR1, with
+    which schedulers announce the end of a job. A handler of the
+    caller's stays, and what `nohup` ignores stays ignored. Signals
+    reach the main thread alone: in another the list stays empty.
 
     Chapter: training-resume
     """
@@ -641,8 +691,11 @@ def _asked_to_stop() -> Iterator[list[int]]:
         signal.signal(number, usual[number])
 
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            usual[number] = signal.signal(number, note)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+            number = getattr(signal, name, None)  # Windows lacks two
+            defaults = signal.SIG_DFL, signal.default_int_handler
+            if number and signal.getsignal(number) in defaults:
+                usual[number] = signal.signal(number, note)
     try:
         yield signals
     finally:
@@ -651,14 +704,60 @@ def _asked_to_stop() -> Iterator[list[int]]:
 
 
 def worker() -> tuple[int, int]:
-    """The rank of this process under `torchrun`, and how many there are.
+    """The rank of this process among the workers, and how many there are.
 
-    (0, 1) for a process on its own.
+    As `torch.distributed` has it, or the environment that `torchrun`
+    sets; (0, 1) for a process on its own.
 
     Chapter: training-workers
     """
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
     rank, workers = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     return int(rank or 0), int(workers or 1)
+
+
+def _meet(gpu: bool) -> None:
+    """Wait for all workers, but not for ever.
+
+    Chapter: training-workers
+    """
+    rank, workers = worker()
+    if workers == 1 or distributed.is_initialized():
+        return
+    said = "worker %d waits for the other %d: start them, or unset WORLD_SIZE"
+    waiting = threading.Timer(10, _logger.warning, [said, rank, workers - 1])
+    waiting.start()
+    try:
+        soon = timedelta(minutes=10)
+        store, *_ = next(distributed.rendezvous("env://", timeout=soon))
+        distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if gpu else "gloo",
+            store=store,
+            rank=rank,
+            world_size=workers,
+            timeout=timedelta(hours=1),  # while the first one validates
+        )
+    finally:
+        waiting.cancel()
+    atexit.register(distributed.destroy_process_group)
+
+
+def _agree(settings: dict[str, Any], step: int, updates: _Updates) -> None:
+    """Refuse workers that do not begin with the same.
+
+    Chapter: training-workers
+    """
+    mine = settings | _rates(updates, step + 1) | {"step": step}
+    everybody: list[Any] = [None] * worker()[1]
+    distributed.all_gather_object(everybody, mine)
+    for rank, other in enumerate(everybody):
+        words = f"is {{}} in worker 0, {{}} in worker {rank}"
+        if found := _differences(everybody[0], other, words):
+            raise ValueError(
+                f"workers differ: {found}. Give all of them the same folder, "
+                "data and settings"
+            )
 
 
 def _shared(losses: nn.Module) -> nn.Module:
@@ -668,16 +767,12 @@ def _shared(losses: nn.Module) -> nn.Module:
     """
     if worker()[1] == 1:
         return losses
-    if not distributed.is_initialized():
-        gpu = next(losses.parameters()).is_cuda
-        backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
-        # A day, as the others wait while the first one validates. If one
-        # of them dies, torchrun ends the others at once.
-        distributed.init_process_group(backend, timeout=timedelta(days=1))
-        atexit.register(distributed.destroy_process_group)
     for buffer in losses.buffers():  # once, and not in every step
         distributed.broadcast(buffer, src=0)
-    return DistributedDataParallel(losses, broadcast_buffers=False)
+    losses._ddp_params_and_buffers_to_ignore = [
+        name for name, _ in losses.named_buffers()
+    ]
+    return DistributedDataParallel(losses)
 
 
 def _total(tensor: Tensor) -> Tensor:
