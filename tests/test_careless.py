@@ -31,7 +31,7 @@ CARELESS = [
     (f"{TRAIN} --corpus nowhere", "nowhere"),
     (f"{TRAIN} --languages en fr", "en-fr"),
     (f"{TRAIN} --corpus uneven", "uneven/train"),
-    (f"{TRAIN} --corpus uneven --languages en fr", "--languages en es"),
+    (f"{TRAIN} --corpus uneven --languages en fr", "no train.fr (or .gz)"),
     (f"{TRAIN} --corpus uneven --languages en en", "name two languages"),
     (f"{TRAIN} --corpus latin", "train.es, line 1: not UTF-8"),
     (f"{TRAIN} --corpus wide", "wide/train.es is UTF-16"),
