@@ -22,7 +22,7 @@ import jupytext
 import pytest
 import tangle
 from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
+from notebooks import execute
 
 NAME = "executable_transformer"
 NOWHERE = "http://127.0.0.1:9"
@@ -157,14 +157,10 @@ def test_a_notebook_runs_with_the_package_alone(name, fresh, tmp_path):
     manager = AsyncKernelManager(kernel_name="python3")
     manager.kernel_spec.argv[0] = str(fresh / "python")
     manager.kernel_spec.env = {}
-    client = NotebookClient(
+    execute(
         notebook,
-        km=manager,
-        timeout=600,
-        resources={"metadata": {"path": str(tmp_path)}},
-        extra_arguments=["--IPKernelApp.log_level=ERROR"],
-    )
-    client.execute(
+        tmp_path,
+        kernel=manager,
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),
@@ -172,7 +168,7 @@ def test_a_notebook_runs_with_the_package_alone(name, fresh, tmp_path):
             "OMP_WAIT_POLICY": "passive",
             "http_proxy": NOWHERE,
             "https_proxy": NOWHERE,
-        }
+        },
     )
     outputs = str([cell.get("outputs") for cell in notebook.cells])
     assert RUN[name] not in outputs  # nothing that it shows is lacking

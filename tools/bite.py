@@ -33,7 +33,7 @@ import jupytext
 import pytest
 import torch  # noqa: F401  (every fork finds it imported)
 import yaml
-from nbclient import NotebookClient
+from notebooks import execute
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = [
@@ -148,7 +148,7 @@ def code_of_test(task: tuple[dict, Change | None]) -> int:
         os.environ |= {"PYTHONPATH": folder, "PYTHONSAFEPATH": "1"}
         os.chdir(ROOT)
         if page := page_of(row):
-            return execute(Path(folder, page), (ROOT / page).parent)
+            return int(fails(Path(folder, page), (ROOT / page).parent))
         with open(os.devnull, "w") as nowhere:
             for stream in sys.stdout, sys.stderr:
                 os.dup2(nowhere.fileno(), stream.fileno())
@@ -163,20 +163,13 @@ def copy_to(folder: Path) -> None:
         shutil.copytree(ROOT / name, folder / name, copy_function=os.symlink)
 
 
-def execute(page: Path, folder: Path) -> int:
-    """1 if a cell of a page, run in a folder, fails; 0 if none does."""
-    client = NotebookClient(
-        jupytext.read(page),
-        timeout=600,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-        extra_arguments=["--IPKernelApp.log_level=ERROR"],
-    )
+def fails(page: Path, folder: Path) -> bool:
+    """Whether a cell of a page, run in a folder, fails."""
     try:
-        client.execute()
+        execute(jupytext.read(page), folder)
     except Exception:
-        return 1
-    return 0
+        return True
+    return False
 
 
 def ledger() -> list[dict]:

@@ -7,9 +7,11 @@
 A claim of the book holds on every machine. This stands in for other
 machines: older instructions of the processor, other numbers of threads,
 and every `torch.manual_seed` of a chapter moved by a number of your
-choice. It prints the cells that fail and a table; `make portable` runs it.
+choice. It prints the cells that fail, the values in the text that are
+others than on the site, and a table; `make portable` runs it.
 """
 
+import json
 import os
 import sys
 import tempfile
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import jupytext
 import tangle
-from nbclient import NotebookClient
+from notebooks import execute, is_notebook, shown
 
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
@@ -40,7 +42,6 @@ SETTINGS = {
     "seed+23": {},
     "seed+456": {},
 }
-SECONDS = 1200  # that a cell may take: older instructions are slow
 MOVE_SEEDS = """
 import torch
 
@@ -55,15 +56,11 @@ moved(0)
 def chapters() -> dict[str, Path]:
     """The pages that compute, by name."""
     pages = [tangle.ROOT / "index.md", *tangle.contents()]
-    return {
-        page.stem: page
-        for page in pages
-        if "{code-cell}" in page.read_text("utf-8")
-    }
+    return {page.stem: page for page in pages if is_notebook(page)}
 
 
-def failures(path: Path, setting: str) -> list[str]:
-    """What each failing cell of a chapter says under a setting."""
+def run(path: Path, setting: str) -> tuple[list[str], list[str]]:
+    """What fails in a chapter under a setting, and what its text says."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             "OMP_NUM_THREADS": "1",
@@ -80,15 +77,7 @@ def failures(path: Path, setting: str) -> list[str]:
             )
             environment["IPYTHONDIR"] = folder
         notebook = jupytext.read(path)
-        NotebookClient(
-            notebook,
-            timeout=SECONDS,
-            kernel_name="python3",
-            allow_errors=True,
-            resources={"metadata": {"path": str(path.parent)}},
-            shutdown_kernel="immediate",
-            extra_arguments=["--IPKernelApp.log_level=ERROR"],
-        ).execute(env=environment)
+        values = execute(notebook, path.parent, environment, allow_errors=True)
     found = []
     for cell in notebook.cells:
         expected = "raises-exception" in cell.metadata.get("tags", [])
@@ -96,7 +85,17 @@ def failures(path: Path, setting: str) -> list[str]:
             if output.output_type == "error" and not expected:
                 said = f"{output.ename}: {output.evalue}".strip()
                 found.append(f"{cell.source}\n{said[:500]}")
-    return found
+    return found, [f"{name} is {shown(value)}" for name, value in values]
+
+
+def told_by_the_build(path: Path) -> list[str]:
+    """What the page's text says on the site, if that was built."""
+    name = path.relative_to(tangle.ROOT).with_suffix(".json")
+    kept = tangle.ROOT / "_build" / "executed" / name
+    if not kept.exists():
+        return []
+    values = json.loads(kept.read_text("utf-8"))["values"]
+    return [f"{name} is {shown(value)}" for name, value in values]
 
 
 def main(names: list[str]) -> int:
@@ -114,13 +113,13 @@ def main(names: list[str]) -> int:
     jobs = [(name, setting) for name in chosen for setting in settings]
     cells = {}
 
-    def run(job):
+    def try_out(job):
         began = time.perf_counter()
         for turn in range(3):
             try:
-                found = failures(pages[job[0]], job[1])
-            except RuntimeError as error:  # the kernel died
-                found = [str(error)]
+                found, told = run(pages[job[0]], job[1])
+            except (RuntimeError, ValueError) as error:  # the kernel died
+                found, told = [str(error)], []
                 # before it began: two kernels drew the same port
                 if turn < 2 and "kernel_info" in str(error):
                     continue
@@ -129,10 +128,14 @@ def main(names: list[str]) -> int:
         print(*job, said, f"{time.perf_counter() - began:.0f} s")
         for cell in found:
             print("    " + cell.replace("\n", "\n    "), flush=True)
+        before = told_by_the_build(pages[job[0]])
+        for words in told if before else []:
+            if words not in before:
+                print(f"    in the text: {words}", flush=True)
         cells[job] = said
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(run, jobs))
+        list(pool.map(try_out, jobs))
     width = max(map(len, chosen))
     print(" " * width, *(f"{setting:>9}" for setting in settings))
     for name in chosen:

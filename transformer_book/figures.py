@@ -273,13 +273,13 @@ class Sketch(drawsvg.Drawing):
         """A box in a part's colour around its middle, with words in it.
 
         `text` may have several lines; `href` makes box and words a link
-        on the site, whose build sets BOOK_TRACE; they look like all
+        on the site, whose build sets BOOK_BUILD; they look like all
         others. `solid` hides what is behind.
         """
         colour = COLOURS.get(part, part)
         look = {"fill": colour, "fill_opacity": 0.22, "stroke": colour}
         whole = self.elements
-        if href and "BOOK_TRACE" in os.environ:
+        if href and "BOOK_BUILD" in os.environ:
             plain = "color: inherit; text-decoration: none"
             link = _Link(href=href, style=plain)
             self.append(link)
@@ -494,11 +494,11 @@ def altair() -> Any:
 
     Its charts are drawn in the browser, by scripts from another host. Where
     these cannot be had, a still picture stays in the chart's place. The
-    site, whose build sets BOOK_TRACE, has the scripts itself.
+    site, whose build sets BOOK_BUILD, has the scripts itself.
     """
     import altair as alt
 
-    if alt.renderers.active == "default" and "BOOK_TRACE" not in os.environ:
+    if alt.renderers.active == "default" and "BOOK_BUILD" not in os.environ:
         usual = alt.renderers.get()
 
         def with_picture(spec: dict, **options: Any) -> dict:

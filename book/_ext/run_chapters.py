@@ -1,217 +1,167 @@
 """Runs the chapters, and keeps what came of it in `_build/executed`.
 
-A chapter runs again when its code, a package that it imported or a file
-that it read when it last ran has changed: `tracing` notes which. Other
-packages may come and go, and the checkout may be copied elsewhere. What
-failed or wrote to stderr runs again in any case. Two chapters run at a
-time, the longest first. MyST-NB's own cache notices neither a changed
-library nor changed data, and runs one chapter after the other.
+A chapter runs again when its code, a package or module that it imported, or
+the data that these read has changed. What failed or wrote to stderr runs
+again in any case. Two chapters run at a time, the longest first. MyST-NB's
+own cache notices neither a changed library nor changed data, and runs one
+chapter after the other.
 """
 
-import hashlib
-import importlib.metadata
 import json
 import os
 import sys
-import tempfile
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.util import source_from_cache
+from importlib import metadata
 from pathlib import Path
 
 import jupytext
 import myst_nb.sphinx_
 import nbformat
 from myst_nb.core.execute import NotebookClientBase
-from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from sphinx.util.display import status_iterator
 
+from transformer_lib.corpora import data_folder
+
 ROOT = Path(__file__).resolve().parents[2]
-TRACING = str(Path(__file__).parent / "tracing")
-SECONDS = 1200  # that a cell may take: after these it hangs
-IMPORT = "import "  # begins a line of a trace that names a module
+sys.path.append(str(ROOT / "tools"))
+
+from notebooks import (  # noqa: E402
+    code_cells,
+    digest,
+    execute,
+    expressions,
+    is_notebook,
+    named,
+)
+
+PACKAGES = "transformer_lib", "transformer_book", "transformer_conformance"
+OURS = [ROOT / name for name in PACKAGES]
+CORPORA = "corpora"  # wherever they are
 AT_ONCE = 2
 THREADS = str(max(1, (os.cpu_count() or 1) // AT_ONCE))  # for each
-
-
-def is_notebook(path: str | Path) -> bool:
-    path = Path(path)
-    text = path.read_text("utf-8") if path.suffix == ".md" else ""
-    return "format_name: myst" in text[:300] and "{code-cell}" in text
+IMPORTED = """\
+import json, sys
+print(json.dumps({name: getattr(module, "__file__", None)
+                  for name, module in [*sys.modules.items()]}))"""
 
 
 # What a result depends on
 
 
-@cache
-def distributions() -> dict[str, list[str]]:
-    """The installed distributions that a module may be of."""
-    return importlib.metadata.packages_distributions()
-
-
-def versions(modules: set[str]) -> dict[str, str]:
-    """The distributions that these modules are of, with their versions.
-
-    A module that was asked for in vain is of none.
-    """
-    names = {n for m in modules for n in distributions().get(m, [])}
-    return {name: version_of(name) for name in sorted(names)}
+def key_of(notebook) -> str:
+    """A hash of a chapter's code, and of the Python that runs it."""
+    cells = [
+        [cell.metadata.get("tags", []), cell.source]
+        for cell in code_cells(notebook)
+    ]
+    asked = [expressions(cell) for cell in notebook.cells]
+    data = os.environ.get("TRANSFORMER_LIB_DATA", "")
+    return digest(json.dumps([cells, asked, sys.version, data]))
 
 
 @cache
 def version_of(distribution: str) -> str:
     """Its version, or nothing if it is not installed."""
     try:
-        return importlib.metadata.version(distribution)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
         return ""
 
 
-def code_cells(notebook) -> list:
-    return [c for c in notebook.cells if c.cell_type == "code"]
+@cache
+def file_digest(path: Path) -> str:
+    return digest(path.read_bytes()) if path.exists() else ""
 
 
-def code_key(notebook) -> str:
-    """A hash of a chapter's cells, but for captions, and of the Python."""
-    cells = [
-        [cell.source, cell.metadata.get("tags", [])]
-        for cell in code_cells(notebook)
-    ]
-    data = os.environ.get("TRANSFORMER_LIB_DATA", "")
-    text = json.dumps([cells, sys.version, data])
-    return hashlib.sha256(text.encode()).hexdigest()
+def library() -> dict[str, str]:
+    """The library's modules, for a chapter that starts it as a program."""
+    paths = ROOT.glob("transformer_lib/*.py")
+    return {f"transformer_lib.{path.stem}": str(path) for path in paths}
+
+
+def packages_of(modules) -> dict[str, str]:
+    """The distributions that modules are of, with their versions."""
+    known = metadata.packages_distributions()
+    tops = {name.partition(".")[0] for name in modules}
+    found = {each for top in tops for each in known.get(top, [])}
+    return {name: version_of(name) for name in sorted(found)}
+
+
+def digests_of(modules: dict[str, str | None]) -> dict[str, str]:
+    """Our own modules and the data that they read."""
+    paths = [Path(os.path.realpath(file)) for file in modules.values() if file]
+    read = {path for path in paths if any(map(path.is_relative_to, OURS))}
+    read |= {ROOT / "transformer_lib/data", ROOT / "pretrained"}
+    if "transformer_book.records" in modules:
+        read.add(ROOT / "runs")
+    names = sorted(str(path.relative_to(ROOT)) for path in read)
+    if "transformer_lib.corpora" in modules:
+        names.append(CORPORA)
+    return {name: digest_of(name) for name in names}
+
+
+def digest_of(name: str) -> str:
+    """A hash of a file, or of all files in a folder.
+
+    Of the corpora, which are large and never change, the sizes are enough.
+    """
+    folder = data_folder() if name == CORPORA else ROOT / name
+    if not folder.is_dir():
+        return file_digest(folder)
+    files = sorted(path for path in folder.rglob("*.*") if path.is_file())
+    files = [path for path in files if path.suffix != ".lock"]
+    if name == CORPORA:
+        each = [path.stat().st_size for path in files]
+    else:
+        each = [file_digest(path) for path in files]
+    names = [str(path.relative_to(folder)) for path in files]
+    return digest(repr([names, each]))
 
 
 def is_current(result: dict, path: Path) -> bool:
     """Whether a chapter would give today what it gave then."""
-    packages = result.get("packages", {"": "of an older form"})
     return (
-        result["key"] == code_key(jupytext.read(path))
-        and all(version_of(n) == v for n, v in packages.items())
-        and all(digest(ROOT / n) == d for n, d in result["depends"].items())
+        result.get("key") == key_of(jupytext.read(path))
+        and all(version_of(n) == v for n, v in result["packages"].items())
+        and all(digest_of(n) == d for n, d in result["depends"].items())
     )
-
-
-@cache
-def folders() -> list[Path]:
-    """Where files lie of which only their folder's list is compared.
-
-    Weights are read by code that is not Python's, which is not traced;
-    and a corpus that was missing may appear.
-    """
-    from transformer_lib.corpora import data_folder
-
-    data = Path(os.path.realpath(data_folder()))
-    return [ROOT / "pretrained", data]
-
-
-def dependency(line: str) -> Path | None:
-    """What a path in a trace makes a chapter depend on."""
-    path = Path(line)
-    if any(path.is_relative_to(folder) for folder in folders()):
-        return path if path.is_dir() else path.parent
-    if path.suffix == ".pyc":
-        path = Path(source_from_cache(line))
-    return None if path.is_dir() else path  # imports list folders too
-
-
-def digest(path: Path) -> str:
-    """A hash of a file, or of the files that lie in a folder.
-
-    Of corpora, which are large and never change, the sizes are enough.
-    """
-    if not path.is_dir():
-        return content(path, *stamp(path)) if path.exists() else ""
-    files = (file for file in path.iterdir() if file.suffix != ".lock")
-    whole = path.is_relative_to(ROOT)
-    rows = sorted((file.name, size_or_hash(file, whole)) for file in files)
-    return hashlib.sha256(repr(rows).encode()).hexdigest()
-
-
-def size_or_hash(file: Path, whole: bool) -> str:
-    """What stands for a file in the digest of its folder."""
-    if file.is_dir():
-        return "folder"
-    size, changed = stamp(file)
-    return content(file, size, changed) if whole else str(size)
-
-
-def stamp(path: Path) -> tuple[int, int]:
-    """A file's size, and when it was changed."""
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
-
-
-@cache
-def content(path: Path, size: int, changed: int) -> str:
-    """A file's hash, computed again if it is another size or newer."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def inside(path: Path) -> str:
-    """A path from the checkout's root, if it is in the checkout."""
-    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
 # Running one chapter
 
 
 def run(path: Path) -> dict:
-    """Execute a chapter; how that went, and its outputs.
-
-    On a loaded machine a kernel has run without a note of what it read;
-    then nobody could say later whether the result is old, so once more.
-    """
-    result = run_once(path)
-    return result if result["depends"] else run_once(path)
-
-
-def run_once(path: Path) -> dict:
-    notebook, error = jupytext.read(path), None
-    client = NotebookClient(
-        notebook,
-        timeout=SECONDS,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent)}},
-        shutdown_kernel="immediate",
-        extra_arguments=["--IPKernelApp.log_level=ERROR"],
-    )
-    packages = ["transformer_lib", "transformer_conformance"]
-    parts = [*packages, "transformer_book", "book", "runs"]
-    roots = [*(ROOT / part for part in parts), *folders()]
-    paths = filter(None, [TRACING, os.environ.get("PYTHONPATH")])
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder, "trace")
-        environment = {
-            "OMP_NUM_THREADS": THREADS,
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "BOOK_TRACE": str(trace),
-            "BOOK_ROOTS": os.pathsep.join(map(str, roots)),
-        }
-        began = time.perf_counter()
-        try:
-            client.execute(env=environment)
-        except (CellExecutionError, CellTimeoutError) as raised:
-            error = str(raised)
-        seconds = time.perf_counter() - began
-        lines = set(trace.read_text("utf-8").splitlines())
-    modules = {x.removeprefix(IMPORT) for x in lines if x.startswith(IMPORT)}
-    opened = {x for x in lines if not x.startswith(IMPORT)}
-    read = {place for line in opened if (place := dependency(line))}
+    """Execute a chapter; how that went, and its outputs."""
+    notebook, modules, error = jupytext.read(path), {}, None
+    key, began, values = key_of(notebook), time.perf_counter(), []
+    last = nbformat.v4.new_code_cell(IMPORTED)
+    notebook.cells.append(last)
+    env = {"OMP_NUM_THREADS": THREADS, **os.environ, "BOOK_BUILD": "1"}
+    try:
+        values = execute(notebook, path.parent, env)
+        modules = json.loads(last.outputs[0].text)
+    except (CellExecutionError, CellTimeoutError, ValueError) as raised:
+        error = str(raised)
+    seconds = time.perf_counter() - began
+    notebook.cells.pop()
+    if "subprocess" in path.read_text("utf-8"):
+        modules |= library()
     outputs = [cell.outputs for cell in code_cells(notebook)]
     noise = [o for cell in outputs for o in cell if o.get("name") == "stderr"]
     return {
-        "key": code_key(jupytext.read(path)),
-        "packages": versions(modules),
-        "depends": {inside(path): digest(path) for path in sorted(read)},
+        "key": key,
+        "packages": packages_of(modules),
+        "depends": digests_of(modules),
         "seconds": seconds,
         "when": time.time(),
         "error": error,
         "keep": not error and not noise,
         "outputs": outputs,
+        "values": values,
         "language_info": notebook.metadata.get("language_info", {}),
     }
 
@@ -219,12 +169,12 @@ def run_once(path: Path) -> dict:
 # Running those that changed
 
 
-def store(app, docname: str) -> Path:
+def kept_at(app, docname: str) -> Path:
     return Path(app.outdir).parent / "executed" / f"{docname}.json"
 
 
 def kept(app, docname: str) -> dict:
-    path = store(app, docname)
+    path = kept_at(app, docname)
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
@@ -254,7 +204,7 @@ def execute_ahead(app, env, docnames):
 
     def execute(docname):
         result = run(Path(env.doc2path(docname)))
-        target = store(app, docname)
+        target = kept_at(app, docname)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(result), "utf-8")
         return docname
@@ -276,6 +226,9 @@ class Result(NotebookClientBase):
             cell.outputs = [nbformat.from_dict(o) for o in outputs]
         language = nbformat.from_dict(result["language_info"])
         self.notebook.metadata["language_info"] = language
+        self.values = defaultdict(list)
+        for expression, value in result["values"]:
+            self.values[named(expression)].append(nbformat.from_dict(value))
         self.exec_metadata = {
             "mtime": result["when"],
             "runtime": result["seconds"],
@@ -287,6 +240,11 @@ class Result(NotebookClientBase):
         if result["error"]:
             message = f"a cell failed:\n{result['error']}"
             self.logger.warning(message, subtype="exec")
+
+    def eval_variable(self, name: str) -> list:
+        """What `{eval}` shows; the same again where it stands again."""
+        values = self.values[named(name)]
+        return [values.pop(0) if len(values) > 1 else values[0]]
 
 
 def give_results(app):

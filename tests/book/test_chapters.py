@@ -8,7 +8,8 @@ import executable_book
 import jupytext
 import pytest
 import tangle
-from run_chapters import is_current, is_notebook, run
+from notebooks import is_notebook, shown, with_values
+from run_chapters import Result, is_current, run
 
 ROOT = tangle.ROOT
 
@@ -55,39 +56,84 @@ def page(path, code):
     return path
 
 
-READS = """\
-import subprocess, sys
-from transformer_book.records import load_run
-run = load_run("little-spanish")
-code = "import transformer_lib.masks"
-subprocess.run([sys.executable, "-c", code], check=True)
-"""
-
-
-def test_what_a_chapter_reads_is_noted(tmp_path):
+def test_what_a_chapter_imports_is_noted(tmp_path):
     """Paths from the checkout's root, so that a copy's result is as good."""
-    path = page(tmp_path / "page.md", READS)
+    code = (
+        "import yaml\nimport transformer_book.records, transformer_lib.masks"
+    )
+    path = page(tmp_path / "page.md", code)
     result = run(path)
     assert result["keep"] and result["error"] is None
     read = set(result["depends"])
-    assert {"runs/models.jsonl"} <= read
-    assert {"transformer_book/records.py"} <= read
-    assert {"transformer_lib/masks.py"} <= read  # by the subprocess
+    assert {"runs", "transformer_lib/masks.py"} <= read
     assert "transformer_lib/training.py" not in read
-    assert is_current(result, path)
-    result["depends"]["transformer_lib/masks.py"] = "another"
-    assert not is_current(result, path)
-
-
-def test_only_packages_that_a_chapter_imports_count(tmp_path):
-    """`pip install` of anything else leaves its result as it is."""
-    path = page(tmp_path / "page.md", "import yaml")
-    result = run(path)
     assert "PyYAML" in result["packages"]
-    assert "torch" not in result["packages"]
+    assert "spacy" not in result["packages"]  # which anybody may install
     assert is_current(result, path)
-    result["packages"]["PyYAML"] = "0.1"
+    for kind, name in [
+        ("depends", "runs"),
+        ("depends", "transformer_lib/masks.py"),
+        ("packages", "PyYAML"),
+    ]:
+        changed = {**result, kind: {**result[kind], name: "another"}}
+        assert not is_current(changed, path)
+
+
+def test_a_chapter_that_starts_the_library_depends_on_all_of_it(tmp_path):
+    result = run(page(tmp_path / "page.md", "import subprocess"))
+    assert "transformer_lib/training.py" in result["depends"]
+
+
+# Values in the text
+
+SAID = """\
+The first of {eval}`len(x)` is {eval}`f"{x[0]:.1%}"`.
+
+```{code-cell}
+x = [0.75]
+```
+
+The first of {eval}`len(x)` is {eval}``f"`{x[0]:.1%}`"``.
+"""
+
+
+def test_an_expression_in_the_text_is_evaluated_where_it_is(tmp_path):
+    path = page(tmp_path / "page.md", "x = [0.5, 1]")
+    path.write_text(path.read_text() + SAID)
+    result = run(path)
+    assert result["error"] is None
+    notebook = with_values(jupytext.read(path), result["values"])
+    text = "\n".join(cell.source for cell in notebook.cells)
+    assert "The first of 2 is 50.0%." in text
+    assert "The first of 1 is `75.0%`." in text
+    client = Result(notebook, path, None, Mock(), result=result)
+    with client:
+        shown = [client.eval_variable("len(x)") for _ in range(3)]
+    values = [one["data"]["text/plain"] for [one] in shown]
+    assert values == ["2", "1", "1"]
+    path.write_text(path.read_text().replace("len(x)", "len( x)"))
     assert not is_current(result, path)
+
+
+def test_a_caption_may_have_values(tmp_path):
+    header = "---\nmystnb:\n  figure:\n    caption: Of {eval}`x`.\n---\n"
+    path = page(tmp_path / "page.md", f"{header}x = 2")
+    result = run(path)
+    [value] = result["values"]
+    assert shown(value[1]) == "2"
+    notebook = with_values(jupytext.read(path), result["values"])
+    assert "Of 2." in str(notebook.cells[-1].metadata)
+
+
+@pytest.mark.parametrize(
+    "expression, error",
+    [("1 / 0", "ZeroDivisionError"), ("None", "gives nothing to show")],
+)
+def test_an_expression_that_gives_nothing_fails(expression, error, tmp_path):
+    path = page(tmp_path / "page.md", "x = 1")
+    path.write_text(f"{path.read_text()}\nIt is {{eval}}`{expression}`.\n")
+    result = run(path)
+    assert not result["keep"] and error in result["error"]
 
 
 @pytest.mark.parametrize(

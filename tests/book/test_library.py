@@ -9,7 +9,7 @@ import jupytext
 import pytest
 import tangle
 from jupytext.config import load_jupytext_config
-from run_chapters import is_notebook
+from notebooks import is_notebook
 
 import transformer_lib
 from transformer_book.drawings import attention_maps
