@@ -1,10 +1,8 @@
 """From a name of the library to the place that explains it."""
 
-import ast
 import os
-from importlib import import_module
-from importlib.resources import files
 from inspect import getmodule
+from types import ModuleType
 from typing import Any
 
 import transformer_lib
@@ -15,7 +13,7 @@ def where(thing: Any) -> str:
 
     Args:
         thing: a class, function, method or module of the library, or
-            the name of any of its public names or modules.
+            the name of one.
 
     Returns:
         A path in the site such as
@@ -26,15 +24,14 @@ def where(thing: Any) -> str:
     Raises:
         LookupError: if the book does not explain it.
     """
-    module = getmodule(thing)
     if isinstance(thing, str):
-        module = _module_of(thing)
-        thing = getattr(module, thing, module)
-    elif "." in getattr(thing, "__qualname__", ""):  # a method
+        thing = getattr(transformer_lib, thing, thing)
+    module = thing if isinstance(thing, ModuleType) else getmodule(thing)
+    if "." in getattr(thing, "__qualname__", ""):  # a method
         thing = getattr(module, thing.__qualname__.split(".")[0])
     page = _place(module)
-    if not page or not page.startswith("book/"):
-        raise LookupError(f"{thing!r} is not from the library")
+    if not page.startswith("book/"):
+        raise LookupError(f"{thing!r} is not of the library")
     # A docstring names a label; the page's id has no underscore.
     anchor = (_place(thing) or page).rpartition("/")[2]
     book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/")
@@ -42,25 +39,7 @@ def where(thing: Any) -> str:
     return address.lstrip("/")
 
 
-def _module_of(name: str) -> Any:
-    """The module of a name, or that is called so."""
-    index = files(transformer_lib) / "__init__.pyi"
-    homes = {
-        alias.name: node.module or alias.name
-        for node in ast.parse(index.read_text("utf-8")).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    if name not in homes:
-        raise LookupError(
-            f"the library has no {name!r}; dir(transformer_lib) "
-            "lists its names"
-        )
-    return import_module(f"transformer_lib.{homes[name]}")
-
-
 def _place(thing: Any) -> str:
     """What stands behind `Chapter:` at the end of a docstring."""
-    last = (getattr(thing, "__doc__", "") or "").strip().splitlines()[-1:]
-    found = last and last[0].strip().partition("Chapter: ")[2]
-    return found or ""
+    said = (getattr(thing, "__doc__", "") or "").strip()
+    return said.rpartition("Chapter: ")[2] if "Chapter: " in said else ""
