@@ -5,11 +5,12 @@
 
 A change is one of mutmut's or a few more: another operator or number, a
 string in XX, a truth turned round, a condition negated, None for an
-argument, a value or a result, a call left out. Annotations, docstrings
-and the words of errors are left alone. Each is made in a copy, and the
-module's own test file runs on it in a fork of this process, which has
-torch already. Survivors are printed. `make mutants` runs this; below
-90% killed it fails.
+argument, a value or a result, a call left out. In a module of PyTorch's,
+which is trained and used, each change is also made in training alone, and
+in use alone. Annotations, docstrings and the words of errors are left
+alone. Each is made in a copy, and the module's own test file runs on it in
+a fork of this process, which has torch already. Survivors are printed.
+`make mutants` runs this; below 90% killed it fails.
 """
 
 import argparse
@@ -71,6 +72,7 @@ class Finder(ast.NodeVisitor):
 
     def __init__(self, code: bytes):
         self.code, self.found = code, set()
+        self.has_modes = False  # within a method of a module
         lines = code.splitlines(keepends=True)
         self.starts = [sum(map(len, lines[:i])) for i in range(len(lines))]
         self.visit(ast.parse(code))
@@ -80,23 +82,40 @@ class Finder(ast.NodeVisitor):
         return first, self.starts[node.end_lineno - 1] + node.end_col_offset
 
     def replace(self, node: ast.AST, new: str) -> None:
-        if new != self.text(node):
-            self.found.add(Mutant(*self.place(node), new.encode()))
+        old, place = self.text(node), self.place(node)
+        if new == old:
+            return
+        self.found.add(Mutant(*place, new.encode()))
+        if self.has_modes and not isinstance(node, ast.Starred | ast.Expr):
+            for pair in (new, old), (old, new):
+                both = "(({}) if self.training else ({}))".format(*pair)
+                self.found.add(Mutant(*place, both.encode()))
 
     def text(self, node: ast.AST) -> str:
         start, end = self.place(node)
         return self.code[start:end].decode()
 
-    def swap(self, left: ast.AST, right: ast.AST) -> None:
+    def swap(self, node: ast.AST, left: ast.AST, right: ast.AST) -> None:
         """Another operator between two operands."""
         start, end = self.place(left)[1], self.place(right)[0]
         between = self.code[start:end].decode()
         old = re.search(r"is not|not in|\w+|[^\s()\w]+", between)
-        place = start + old.start(), start + old.end()
-        self.found.add(Mutant(*place, SWAPS[old[0]].encode()))
+        change = Mutant(
+            start + old.start(), start + old.end(), SWAPS[old[0]].encode()
+        )
+        first, last = self.place(node)
+        longer = len(change.new) - (change.end - change.start)
+        changed = change.apply(self.code)[first : last + longer]
+        self.replace(node, changed.decode())
 
     def visit(self, node: ast.AST) -> None:
+        outside = self.has_modes
         match node:
+            case ast.ClassDef():
+                bases = [ast.unparse(base) for base in node.bases]
+                self.has_modes = any("Module" in base for base in bases)
+            case ast.arguments():  # what they begin with: no self yet
+                self.has_modes = False
             case ast.Raise() | ast.JoinedStr() | ast.Expr(ast.Constant()):
                 return  # an error's words, a docstring
             case ast.Constant(bool(value)):
@@ -106,10 +125,10 @@ class Finder(ast.NodeVisitor):
             case ast.Constant(str(value)):
                 self.replace(node, repr(f"XX{value}XX"))
             case ast.BinOp(left, _, right) | ast.BoolOp(_, [left, right, *_]):
-                self.swap(left, right)
+                self.swap(node, left, right)
             case ast.Compare(left, _, values):
                 for before, value in pairwise([left, *values]):
-                    self.swap(before, value)
+                    self.swap(node, before, value)
             case ast.UnaryOp(_, operand):
                 self.replace(node, f"({self.text(operand)})")
             case ast.If(test) | ast.IfExp(test):
@@ -126,6 +145,7 @@ class Finder(ast.NodeVisitor):
             for part in parts if name not in ("annotation", "returns") else []:
                 if isinstance(part, ast.AST):
                     self.visit(part)
+        self.has_modes = outside
 
 
 def passes(module: str, code: bytes, seconds: int) -> bool:
