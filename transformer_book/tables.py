@@ -5,14 +5,24 @@ from typing import Any
 
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:
-    """Rows of like keys as a Markdown table, figures made short."""
+    """Rows of like keys as a Markdown table, figures short, at the right."""
     names = list(rows[0]) if rows else []
+    told = [[_short(row.get(name, "")) for name in names] for row in rows]
     lines = [
         [name.replace("_", " ") for name in names],
-        ["---"] * len(names),
-        *([_short(row.get(name, "")) for name in names] for row in rows),
+        [_side(column) for column in zip(*told, strict=True)],
+        *told,
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _side(column: tuple[str, ...]) -> str:
+    """Numbers have digits and no words; half of a column are enough."""
+    numbers = [
+        bool(re.search(r"\d", text)) and not re.search(r"[A-Za-z]{3}", text)
+        for text in column
+    ]
+    return "---:" if 2 * sum(numbers) >= len(numbers) else "---"
 
 
 def with_powers(text: str) -> str:
