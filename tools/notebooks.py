@@ -7,9 +7,8 @@ cells before it.
 
 import ast
 import copy
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +22,14 @@ SECONDS = 1200  # that a cell may take: after these it hangs
 def is_notebook(path: str | Path) -> bool:
     """Whether a page computes."""
     path = Path(path)
-    text = path.read_text("utf-8") if path.suffix == ".md" else ""
+    if path.suffix != ".md" or not path.exists():
+        return False
+    text = path.read_text("utf-8")
     return "format_name: myst" in text[:300] and "{code-cell}" in text
 
 
 def code_cells(notebook) -> list:
     return [c for c in notebook.cells if c.cell_type == "code"]
-
-
-def in_solution(cells) -> Iterator[tuple[Any, bool]]:
-    """Each code cell, and whether it is part of a folded solution."""
-    inside = False
-    for cell in cells:
-        if cell.cell_type == "code":
-            yield cell, inside
-            continue
-        began = cell.source.rfind("{solution-start}")
-        ended = cell.source.rfind("{solution-end}")
-        inside = began > ended or (inside and began == ended)
-
-
-def digest(data: bytes | str) -> str:
-    """What stands for a file's content, or a text's."""
-    data = data.encode() if isinstance(data, str) else data
-    return hashlib.sha256(data).hexdigest()
 
 
 def prose(cell) -> str:

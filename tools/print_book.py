@@ -1,7 +1,9 @@
 """The whole book as one PDF and as an EPUB, from the built site.
 
-`python tools/print_book.py pdf` and `... epub`, after `make book`.
-Chromium draws formulas and charts and prints; nothing is executed. All
+`python tools/print_book.py pdf` and `... epub`, after `make book`. (Sphinx's
+own EPUB builder has formulas as pictures of LaTeX's, and does not declare
+the SVG in its pages, which EPUB 3 demands.)
+Chromium draws formulas and prints; nothing is executed. All
 that is folded on the site is open here. The files are put into the site,
 whose first page offers them then.
 """
@@ -42,9 +44,8 @@ def slug(name: str) -> str:
 # What the site has in a place, in the order of the page.
 LIVE = re.compile(r"\{admonition\} (.+)\n:class: on-the-site live ")
 
-# Freezes a page: formulas and charts drawn, folds open, controls gone,
-# each name in a picture its own, and links as [page, anchor] pairs. Where
-# the site has a live part, a line says so.
+# Freezes a page: formulas drawn, folds open, controls gone, and links as
+# [page, anchor] pairs. Where the site has a live part, a line says so.
 FREEZE = """([name, names, site, xml, live]) => {
   const article = document.querySelector("article.bd-article");
   article.querySelectorAll(".live").forEach((e, k) => {
@@ -55,8 +56,7 @@ FREEZE = """([name, names, site, xml, live]) => {
   });
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +
-    ".viewcode-link, .downloads, .vega-bindings, .vega-actions," +
-    ".picture.narrow, .chart-still, .chapter-map")
+    ".viewcode-link, .downloads, .picture.narrow, .chapter-map")
     .forEach(e => e.remove());
   // Code in the colour of most of its words needs no mark around each.
   article.querySelectorAll("pre span").forEach(e => {
@@ -96,21 +96,11 @@ FREEZE = """([name, names, site, xml, live]) => {
     });
     e.replaceWith(math);
   });
-  article.querySelectorAll("svg").forEach((svg, k) => {
-    if (svg.closest("mjx-container") || svg.parentElement.closest("svg"))
-      return;
-    const own = id => `${name}-${k}-${id}`;
-    svg.querySelectorAll("[id]").forEach(e => { e.id = own(e.id); });
-    if (svg.id) svg.id = own(svg.id);
+  article.querySelectorAll("svg").forEach(svg => {
     if (xml) svg.setAttribute("role", "img");
     svg.querySelectorAll("*").forEach(e => {
       [...e.attributes].forEach(a => {
-        const to = a.value.replace(/url\\(["']?[^#)]*#([^)"']+)["']?\\)/g,
-          (_, id) => `url(#${own(id)})`);
-        if (to != a.value) e.setAttribute(a.name, to);
-        if (e.tagName == "use" && /href$/.test(a.name))
-          a.value = "#" + own(a.value.slice(1));
-        if (/^(data-|aria-)/.test(a.name)) e.removeAttribute(a.name);
+        if (/^(data-|aria-|role)/.test(a.name)) e.removeAttribute(a.name);
       });
     });
   });
@@ -167,11 +157,6 @@ def freeze(page, name: str, names: dict, xml: bool):
         # A page without formulas has its settings alone.
         "!window.MathJax?.startup?.promise ||"
         " MathJax.startup.promise.then(() => true)"
-    )
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.wait_for_function(
-        "document.querySelectorAll('[id^=altair-viz]').length =="
-        " document.querySelectorAll('[id^=altair-viz] svg').length"
     )
     # Its rules, not its text: MathJax adds one for each sign that it meets.
     style = page.evaluate(

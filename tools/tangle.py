@@ -353,8 +353,10 @@ def is_kept(text: str) -> bool:
     return found.returncode == 0 or "\n<<<<<<< " in text
 
 
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def digest(data: bytes | str) -> str:
+    """What stands for a file's content, or a text."""
+    data = data.encode() if isinstance(data, str) else data
+    return hashlib.sha256(data).hexdigest()
 
 
 def edited(wanted: dict[Path, str]) -> list[str]:

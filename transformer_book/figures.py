@@ -67,9 +67,10 @@ PAGE = 7.5  # inches of 96 pixels
 PHONE = 3.5
 PAPER = "var(--pst-color-background, Canvas)"  # the page, light or dark
 LEAST = 11  # pixels: words on a phone are no smaller
-STILL = {  # a chart that nobody draws: the page's colours, and some room
+CHART = {  # altair's charts have the page's colours, and some room
     "background": "transparent",
     "padding": 12,
+    "view": {"stroke": None},
     "title": {"color": "currentColor", "fontWeight": "normal"},
     "axis": {
         "labelColor": "currentColor",
@@ -347,7 +348,9 @@ class Picture:
 
 def _readable(svg: str) -> str:
     """The least width at which a picture's words can be read."""
-    sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', svg)]
+    sizes = [
+        float(size) for size in re.findall(r'font-size="([\d.]+)(?:px)?"', svg)
+    ]
     box = re.search(r'viewBox="\S+ \S+ ([\d.]+)', svg)
     if not sizes or not box:
         return ""
@@ -355,7 +358,7 @@ def _readable(svg: str) -> str:
 
 
 def show(figure: Any, alt: str) -> Picture:
-    """Show a matplotlib figure, a `Sketch` or an SVG inside the page.
+    """Show a figure of matplotlib or altair, a `Sketch` or an SVG.
 
     A function in its place is called twice, as `figure(narrow=False)`
     and `figure(narrow=True)`, and draws for the page and for a phone.
@@ -374,6 +377,10 @@ def show(figure: Any, alt: str) -> Picture:
         with style():
             wide, narrow = figure(narrow=False), figure(narrow=True)
         return Picture(_svg(wide, alt), alt, _svg(narrow, f"{alt} narrow"))
+    if hasattr(figure, "to_dict"):  # a chart of altair's
+        import vl_convert
+
+        figure = vl_convert.vegalite_to_svg(figure.to_dict(), config=CHART)
     if isinstance(figure, str | Sketch):
         return Picture(_svg(figure, alt), alt)
     wide = _svg(figure, alt, close=False)
@@ -487,35 +494,6 @@ def heatmap(
     bar.solids.set(rasterized=True, edgecolor="none", linewidth=0)
     bar.ax.patch.set_visible(False)
     return ax.figure
-
-
-def altair() -> Any:
-    """The package altair, whose charts then need no network in a notebook.
-
-    Its charts are drawn in the browser, by scripts from another host. Where
-    these cannot be had, a still picture stays in the chart's place. The
-    site, whose build sets BOOK_BUILD, has the scripts itself.
-    """
-    import altair as alt
-
-    if alt.renderers.active == "default" and "BOOK_BUILD" not in os.environ:
-        usual = alt.renderers.get()
-
-        def with_picture(spec: dict, **options: Any) -> dict:
-            import vl_convert
-
-            bundle = usual(spec, **options)
-            picture = vl_convert.vegalite_to_svg(spec, config=STILL)
-            page, place = bundle["text/html"], '<div id="altair-viz-'
-            before, _, after = page.partition(place)
-            number, _, after = after.partition('"></div>')
-            after = re.sub(r"outputDiv\.innerHTML = `.*`;", "", after)
-            page = f'{before}{place}{number}">{picture}</div>{after}'
-            return bundle | {"text/html": page}
-
-        alt.renderers.register("picture", with_picture)
-        alt.renderers.enable("picture")
-    return alt
 
 
 def shape_table(tensors: Mapping[str, Any]) -> Any:

@@ -1,25 +1,20 @@
-"""How a reader or a search engine finds the book's pages and files.
+"""How a reader finds the book's pages and files.
 
-Descriptions, a search that knows hyphens, a page for addresses that lead
-nowhere, what Binder installs, and the files that `make pdf` and `make epub`
-add. Of the extensions for these, each does one and is not among the pinned
-packages.
+A search that knows hyphens, a page for addresses that lead nowhere, the
+files that `make pdf` and `make epub` add. sphinx-notfound-page mends the
+addresses of its page, but not those of this theme's navigation.
 """
 
-import html
 import os
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from docutils import nodes
-from page_lines import line_of
 from sphinx.search.en import SearchEnglish
 from sphinx.util.docutils import SphinxDirective
 
-ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "http://localhost:8000/"  # where `make serve` shows the site
-DOWNLOADS = ["index", "book/appendix/running"]  # have `{downloads}`
 
 
 def site_address() -> str:
@@ -32,51 +27,9 @@ def site_address() -> str:
 
 
 def set_address(app, config):
-    if not config.html_baseurl:
-        config.html_baseurl = site_address()
-
-
-# What a page says of itself
-
-
-def title_of(env, docname: str) -> str:
-    if docname in env.titles:
-        return env.titles[docname].astext()
-    return docname.rpartition("/")[2]
-
-
-def describe(app, pagename, templatename, context, doctree):
-    """A description, and what a shared link shows."""
-    book = app.config.html_title or app.config.project
-    title = title_of(app.env, pagename)
-    line = line_of(app.env, pagename, 160) or f"{title}: {book}"
-    values = {
-        "og:title": title,
-        "og:description": line,
-        "og:site_name": book,
-        "og:type": "website" if pagename == "index" else "article",
-        "twitter:card": "summary_large_image",
-    }
-    address = site_address()
-    if address:
-        values["og:url"] = f"{address}{pagename}.html"
-    if app.builder.name in {"html", "dirhtml"}:
-        # absolute: who shows a link has no page to start from
-        values["og:image"] = f"{address or LOCAL}_static/site.png"
-        values["og:image:alt"] = (
-            "A sentence and its translation; the word “ball” is covered, "
-            "and the girl throws the dog"
-        )
-    tags = [f'<meta name="description" content="{html.escape(line)}">']
-    tags += [
-        f'<meta property="{name}" content="{html.escape(value)}">'
-        for name, value in values.items()
-    ]
-    if pagename == "404":
-        root = urlsplit(site_address() or LOCAL).path
-        tags = [f'<base href="{root}">']
-        tags += ['<meta name="robots" content="noindex">']
-    context["metatags"] = context.get("metatags", "") + "\n".join(tags)
+    config.html_baseurl = config.html_baseurl or site_address()
+    # absolute: who shows a shared link has no page to start from
+    config.ogp_site_url = config.html_baseurl or LOCAL
 
 
 LOST = """\
@@ -93,14 +46,11 @@ to its place in the book</a></li>
 
 def lost_page(app):
     """A page for addresses that lead nowhere; it works at any depth."""
-    yield (
-        "404",
-        {"title": "No page is here", "body": LOST},
-        "page.html",
-    )
+    root = urlsplit(app.config.ogp_site_url).path
+    tags = f'<base href="{root}"><meta name="robots" content="noindex">'
+    context = {"title": "No page is here", "body": LOST, "metatags": tags}
+    yield "404", context, "page.html"
 
-
-# Search
 
 SPLIT = """
 function splitQuery(query) {
@@ -132,101 +82,47 @@ def add_search_script(app, pagename, templatename, context, doctree):
         app.add_js_file("search_page.js", loading_method="defer")
 
 
-# Where the launch buttons lead
-
-FOR_BINDER = """\
-# What the notebooks need: PyTorch without CUDA, which is far smaller.
---extra-index-url https://download.pytorch.org/whl/cpu
-{pins}
-{package}
-"""
-
-
-def binder() -> str:
-    """The packages that Binder installs beside the notebooks."""
-    from executable_book import package
-
-    wanted = {"torch", "numpy", "tokenizers", "safetensors"}
-    wanted |= {"tqdm", "matplotlib", "altair", "drawsvg", "pandas"}
-    wanted |= {"sacrebleu"}
-    listed = (ROOT / "requirements.txt").read_text("utf-8")
-    pins = [
-        f"{line}+cpu" if line.startswith("torch==") else line
-        for line in listed.splitlines()
-        if line.partition("==")[0] in wanted
-    ]
-    return FOR_BINDER.format(pins="\n".join(pins), package=package())
-
-
-def write_binder(site: Path) -> None:
-    """Say beside the published notebooks what they need."""
-    from executable_book import repository
-
-    if not repository():
-        return
-    folder = site / "binder"
-    folder.mkdir(exist_ok=True)
-    folder.joinpath("requirements.txt").write_text(binder(), "utf-8")
-    folder.joinpath("runtime.txt").write_text("python-3.11\n")
-
-
-# What `make pdf` and `make epub` add
-
-FILES = [("pdf", "PDF"), ("epub", "EPUB")]
+FILES = {"pdf": "PDF", "epub": "EPUB"}
+NAME = "executable-transformer"
 
 
 class Downloads(SphinxDirective):
-    """Marks where the book's files are offered once they are made."""
+    """Links to the book's files, which `offer` shows once they are made."""
 
     def run(self):
         up = "../" * self.env.docname.count("/")
-        marks = "".join(
-            f"<!--offer {up}downloads/executable-transformer.{end}-->"
-            for end, _ in FILES
-        )
-        return [
-            nodes.raw(
-                "",
-                f'<ul class="downloads">{marks}</ul>',
-                format="html",
-            )
+        links = [
+            f'<li class="{end}"><a href="{up}downloads/{NAME}.{end}" download>'
+            f"The whole book as {word}</a></li>"
+            for end, word in FILES.items()
         ]
+        text = f'<ul class="downloads">{"".join(links)}</ul>'
+        return [nodes.raw("", text, format="html")]
 
 
 def offer(site: Path) -> None:
-    """Put links to the files that are there in place of the marks."""
-    for name in DOWNLOADS:
-        page = site / f"{name}.html"
-        if not page.exists():
-            continue
-        text = page.read_text("utf-8")
-        for end, word in FILES:
-            mark = re.compile(rf"<!--offer (\S+\.{end})-->")
-            found = mark.search(text)
-            if not found or not (page.parent / found[1]).exists():
-                continue
-            size = (page.parent / found[1]).stat().st_size / 1e6
-            text = mark.sub(
-                f'<li><a href="{found[1]}" download>The whole book as '
-                f"{word}</a>, {size:.1f} MB</li>",
-                text,
-            )
-        text = text.replace('<ul class="downloads"></ul>', "")
-        page.write_text(text, "utf-8")
+    """Have the site's pages show links to the files that are there."""
+    made = [
+        f".downloads .{end} {{ display: list-item }}\n"
+        for end in FILES
+        if (site / "downloads" / f"{NAME}.{end}").exists()
+    ]
+    hidden = ".downloads li { display: none }\n"
+    sheet = site / "_static" / "downloads.css"
+    sheet.write_text(hidden + "".join(made), "utf-8")
 
 
 def complete(app, error):
-    """What stands beside the pages, when they are all there."""
     if not error and app.builder.format == "html":
-        write_binder(Path(app.outdir))
         offer(Path(app.outdir))
 
 
 def setup(app):
+    app.setup_extension("sphinxext.opengraph")
     app.add_search_language(English)
     app.add_directive("downloads", Downloads)
+    app.add_css_file("downloads.css")
     app.connect("config-inited", set_address, priority=400)
-    app.connect("html-page-context", describe)
     app.connect("html-page-context", add_search_script)
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", complete)

@@ -1,11 +1,10 @@
-"""Symbols and terms carry what the glossary says of them.
+"""Symbols and terms carry what the glossary says of them, as a title.
 
 `book.js` shows it on hover and focus; the glossary page is the one
 source. sphinx-tippy does the like with whole pages, by a script from
 another host and without the keyboard.
 """
 
-import html
 import re
 from functools import cache
 from pathlib import Path
@@ -80,19 +79,6 @@ def symbols() -> dict[str, str]:
     return found
 
 
-def explain(says: str, address: str, node: nodes.Node) -> list:
-    name = html.escape(plain(node.astext()))
-    start = (
-        f'<a class="symbol" href="{address}" aria-label="{name}" '
-        f'data-says="{html.escape(says)}">'
-    )
-    return [
-        nodes.raw("", start, format="html"),
-        node.deepcopy(),
-        nodes.raw("", "</a>", format="html"),
-    ]
-
-
 UNTOUCHED = (
     nodes.reference,
     nodes.title,
@@ -132,27 +118,23 @@ def mark_symbols(app, doctree, docname):
         if key not in symbols() or key in seen or is_inside(node):
             continue
         seen.add(key)
-        says = symbols()[key]
         place = f"{address}#glossary-symbols"
-        node.replace_self(explain(says, place, node))
+        link = nodes.reference(refuri=place, reftitle=symbols()[key])
+        link["classes"].append("symbol")
+        node.replace_self(link)
+        link += node
 
 
-def mark_terms(page: str) -> str:
-    """Give links to the glossary's terms their words, in a page's HTML."""
-
-    def say(match):
-        says = terms().get(match[2])
-        data = f' data-says="{html.escape(says)}"' if says else ""
-        return f"{match[1]}{data}"
-
-    return re.sub(
-        r'(<a class="reference internal" href="[^"]*#(term-[\w-]+)")',
-        say,
-        page,
-    )
+def mark_terms(app, doctree, docname):
+    """Give links to the glossary's terms their words."""
+    for link in doctree.findall(nodes.reference):
+        anchor = link.get("refid") or link.get("refuri", "")
+        if says := terms().get(anchor.rpartition("#")[2]):
+            link["reftitle"] = says
 
 
 def setup(app):
     app.add_js_file("book.js")
     app.connect("doctree-resolved", mark_symbols, priority=900)
+    app.connect("doctree-resolved", mark_terms, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -185,7 +185,7 @@ def lead_to_rows(app, doctree, docname):
     address = app.builder.get_relative_uri(docname, LEDGER_PAGE)
     for box in doctree.findall(nodes.admonition):
         if "paper" in box["classes"]:
-            words = f"→ statement by statement ({count})"
+            words = f"→\u00a0statement by statement ({count})"
             link = nodes.reference(
                 "", words, refuri=f"{address}?chapter={label}#ledger-rows"
             )

@@ -31,12 +31,12 @@ sys.path.append(str(ROOT / "tools"))
 
 from notebooks import (  # noqa: E402
     code_cells,
-    digest,
     execute,
     expressions,
     is_notebook,
     named,
 )
+from tangle import digest  # noqa: E402
 
 PACKAGES = "transformer_lib", "transformer_book", "transformer_conformance"
 OURS = [ROOT / name for name in PACKAGES]

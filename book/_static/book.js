@@ -13,22 +13,6 @@
   ];
   var FOLDED = "details, .dropdown";
 
-  function remembered() {
-    try {
-      return localStorage.getItem(KEY) || "all";
-    } catch (error) {
-      return "all"; // storage is switched off: nothing is remembered
-    }
-  }
-
-  function remember(choice) {
-    try {
-      localStorage.setItem(KEY, choice);
-    } catch (error) {
-      /* as above */
-    }
-  }
-
   // The switch
 
   function show(choice) {
@@ -56,7 +40,7 @@
       select.append(option);
     });
     select.addEventListener("change", function () {
-      remember(select.value);
+      localStorage.setItem(KEY, select.value);
       show(select.value);
     });
     label.append(select);
@@ -132,7 +116,7 @@
       document.body.append(tip);
     }
     owner = link;
-    tip.textContent = link.dataset.says;
+    tip.textContent = link.dataset.says || link.getAttribute("aria-label");
     tip.hidden = false;
     link.setAttribute("aria-describedby", tip.id);
     var place = link.getBoundingClientRect();
@@ -151,10 +135,17 @@
   }
 
   function explained(event) {
-    return event.target.closest && event.target.closest("[data-says]");
+    return (
+      event.target.closest &&
+      event.target.closest('[data-says], [aria-roledescription="bar"]')
+    );
   }
 
   function prepareTips() {
+    document.querySelectorAll(".bd-article a[title]").forEach(function (link) {
+      link.dataset.says = link.title;
+      link.removeAttribute("title");
+    });
     document.addEventListener("pointerover", function (event) {
       var link = explained(event);
       if (link) say(link);
@@ -177,7 +168,7 @@
   // and what a live page draws.
   var SCROLLS =
     ".bd-article pre, .bd-article div.math, .bd-article table," +
-    " .bd-article .text_html, .bd-article .vega-embed";
+    " .bd-article .text_html";
   var sizes = new ResizeObserver(function (entries) {
     entries.forEach(function (entry) {
       var box = entry.target;
@@ -287,13 +278,32 @@
     });
   }
 
-  root.dataset.shows = remembered();
+  // What a screen reader would stumble over, and no option changes
+
+  function prepareNames() {
+    var side = document.getElementById("pst-primary-sidebar");
+    if (side) {
+      side.setAttribute("role", "complementary");
+      side.setAttribute("aria-label", "The book");
+    }
+    document.querySelectorAll(".bd-article th").forEach(function (cell) {
+      if (!cell.textContent.trim()) cell.setAttribute("role", "cell");
+    });
+    document
+      .querySelectorAll(".citation, .citation-list")
+      .forEach(function (cited) {
+        cited.removeAttribute("role");
+      });
+  }
+
+  root.dataset.shows = localStorage.getItem(KEY) || "all";
   // MathJax reads its settings after this event and before the next one.
   document.addEventListener("readystatechange", function () {
     if (document.readyState === "interactive" && window.MathJax)
       window.MathJax.startup = {pageReady: typesetByAndBy};
   });
   document.addEventListener("DOMContentLoaded", function () {
+    prepareNames();
     prepareSwitch();
     reveal();
     window.addEventListener("hashchange", reveal);

@@ -149,14 +149,22 @@ def test_failures_and_noise_are_not_kept(code, error, tmp_path):
     assert error is None or error in result["error"]
 
 
-def test_another_extension_makes_all_pages_anew(tmp_path):
+def test_another_extension_makes_all_pages_anew(tmp_path, monkeypatch):
     """Sphinx reads them again when a value of this kind has changed."""
+
+    def makers():
+        app = Mock()
+        executable_book.setup(app)
+        [call] = app.add_config_value.mock_calls
+        assert call.args[0] == "makers" and call.args[2] == "env"
+        return call.args[1]
+
+    before = makers()
     folder = tmp_path / "_ext"
     shutil.copytree(ROOT / "book" / "_ext", folder)
-    before = executable_book.makers(folder)
-    app = Mock()
-    executable_book.setup(app)
-    app.add_config_value.assert_any_call("makers", before, "env", list)
+    monkeypatch.setattr(executable_book, "__file__", str(folder / "one.py"))
+    assert makers() == before
     with (folder / "folding.py").open("a") as file:
         file.write("# changed\n")
-    assert executable_book.makers(folder) != before
+    executable_book.file_digest.cache_clear()
+    assert makers() != before

@@ -1,6 +1,5 @@
 """The library is what the chapters write, and imports when asked."""
 
-import inspect
 import re
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from jupytext.config import load_jupytext_config
 from notebooks import is_notebook
 
 import transformer_lib
-from transformer_book.drawings import attention_maps
 
 BEGIN = '''\
 ({name})=
@@ -93,29 +91,6 @@ def test_pages_are_in_step():
         assert jupytext.writes(notebook, "md:myst", config=config) == text
         # a cell that is a docstring does not print it
         assert text.count('---\n"""') == text.count('""";\n```'), path
-
-
-@pytest.mark.parametrize(
-    "package", ["torch", "numpy", "matplotlib", "altair", "spacy"]
-)
-def test_what_the_book_is_built_on_stays(package):
-    """It is required, and what the chapters execute imports it."""
-    required = (tangle.ROOT / "requirements.txt").read_text("utf-8")
-    assert re.search(f"^{package}==", required, re.M)
-    chapters = [path.read_text("utf-8") for path in tangle.contents()]
-    modules = (tangle.ROOT / "transformer_book").rglob("*.py")
-    code = chapters + [path.read_text("utf-8") for path in modules]
-    assert any(re.search(rf"^ *import {package}", text, re.M) for text in code)
-
-
-def test_a_chart_can_be_pointed_at():
-    """What altair is for: a chapter's bars say which head each of them is."""
-    code = inspect.getsource(attention_maps.prices)
-    assert "altair()" in code and "tooltip=" in code
-    assert any(
-        re.search(r"^drawings\.prices\(", path.read_text("utf-8"), re.M)
-        for path in tangle.contents()
-    )
 
 
 def test_what_draws_or_tabulates_is_folded():

@@ -10,10 +10,10 @@ import re
 
 import pytest
 import tangle
+from tangle import CELL
 from test_ledger import figures, held
 
 MARK = re.compile(r"^% .*\bholds? (?:it|them)\.$", re.MULTILINE)
-CELL = re.compile(r"^```\{code-cell\}.*?^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`]*`|\$[^$]*\$")  # and mathematics
 SETTING = re.compile(r"\b(?:seed|dropout|width|beam of|distance of) [\d.]+\b")
 # what is not measured but was decided, by page
@@ -145,8 +145,8 @@ drawings.what_arrives(measured)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_table_has_like_decimals_and_per_cent_has_no_space(page):
     """`round` leaves 4.9 beside -1.22; format the numbers instead."""
-    for cell in CELL.findall(PAGES[page]):
-        assert not re.search(r"\.round\(\d\)\n```$", cell), cell
+    for cell in CELL.finditer(PAGES[page]):
+        assert not re.search(r"\.round\(\d\)\n$", cell[3]), cell[3]
     assert not re.findall(
         r"\d %(?= ?[^\w({ ]| [a-z])", CELL.sub("", PAGES[page])
     )

@@ -26,11 +26,6 @@ READY = """() => {
   return Promise.resolve(ready).then(() =>
     count(".live") <= count(".live-result, .live-missing[role=status]"));
 }"""
-# Charts are drawn when the reader comes near, or prints.
-DRAW = "dispatchEvent(new Event('beforeprint'))"
-DRAWN = """() => !document.querySelector(".chart-still")
-  && document.querySelectorAll("[id^=altair-viz]").length
-    == document.querySelectorAll("[id^=altair-viz] svg").length"""
 COUNTS = """() => ({
   formulas: document.querySelectorAll(".math").length,
   drawn: document.querySelectorAll(".math mjx-container").length,
@@ -130,8 +125,6 @@ async def examine(context, address: str, name: str, seen) -> dict:
     await page.wait_for_function(READY)
     found = await page.evaluate(COUNTS)
     found |= {"first": list(asked), "asked": asked}
-    await page.evaluate(DRAW)
-    await page.wait_for_function(DRAWN)
     if name == "index.html":
         await translate(page)
     await page.set_viewport_size({"width": 360, "height": 800})

@@ -1,7 +1,6 @@
 """Where the buttons of a published site lead, without publishing one."""
 
 import builtins
-import re
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -19,7 +18,7 @@ def published(monkeypatch):
     monkeypatch.setenv("BOOK_REPOSITORY", HOME)
     monkeypatch.delenv("BOOK_URL", raising=False)
     monkeypatch.setenv("GITHUB_REPOSITORY", "Someone/thebook")
-    return import_module("executable_book"), import_module("finding")
+    return import_module("buttons"), import_module("finding")
 
 
 def test_buttons_need_a_repository(published, monkeypatch):
@@ -30,7 +29,7 @@ def test_buttons_need_a_repository(published, monkeypatch):
     assert options["repository_url"] == HOME
     assert options["use_edit_page_button"]
     assert options["use_issues_button"]
-    assert {"colab_url", "binderhub_url"} <= set(options["launch_buttons"])
+    assert "colab_url" in options["launch_buttons"]
     monkeypatch.delenv("BOOK_REPOSITORY")
     monkeypatch.delenv("GITHUB_REPOSITORY")
     config = SimpleNamespace(html_context={}, html_theme_options={})
@@ -42,11 +41,9 @@ def test_buttons_lead_to_the_notebook(published):
     """To the one that the site was published with, not to its source."""
     book, _ = published
     colab = "https://colab.research.google.com/github/someone/thebook"
-    lab = "https://mybinder.org/v2/gh/someone/thebook"
     edit = f"{HOME}/edit/main/{CHAPTER}.md"
     buttons = [
         {"url": f"{colab}/blob/main/{CHAPTER}.md"},
-        {"url": f"{lab}/main?urlpath=lab/tree/{CHAPTER}.md"},
         {"url": edit},
         {"url": f"../../_sources/{CHAPTER}.md"},
     ]
@@ -56,7 +53,6 @@ def test_buttons_lead_to_the_notebook(published):
     notebook = f"_sources/{CHAPTER}.ipynb"
     assert [button["url"] for button in buttons] == [
         f"{colab}/blob/gh-pages/{notebook}",
-        f"{lab}/gh-pages?urlpath=lab/tree/{notebook}",
         edit,
         f"../../{notebook}",
     ]
@@ -83,18 +79,6 @@ def without_the_package():
         raise ModuleNotFoundError(f"No module named {name!r}")
 
     return {**vars(builtins), "__import__": find}
-
-
-def test_binder_gets_a_small_environment(published, tmp_path):
-    """PyTorch without CUDA, and the versions that the book ran with."""
-    _, finding = published
-    finding.write_binder(tmp_path)
-    needs = (tmp_path / "binder" / "requirements.txt").read_text()
-    pinned = (tangle.ROOT / "requirements.txt").read_text()
-    torch = re.search(r"^torch==\S+", pinned, re.M)[0]
-    assert f"{torch}+cpu\n" in needs
-    assert f"executable-transformer[book] @ git+{HOME}\n" in needs
-    assert "jupyter-book" not in needs
 
 
 def test_address_of_the_site(published, monkeypatch):

@@ -11,7 +11,6 @@ import pytest
 import tangle
 from parts import patiently
 
-from transformer_book.drawings.attention_maps import KINDS, prices
 from transformer_book.figures import Sketch
 
 CHAPTER = "book/architecture/layers.md"  # has a check, drawings, a table
@@ -80,22 +79,6 @@ def test_a_half_written_address_is_waited_for(tmp_path):
     assert patiently(lambda: address_in(tmp_path), Server()) == f"{address}/"
 
 
-def test_a_chart_stays_without_a_network(browser):
-    """A picture is in its place when Vega's scripts cannot be loaded."""
-    head = {"1.1": {"nats": 0.1, "bleu": 1.0}}
-    chart = prices(dict.fromkeys(KINDS, head))
-    shown = chart._repr_mimebundle_(None, None)["text/html"]
-    page = browser.new_page()
-    failed = []
-    page.on("requestfailed", lambda request: failed.append(request.url))
-    page.route("http*://**", lambda route: route.abort())
-    page.set_content(f"<body>{shown}</body>")
-    page.wait_for_timeout(300)
-    assert any("vega" in url for url in failed)
-    assert page.locator("[id^=altair-viz] svg").is_visible()
-    assert "Error" not in page.inner_text("body")
-
-
 def test_a_picture_has_no_link_in_jupyterlab():
     """JupyterLab shows an error in place of a picture with links."""
     sketch = Sketch(90, 30)
@@ -114,4 +97,18 @@ def test_what_the_site_folds_is_folded_in_jupyterlab(browser, lab):
     page.wait_for_function(seen, timeout=120_000)
     assert page.evaluate(FOLDED) == folded
     assert page.evaluate(SEEN) == len(cells) - sum(folded)
+    page.close()
+
+
+def test_values_stand_in_the_text_in_jupyterlab(browser, lab):
+    """MyST's `{eval}`, once the cells have run."""
+    page = browser.new_page()
+    page.goto(
+        f"{lab}doc/tree/book/training/loss.md?factory=Jupytext%20Notebook"
+    )
+    page.wait_for_selector(".jp-CodeCell")
+    page.get_by_text("Run", exact=True).first.click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    said = page.get_by_text("with a share of 0.1 it is 96.1%")
+    said.wait_for(timeout=120_000)
     page.close()

@@ -67,6 +67,12 @@ def test_the_first_sentence_counts_truly():
     assert numbers == [len(ROWS), *(count[state] for state in states)]
 
 
+def test_the_first_page_counts_truly():
+    tested = sum(bool(row.get("test")) for row in ROWS)
+    said = f"{tested} of the paper's {len(ROWS)} statements"
+    assert said in (tangle.ROOT / "index.md").read_text("utf-8")
+
+
 LEADS = re.compile(
     r'href="[^"]*paper\.html\?chapter=(\w+)#ledger-rows">'
     r"→\sstatement by statement \((\d+)\)"

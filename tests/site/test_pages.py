@@ -2,9 +2,7 @@
 
 import json
 import os
-import re
 from functools import cache
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import folding
@@ -14,7 +12,6 @@ import pytest
 import tangle
 import torch
 from bs4 import BeautifulSoup
-from mended_pages import SHORT
 from parts import PAGES, SITE, soup
 
 CHAPTERS = [
@@ -86,13 +83,6 @@ def test_formulas_alone_need_mathjax(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_charts_stand_still_until_they_are_drawn(page):
-    charts = soup(page).select("[id^=altair-viz]")
-    still = soup(page).select(".chart-still[role=img] > svg")
-    assert len(still) == len(charts)
-
-
-@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for link in soup(page).find_all(["a", "link", "script", "img"]):
         address = link.get("href") or link.get("src") or ""
@@ -110,37 +100,6 @@ def test_links_lead_somewhere(page):
             assert parts.fragment in anchors(name), f"{page}: {address}"
 
 
-# Words that stay together
-
-
-def prose(page: str) -> str:
-    """What an article says, without code, formulas, pictures and scripts."""
-    article = BeautifulSoup(str(soup(page).article), "html.parser")
-    for part in article.select("pre, code, script, style, svg, .sig, .math"):
-        part.replace_with("\ufffc")
-    return article.get_text()
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_line_ends_before_what_belongs_to_it(page):
-    """A number behind "Figure" and before "%", what an arrow points to."""
-    apart = r"\b[Ff]igure[ \n]\d|\b[Ss]ection[ \n]\d|\d[ \n]%|→[ \n]"
-    assert not re.findall(apart, prose(page))
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_short_name_keeps_the_signs_that_touch_it(page):
-    for name in soup(page).select("article code.literal"):
-        whole = name.find_parent(class_="unbroken")
-        if len(name.get_text().strip()) > SHORT:
-            assert not whole, name
-            continue
-        assert whole, name
-        after = whole.next_sibling
-        torn = isinstance(after, str) and re.match(r"[.,;:?!)]", after)
-        assert not torn, whole.parent
-
-
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_fold_says_all_that_its_code_says_first(name):
     """Over several lines too, and its names are code, not backticks."""
@@ -151,19 +110,12 @@ def test_a_fold_says_all_that_its_code_says_first(name):
         said = folding.title_of(folding.first_comment(code))
         wanted = f"<summary>Check: {said}" if said else "<summary>Check"
         summary = BeautifulSoup(f"{wanted}</summary>", "html.parser")
-        shown = fold.summary.get_text().replace("\N{NO-BREAK SPACE}", " ")
-        assert shown == summary.get_text()
-
-
-def test_the_book_s_name_keeps_its_sign():
-    home = soup("book/training/loss.html").select_one("nav.bd-links a")
-    sign = home.select_one(".page-sign")
-    assert sign and not home.get_text().partition("◉")[0][-1].isspace()
+        assert fold.summary.get_text() == summary.get_text()
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_is_printed_is_columns_or_prose(page):
-    kinds = ".output.stream, .output.text_plain"
+    kinds = "div.output.stream, div.output.text_plain"
     for printed in soup(page).select(kinds):
         wide = max(map(len, printed.get_text().splitlines()), default=0)
         assert ("columns" in printed["class"]) == (wide <= 79)
@@ -172,24 +124,20 @@ def test_what_is_printed_is_columns_or_prose(page):
 # Finding the pages
 
 
-def test_every_page_describes_itself():
-    """Each chapter in words of its own, found by search engines."""
-    said = {}
-    for page in PAGES:
-        if page == "404.html":
-            continue
-        [tag] = soup(page).find_all("meta", {"name": "description"})
-        said[page] = tag["content"]
-        assert 20 < len(said[page]) <= 161, page
-        tags = soup(page).find_all("meta", property=True)
-        shared = {tag["property"]: tag["content"] for tag in tags}
-        assert shared["og:description"] == said[page]
-        assert shared["og:title"] and shared["twitter:card"]
-        assert shared["og:image"].startswith(("http://", "https://"))
-        image = shared["og:image"].partition("_static/")[2]
-        assert (SITE / "_static" / image).stat().st_size < 300_000
-    lines = {said[f"{name}.html"] for name in CHAPTERS}
-    assert len(lines) == len(CHAPTERS)
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_chapter_describes_itself(name):
+    """In words of its own, for search engines and shared links."""
+    page = soup(f"{name}.html")
+    [tag] = page.find_all("meta", {"name": "description"})
+    assert 20 < len(tag["content"]) <= 160
+    tags = page.find_all("meta", property=True)
+    shared = {tag["property"]: tag["content"] for tag in tags}
+    assert shared["og:description"] == tag["content"]
+    assert shared["og:title"]
+    assert page.find("meta", {"name": "twitter:card"})
+    start, image = shared["og:image"].split("_static/")
+    assert start.startswith(("http://", "https://"))
+    assert (SITE / "_static" / image).stat().st_size < 300_000
 
 
 def test_a_chapter_lights_its_part_of_figure_1():
@@ -202,13 +150,6 @@ def test_a_chapter_lights_its_part_of_figure_1():
         lit = len(copy.find_all(class_="lit"))
         unlit = len(copy.find_all(class_="unlit"))
         assert (lit, lit + unlit) == (count, 15), chapter
-
-
-def test_neighbours_say_what_is_there():
-    for name, after in zip(CHAPTERS[1:-1], CHAPTERS[2:], strict=True):
-        link = soup(f"{name}.html").select_one("a.right-next")
-        assert link["href"].endswith(Path(after).name + ".html")
-        assert len(link.select_one(".prev-next-says").text) > 15
 
 
 def test_record_lists_every_executed_page():
@@ -232,11 +173,11 @@ def test_the_reference_lists_methods_below_their_classes():
 
 def test_symbols_and_terms_quote_the_glossary():
     page = soup("book/architecture/attention.html")
-    symbols = page.select("a.symbol[data-says]")
-    assert any("64" in link["data-says"] for link in symbols)
+    symbols = page.select("a.symbol[title]")
+    assert any("64" in link["title"] for link in symbols)
     page = soup("book/appendix/glossary.html")
     term = page.select_one('a[href="#term-key"]')
-    assert term["data-says"] in page.get_text()
+    assert term["title"] in page.get_text()
 
 
 # The notebooks it offers
@@ -249,24 +190,15 @@ def test_notebook_is_offered_without_outputs(path):
     notebook = nbformat.read(path, as_version=4)
     assert "import transformer_lib" in notebook.cells[0].source
     assert not any(cell.get("outputs") for cell in notebook.cells)
+    assert "{eval}" not in nbformat.writes(notebook)
 
 
-ORDER = ["Parameters", "Returns", "Yields", "Return type", "Raises", "Warns"]
-
-
-def test_entries_of_the_reference_have_one_order():
-    """What goes in, what comes out, what is raised, and the chapter."""
+def test_entries_of_the_reference_lead_to_their_chapters():
     page = soup("book/appendix/reference.html")
     for entry in page.select("dl.py.function, dl.py.class"):
         name, says = entry.find("dt"), entry.find("dd")
         assert "<" not in name.get_text(), "a default as it prints itself"
-        fields = says.select(":scope > dl.field-list > dt")
-        places = [
-            ORDER.index(field.get_text().rstrip(":")) for field in fields
-        ]
-        assert places == sorted(places), name["id"]
         if name["id"].startswith("transformer_lib."):
-            last = says.select(":scope > :not(dl.py)")[-1]
-            assert last.get_text().startswith("Chapter: "), name["id"]
-            assert last.find("a"), name["id"]
+            lines = [p for p in says.find_all("p") if "Chapter: " in p.text]
+            assert lines and lines[0].find("a"), name["id"]
         assert not says.select("cite"), "names in a docstring are code"

@@ -13,7 +13,6 @@ from transformer_book.figures import (
     PHONE,
     Picture,
     Sketch,
-    altair,
     panels,
     show,
 )
@@ -361,19 +360,21 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
     return Markdown(markdown_table(rows))
 
 
-def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
+def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
     """What the loss rises by without each head: bars to point at, by altair.
 
     The dearest head comes first, and is named.
     """
-    alt = altair()
+    import altair as alt
+
     heads = [
         {
-            "head": head,
             "name": f"{head} {NAMED.get((kind, head), '')}".strip(),
             "where": KINDS[kind],
-            "nats": round(row["nats"], 4),
-            "bleu": round(row["bleu"], 2),
+            "nats": row["nats"],
+            "says": f"{head} {NAMED.get((kind, head), '')}".strip()
+            + f", {KINDS[kind]}: {row['nats']:+.4f} nats per token "
+            f"and {-row['bleu']:+.2f} BLEU points without it",
         }
         for kind in KINDS
         for head, row in told[kind].items()
@@ -399,15 +400,10 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
         .encode(
             x=across,
             y=up,
+            description="says:N",  # what it says when it is pointed at
             color=alt.Color("where:N", title=None)
             .scale(domain=[*KINDS.values()], range=inks)
             .legend(orient="top-right", labelColor="currentColor"),
-            tooltip=[
-                alt.Tooltip("name:N", title="head"),
-                alt.Tooltip("where:N"),
-                alt.Tooltip("nats:Q", title="nats lost"),
-                alt.Tooltip("bleu:Q", title="BLEU points lost"),
-            ],
         )
     )
     name = (
@@ -416,13 +412,10 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Any:
         .encode(x=across, y=up, text="name:N")
     )
     cheap = sum(head["nats"] < 0.01 for head in heads)
-    return (bars + name).properties(
-        width=540,
-        height=220,
-        description=(
-            f"A bar for each of {len(heads)} heads, the longest first: by how "
-            "much the loss rises without it. By far the longest is "
-            f"{dearest['name']}, {dearest['where']}: {dearest['nats']:.2f} "
-            f"nats per token. {cheap} are below 0.01."
-        ),
+    return show(
+        (bars + name).properties(width=540, height=220),
+        f"A bar for each of {len(heads)} heads, the longest first: by how "
+        "much the loss rises without it. By far the longest is "
+        f"{dearest['name']}, {dearest['where']}: {dearest['nats']:.2f} "
+        f"nats per token. {cheap} are below 0.01.",
     )
