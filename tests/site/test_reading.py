@@ -348,6 +348,8 @@ def test_a_bar_says_what_it_is(read):
     )
     assert {*fills} == {ink}
     bar = chart.locator('path[aria-label*="where am I?"]')
+    bar.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)  # until the scrolling has ended
     bar.hover()
     tip = page.get_by_role("tooltip")
     tip.wait_for()
