@@ -58,10 +58,10 @@ def every_output(limit):
 @pytest.mark.parametrize("seed", range(3))
 def test_wide_beam_equals_brute_force(seed, alpha):
     """Every output comes out, and the best first, in a batch."""
-    model, wide = a_model(seed), 400  # room for every beginning
-    batch = sources(3, 1, 2, seed=seed)
+    model, wide = a_model(seed), 1400  # room for every beginning
+    batch = sources(4, 1, 2, seed=seed)
     together = beam_search(model, batch, wide, alpha, max_extra=1)
-    for row, limit in enumerate([4, 2, 3]):
+    for row, limit in enumerate([5, 2, 3]):
         every = list(every_output(limit))
         totals = log_probabilities(model, batch[row], every)
         score = {

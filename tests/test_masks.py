@@ -56,9 +56,9 @@ def test_an_encoder_sees_every_word_and_no_padding():
 def test_a_decoder_sees_nothing_to_the_right(norm):
     torch.manual_seed(0)
     so_far = torch.ones(300, 300, dtype=torch.bool).tril()
-    model = Transformer(TransformerConfig(10, norm=norm, **SIZES)).eval()
-    plain = model(IDS, IDS)
-    for at in range(4):
+    model = Transformer(TransformerConfig(10, norm=norm, **SIZES))
+    for training, at in product((True, False), range(4)):
+        plain = model.train(training)(IDS, IDS)
         other = IDS.clone()
         other[0, at] = 9
         moved = (model(IDS, other) - plain)[0].abs().sum(-1)

@@ -97,6 +97,9 @@ def test_equals_torch_transformer(norm, positions):
         (a * pull).sum().backward()
         assert_close(as_torch(of_the_stacks(slopes_of(ours))), wanted)
         with torch.no_grad():
+            pairs = zip(source.split(1), target.split(1), strict=True)
+            alone = [ours(*pair) for pair in pairs]
+            assert_close(torch.cat(alone)[real], b)
             memory = ours.encode(source)
             assert memory.shape == (3, 40, 16)  # a vector for each symbol
             for new in 1, [2, 1, 2, 6]:  # positions at a time
@@ -217,6 +220,8 @@ def test_no_recurrence_no_convolution(norm, training):
     assert torch.equal(moved(each_to_itself), here)
     whole = model.decode(ids, memory, ids)
     assert torch.allclose(whole, model.hidden(ids, ids))
+    # What is kept of earlier positions is not summed up on the way.
+    assert torch.allclose(whole, decode_in_parts(model, ids, memory, ids))
     # With attention silenced no position hears of another.
     silence_attention(model)
     for run in (

@@ -115,10 +115,12 @@ def test_learnt_positions_end():
         model.encode(torch.ones(1, 401, dtype=torch.long))
 
 
+@pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("kind", ["none", "sinusoid", "learned"])
-def test_order_matters_with_positions_alone(kind):
+def test_order_matters_with_positions_alone(kind, training):
     sizes = SIZES | dict(positions=kind)
     model = Transformer(TransformerConfig(12, **sizes)).double()
+    model.train(training)
     ids = torch.arange(4, 10)[None]
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     moved, same = model.encode(ids[:, order]), model.encode(ids)
