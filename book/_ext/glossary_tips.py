@@ -119,7 +119,8 @@ def mark_symbols(app, doctree, docname):
             continue
         seen.add(key)
         place = f"{address}#glossary-symbols"
-        link = nodes.reference(refuri=place, reftitle=symbols()[key])
+        link = nodes.reference(refuri=place, internal=True)
+        link["reftitle"] = symbols()[key]
         link["classes"].append("symbol")
         node.replace_self(link)
         link += node

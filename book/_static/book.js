@@ -145,6 +145,9 @@
     document.querySelectorAll(".bd-article a[title]").forEach(function (link) {
       link.dataset.says = link.title;
       link.removeAttribute("title");
+      // A formula is no name; its LaTeX, before it is set, is one.
+      var name = link.textContent.replace(/\\[()]|\\text|[\\{}]/g, "");
+      link.setAttribute("aria-label", name.trim());
     });
     document.addEventListener("pointerover", function (event) {
       var link = explained(event);
