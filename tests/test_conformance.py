@@ -1037,9 +1037,9 @@ SPOKEN = [  # the change, the probe that finds it first, and its words
     ),
     (
         "checkpoints",
-        "mean[name] = stacked.mean(dim=0)",
-        "mean[name] = stacked[0] / 16 + sum(stacked[i] * 0.5 ** (5 - i) "
-        "for i in range(1, 5))",
+        "total[name] += weight",
+        "total[name] = len(paths) * weight if path == paths[0] else "
+        "(total[name] + len(paths) * weight) / 2",
         "average",
         "(mean + next) / 2",
     ),
