@@ -3,7 +3,7 @@
 
 """Training steps on a GPU, recorded once and replayed (CUDA graphs).
 
-Chapter: book/training/replays
+Chapter: book/appendix/replays
 """
 
 import copy
