@@ -7,6 +7,7 @@ cells before it.
 
 import ast
 import copy
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,7 +81,7 @@ def execute(
         shutdown_kernel="immediate",
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
-    client.execute(env=env)
+    client.execute(env=dict(os.environ if env is None else env))
     notebook.metadata = whole.metadata
     return [(cell.source, result_of(cell)) for cell in asked]
 

@@ -1,14 +1,17 @@
 """How the build executed each chapter: what it kept is read here."""
 
 import json
+import os
 import shutil
 from unittest.mock import Mock
 
 import executable_book
 import jupytext
+import nbformat
 import pytest
 import tangle
-from notebooks import is_notebook, shown, with_values
+from nbclient.exceptions import CellExecutionError
+from notebooks import execute, is_notebook, shown, with_values
 from run_chapters import Result, is_current, run
 
 ROOT = tangle.ROOT
@@ -113,6 +116,17 @@ def test_an_expression_in_the_text_is_evaluated_where_it_is(tmp_path):
     assert values == ["2", "1", "1"]
     path.write_text(path.read_text().replace("len(x)", "len( x)"))
     assert not is_current(result, path)
+
+
+def test_a_notebook_runs_in_our_own_environment_unless_told(monkeypatch):
+    """As make bite runs a page, and make portable."""
+    monkeypatch.setenv("WANTED", "1")
+    code = "import os\nassert os.environ.get('WANTED') == '1'"
+    cells = [nbformat.v4.new_code_cell(code)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    assert execute(notebook, ROOT) == []
+    with pytest.raises(CellExecutionError):
+        execute(notebook, ROOT, env={**os.environ, "WANTED": "0"})
 
 
 def test_a_caption_may_have_values(tmp_path):
