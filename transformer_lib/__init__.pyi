@@ -97,7 +97,6 @@ from .masks import padding_mask as padding_mask
 from .model import Transformer as Transformer
 from .model import TransformerConfig as TransformerConfig
 from .model import evaluating as evaluating
-from .model import foreign_parts as foreign_parts
 from .model import in_training as in_training
 from .model import initialize_weights as initialize_weights
 from .positions import LearnedPositions as LearnedPositions

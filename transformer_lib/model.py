@@ -434,81 +434,9 @@ def in_training(model: nn.Module) -> Iterator[None]:
             _trained.pop(module, None)
 
 
-def foreign_parts(model: nn.Module) -> list[str]:
-    """What `Transformer(model.config)` would not have built so.
-
-    Each entry names a module and its class, such as
-    "encoder.layers.0.feed_forward: SwiGLU"; what is inside of such a
-    module is not named. A class other than `Transformer` comes first,
-    by its name alone. The list is empty for a model of ours, whatever
-    its weights, its device and its dropout.
-
-    Chapter: model-own
-    """
-    model = uncompiled(model)
-    found = []
-    if type(model) is not Transformer:
-        found.append(type(model).__name__)
-    if isinstance(getattr(model, "config", None), TransformerConfig):
-        with torch.device("meta"):  # shapes without numbers
-            ours = Transformer(model.config)
-        found += [*_replaced_methods(model), *_unlike(model, ours)]
-    return found
-
-
 def uncompiled(module: nn.Module) -> nn.Module:
     """The module that `torch.compile` was given.
 
     Chapter: model-own
     """
     return getattr(module, "_orig_mod", module)
-
-
-def _unlike(module: nn.Module, ours: nn.Module, path: str = "") -> list[str]:
-    """The outermost modules that differ from ours, below `path`.
-
-    Chapter: model-own
-    """
-    found = []
-    theirs = dict(module.named_children())
-    for name, our_part in ours.named_children():
-        part = uncompiled(theirs.pop(name, nn.Identity()))
-        place = f"{path}{name}"
-        if _build(part) == _build(our_part):
-            found += _unlike(part, our_part, f"{place}.")
-        else:
-            found.append(f"{place}: {type(part).__name__}")
-    found += [
-        f"{path}{name}: {type(part).__name__}" for name, part in theirs.items()
-    ]
-    return found
-
-
-def _replaced_methods(module: nn.Module) -> list[str]:
-    """Methods that this one object has in place of its class's.
-
-    Chapter: model-own
-    """
-    return [
-        name
-        for name in vars(module)
-        if not name.startswith("_") and hasattr(type(module), name)
-    ]
-
-
-def _build(module: nn.Module) -> tuple[Any, ...]:
-    """What decides what a module computes, except weights and parts.
-
-    Chapter: model-own
-    """
-    shapes = {
-        name: weight.shape
-        for name, weight in module.named_parameters(recurse=False)
-    }
-    settings = {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, bool | int | float | str | tuple)
-        and name not in ("training", "p", "dropout")
-    }
-    return type(module), shapes, settings, _replaced_methods(module)
