@@ -56,7 +56,7 @@ FREEZE = """([name, names, site, xml, live]) => {
   });
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +
-    ".viewcode-link, .downloads, .picture.narrow, .chapter-map")
+    ".viewcode-link, .downloads, .chapter-map")
     .forEach(e => e.remove());
   // Code in the colour of most of its words needs no mark around each.
   article.querySelectorAll("pre span").forEach(e => {

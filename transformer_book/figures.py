@@ -1,8 +1,11 @@
-"""How pictures are drawn: one style and one set of colours.
+"""How pictures are drawn: one style, one family of letters, one drawing.
 
-A picture is as wide as the text, `PAGE`, and on a phone it is drawn a
-second time, `PHONE` wide. Words are `SIZE` pixels high in both, in one
-family of letters, and take the colour of the page's own text.
+A picture is drawn once. `WIDE` pixels fill the page's column and `WIDTH`
+a phone's; on a phone a wider one shrinks until its words are `LEAST`
+pixels high, and is then pushed sideways. Pieces of a picture, as several
+charts, lie side by side where there is room and below each other where
+there is none. Words are `SIZE` pixels high and take the colour of the
+page's own text.
 """
 
 import hashlib
@@ -12,11 +15,15 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import drawsvg
+import matplotlib
+from matplotlib import font_manager
+from PIL import ImageFont
 
 # One colour for each idea, in stills, charts and live parts alike
 # (CONTRIBUTING has the table). The first seven are ideas of the book, and
@@ -29,12 +36,12 @@ COLOURS = {
     "source": "#64748b",
     "target": "#9b62d6",
     "loss": "#e0524e",
-    "embedding": "#d0559b",
+    "embedding": "#5d9732",
     "position": "#a67c10",
     "feed_forward": "#a3735a",  # convolution, too: a network over words
     "recurrence": "#768618",
     "norm": "#7680b3",
-    "bad": "#d6336c",  # what is broken, or left out
+    "bad": "#d6336c",  # what is broken, wrong or left out, and it alone
     "muted": "#8a9099",
 }
 # The same on a dark page, where those would be dim. The site puts them in
@@ -47,7 +54,7 @@ DARK = {
     "source": "#94a3b8",
     "target": "#b88ae8",
     "loss": "#f08a87",
-    "embedding": "#e583bb",
+    "embedding": "#93c06a",
     "position": "#d0a63a",
     "feed_forward": "#c79a82",
     "recurrence": "#a5b84a",
@@ -61,46 +68,54 @@ COLOURS |= {
     "good": COLOURS["attention"],  # as the paper has it, beside "bad"
 }
 SIGNED = {"negative": "#b43c00", "positive": "#4b3cff"}  # none of those
-FONT = "Helvetica Neue, Arial, sans-serif"
-SIZE = 13  # of words, in pixels: 12 and more where the text is narrow
-PAGE = 7.5  # inches of 96 pixels
-PHONE = 3.5
+FONT = "Book Sans"  # Source Sans 3, cut to what the book writes
+FONTS = Path(__file__).with_name("fonts")
+SIZE = 14  # of words, in pixels
+LEAST = 11.5  # and on a phone
+WIDTH = 430  # pixels of a picture that a phone shows whole
+WIDE = 680  # of one that fills the page's column
+GROWS = 1.15  # times, where there is room
+GAP = 16  # pixels between the pieces of a picture
 PAPER = "var(--pst-color-background, Canvas)"  # the page, light or dark
-LEAST = 11  # pixels: words on a phone are no smaller
+# Where the letters are missing, others are made as high as they are.
+LETTERS = f"font-family: '{FONT}', sans-serif; font-size-adjust: 0.486"
 CHART = {  # altair's charts have the page's colours, and some room
     "background": "transparent",
     "padding": 12,
+    "font": FONT,
     "view": {"stroke": None},
+    "legend": {"labelFontSize": SIZE},
     "title": {"color": "currentColor", "fontWeight": "normal"},
     "axis": {
         "labelColor": "currentColor",
         "titleColor": "currentColor",
         "titleFontWeight": "normal",
+        "labelFontSize": SIZE,
+        "titleFontSize": SIZE,
         "gridColor": COLOURS["muted"] + "59",
     },
     "axisY": {"titlePadding": 12},
 }
 
 
-def style() -> AbstractContextManager:
-    """Matplotlib's settings for the book, as a context manager."""
-    import matplotlib.pyplot as plt
-    from cycler import cycler
-
-    size = SIZE * 0.75  # in points
-    inks = COLOURS.values()
-    names = ("axes.titlesize", "axes.labelsize", "figure.titlesize")
-    names += ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
-    return plt.rc_context(
-        dict.fromkeys(names, size)
+def set_style() -> None:
+    """Give matplotlib the book's style, as `plt.style.use` would."""
+    for file in FONTS.glob("*.ttf"):
+        font_manager.fontManager.addfont(file)
+    points = SIZE * 0.75
+    named = ("axes.titlesize", "axes.labelsize", "figure.titlesize")
+    named += ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
+    matplotlib.rcParams.update(
+        dict.fromkeys(named, points)
         | {
-            "font.size": size,
+            "font.family": "sans-serif",
+            "font.sans-serif": [FONT, "DejaVu Sans"],
+            "font.size": points,
+            "svg.fonttype": "none",
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": cycler(color=list(dict.fromkeys(inks))),
             "axes.facecolor": "none",
             "figure.facecolor": "none",
-            "figure.figsize": (PAGE, 3.2),
             "figure.constrained_layout.use": True,
             "legend.frameon": False,
             "lines.linewidth": 1.8,
@@ -108,22 +123,39 @@ def style() -> AbstractContextManager:
     )
 
 
-def panels(
-    count: int, narrow: bool, height: float = 2.8, **options: Any
-) -> tuple[Any, Any]:
-    """A figure and its axes: side by side, on a phone in a column.
+set_style()
 
-    `height` is that of one, in inches; `options` are `plt.subplots`'.
-    """
+
+def chart(height: float, width: float = WIDTH) -> tuple[Any, Any]:
+    """A figure of matplotlib and its axes; both sizes in pixels."""
     import matplotlib.pyplot as plt
 
-    rows, columns = (count, 1) if narrow else (1, count)
-    size = (PHONE if narrow else PAGE, height * rows)
-    with style():
-        figure, axes = plt.subplots(rows, columns, figsize=size, **options)
-    if narrow:  # a label is not the next panel's title
-        figure.get_layout_engine().set(h_pad=0.1)
-    return figure, axes
+    return plt.subplots(figsize=(width / 96, height / 96))
+
+
+def panels(count: int, height: float, abreast: int = 0) -> tuple[list, list]:
+    """Figures that fill the column, so many or all abreast; their axes."""
+    abreast = abreast or count
+    width = (WIDE - GAP * (abreast - 1)) / abreast
+    pairs = [chart(height, width) for _ in range(count)]
+    figures, axes = zip(*pairs, strict=True)
+    return [*figures], [*axes]
+
+
+@cache
+def _letters(weight: int) -> Any:
+    return ImageFont.truetype(FONTS / f"book-sans-{weight}.ttf", 100)
+
+
+def width_of(text: str, size: float = SIZE, bold: bool = False) -> float:
+    """How many pixels wide a line of text is."""
+    return _letters(700 if bold else 400).getlength(text) * size / 100
+
+
+def columns(count: int, left: float, right: float) -> list[float]:
+    """The middles of equal columns between two edges."""
+    step = (right - left) / count
+    return [left + step * (i + 0.5) for i in range(count)]
 
 
 def legend(ax: Any, columns: int) -> None:
@@ -183,13 +215,14 @@ class Sketch(drawsvg.Drawing):
         **style: Any,
     ) -> None:
         """Write a line of text whose middle is at the height `y`."""
-        width = 0.58 * size * len(text) + 6  # about
+        bold = style.get("font_weight") == "bold"
+        width = width_of(text, size, bold) + 6
         left = {"start": 0, "middle": width / 2, "end": width}[anchor]
         above = 0.7 * size
         self.free.append(
             self._area(x - left, y - above, width, 2 * above, "black")
         )
-        look = {"text_anchor": anchor, "font_family": FONT, **style}
+        look = {"text_anchor": anchor, **style}
         look["fill"] = COLOURS.get(colour, colour)
         self.append(drawsvg.Text(text, size, x, y + 0.35 * size, **look))
 
@@ -231,6 +264,46 @@ class Sketch(drawsvg.Drawing):
             path = drawsvg.Path().M(*start).C(*bend, *back, *end)
             look = dict(colour=ink, arrow=False, stroke_opacity=opacity)
             self.stroke(path, width=width + wider, **look)
+
+    def ribbons(
+        self,
+        words: Sequence[float],
+        others: Sequence[float],
+        weights: Sequence[Sequence[float]],
+        edges: tuple[float, float],
+        width: float,
+        lit: int,
+        sideways: bool = False,
+    ) -> None:
+        """Bands as wide as the weights, from words to those looked at.
+
+        `words` and `others` are their places along two lines, and `edges`
+        where these are: the words lie below the others, or `sideways` to
+        the left of them. At a word bands lie side by side. Those of the
+        word `lit` stand out; what nobody would see is not drawn.
+        """
+        low, high = edges
+        bend = 0.4 * (high - low)
+        columns = zip(*weights, strict=True)
+        pairs = zip(others, columns, strict=True)
+        ends = [at - width * sum(column) / 2 for at, column in pairs]
+        for i, (at, row) in enumerate(zip(words, weights, strict=True)):
+            start = at - width * sum(row) / 2
+            for j, weight in enumerate(row):
+                thick = width * weight
+                here, there = start + thick / 2, ends[j] + thick / 2
+                start, ends[j] = start + thick, ends[j] + thick
+                points = (
+                    (here, low),
+                    (here, low + bend),
+                    (there, high - bend),
+                    (there, high),
+                )
+                if sideways:
+                    points = [point[::-1] for point in points]
+                if thick >= 0.5:
+                    strength = 0.85 if i == lit else 0.25
+                    self.flow(*points, thick, "attention", strength)
 
     def stroke(
         self,
@@ -321,51 +394,41 @@ class Sketch(drawsvg.Drawing):
 
 @dataclass
 class Picture:
-    """An SVG in the page, with words for who cannot see it.
+    """Pieces of SVG in the page, with words for who cannot see them."""
 
-    `narrow` is what a phone shows in its place.
-    """
-
-    svg: str = field(repr=False)
+    pieces: list[str] = field(repr=False)
     alt: str
-    narrow: str = field(default="", repr=False)
 
     def _repr_html_(self) -> str:
-        if not self.narrow:
-            return self._label(self.svg, "picture", _readable(self.svg))
-        hidden = "display: none"  # where no style sheet says otherwise
-        return self._label(self.svg, "picture wide", "") + self._label(
-            self.narrow, "picture narrow", hidden
-        )
-
-    def _label(self, svg: str, kind: str, look: str) -> str:
         words = html.escape(self.alt, quote=True)
-        role = "group" if "<a " in svg else "img"  # keep links
-        look = f' style="{look}"' if look else ""
-        start = f'<svg class="{kind}"{look} role="{role}" aria-label="{words}"'
-        return svg.replace("<svg", start, 1)
+        role = "group" if "<a " in self.pieces[0] else "img"  # keep links
+        told = f'role="{role}" aria-label="{words}"'
+        if len(self.pieces) == 1:
+            return _placed(self.pieces[0], told)
+        look = f"display: flex; flex-wrap: wrap; gap: {GAP}px"
+        placed = "".join(_placed(svg, "") for svg in self.pieces)
+        return f'<div class="pictures" style="{look}" {told}>{placed}</div>'
 
 
-def _readable(svg: str) -> str:
-    """The least width at which a picture's words can be read."""
-    sizes = [
-        float(size) for size in re.findall(r'font-size="([\d.]+)(?:px)?"', svg)
-    ]
-    box = re.search(r'viewBox="\S+ \S+ ([\d.]+)', svg)
-    if not sizes or not box:
-        return ""
-    return f"min-width: {float(box[1]) * LEAST / min(sizes):.0f}px"
+def _placed(svg: str, told: str) -> str:
+    """A piece that takes the room it has, as far as it can be read."""
+    width = float(re.search(r'<svg[^>]* width="([\d.]+)', svg)[1])
+    if "pt" in re.search(r"<svg[^>]*", svg)[0]:  # matplotlib's
+        width *= 4 / 3
+    look = (
+        f"flex: 1 1 {width:.0f}px; width: 100%; height: auto; "
+        f"min-width: {width * LEAST / SIZE:.0f}px; "
+        f"max-width: {width * GROWS:.0f}px; {LETTERS}"
+    )
+    start = f'<svg class="picture" style="{look}" fill="currentColor" {told}'
+    return svg.replace("<svg", start, 1)
 
 
-def show(figure: Any, alt: str) -> Picture:
-    """Show a figure of matplotlib or altair, a `Sketch` or an SVG.
+def show(drawing: Any, alt: str) -> Picture:
+    """Show a figure of matplotlib or altair, a `Sketch`, or several.
 
-    A function in its place is called twice, as `figure(narrow=False)`
-    and `figure(narrow=True)`, and draws for the page and for a phone.
-    A figure of matplotlib is made narrow for the phone in any case; a
-    sketch that is not keeps the size of its words there, and can be
-    pushed sideways. Figures are closed. The same figure and words give
-    the same SVG.
+    `alt` says what is drawn for those who cannot see it. Figures are
+    closed. The same drawing and words give the same SVG.
 
     Raises:
         ValueError: if `alt` does not say what the picture shows, or a
@@ -373,56 +436,38 @@ def show(figure: Any, alt: str) -> Picture:
     """
     if not alt.strip():
         raise ValueError("alt is empty: say what the picture shows")
-    if callable(figure):
-        with style():
-            wide, narrow = figure(narrow=False), figure(narrow=True)
-        return Picture(_svg(wide, alt), alt, _svg(narrow, f"{alt} narrow"))
+    pieces = drawing if isinstance(drawing, list) else [drawing]
+    return Picture(
+        [_svg(piece, f"{alt} {i}") for i, piece in enumerate(pieces)], alt
+    )
+
+
+def _svg(figure: Any, salt: str) -> str:
+    """A drawing of any kind as SVG; `salt` makes its names its own."""
+    if isinstance(figure, Sketch):
+        prefix = hashlib.sha256(salt.encode()).hexdigest()[:8]
+        return figure.svg(f"s{prefix}-")
     if hasattr(figure, "to_dict"):  # a chart of altair's
         import vl_convert
 
-        figure = vl_convert.vegalite_to_svg(figure.to_dict(), config=CHART)
-    if isinstance(figure, str | Sketch):
-        return Picture(_svg(figure, alt), alt)
-    wide = _svg(figure, alt, close=False)
-    figure.set_figwidth(min(PHONE, figure.get_figwidth()))
-    return Picture(wide, alt, _svg(figure, f"{alt} narrow"))
-
-
-def _svg(figure: Any, salt: str, close: bool = True) -> str:
-    """A figure of any kind as SVG; `salt` makes its names its own."""
-    if isinstance(figure, Sketch):
-        prefix = hashlib.sha256(salt.encode()).hexdigest()[:8]
-        figure = figure.svg(f"s{prefix}-")
-    if isinstance(figure, str):
-        return figure[figure.index("<svg") :]
+        return vl_convert.vegalite_to_svg(figure.to_dict(), config=CHART)
     import matplotlib.pyplot as plt
 
     file = io.StringIO()
-    salts = {"svg.fonttype": "none", "svg.hashsalt": salt}
+    plain = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     try:
-        with style(), plt.rc_context(salts):
-            figure.draw_without_rendering()
-            for named in figure.legends:
-                box = named.get_window_extent()
-                if box.x0 < -1 or box.x1 > figure.bbox.x1 + 1:
-                    raise ValueError("a legend is cut: give it fewer columns")
-            figure.savefig(file, format="svg", metadata={"Date": None})
+        figure.draw_without_rendering()
+        for named in figure.legends:
+            box = named.get_window_extent()
+            if box.x0 < -1 or box.x1 > figure.bbox.x1 + 1:
+                raise ValueError("a legend is cut: give it fewer columns")
+        with matplotlib.rc_context({"svg.hashsalt": salt}):
+            figure.savefig(file, format="svg", metadata=plain)
     finally:
-        if close:
-            plt.close(figure)
-    return _at_home(file.getvalue())
-
-
-def _at_home(svg: str) -> str:
-    """Matplotlib's SVG without its head, in the page's own colour."""
-    svg = svg[svg.index("<svg") :].strip()
-    noise = r"\s*(<metadata>.*?</metadata>|<!--.*?-->)"
-    svg = re.sub(noise, "", svg, flags=re.S)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # never referred to
-    svg = re.sub(r"#000000|(?<=: )black", "currentColor", svg)
-    svg = re.sub(r"'DejaVu Sans'[^;\"]*", FONT, svg)
-    # What is black has no fill of its own in matplotlib's file.
-    return svg.replace("<svg", '<svg fill="currentColor"', 1)
+        plt.close(figure)
+    svg = file.getvalue()
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg[svg.index("<svg") :])
+    return svg.replace("#000000", "currentColor")
 
 
 def _matrix(numbers: Any) -> Any:
@@ -435,11 +480,11 @@ def _matrix(numbers: Any) -> Any:
     return matrix.reshape(matrix.shape[-2:])
 
 
-def _colour_map(cmap: str | None, signed: bool) -> Any:
-    """From the page to a colour of the book; or the signed scale."""
+def fading(part: str, signed: bool = False) -> Any:
+    """A scale from the page to a part's colour; or the signed one."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colour = COLOURS[cmap or "attention"]
+    colour = COLOURS[part]
     stops = [(0, colour + "00"), (1, colour)]
     if signed:  # zero is the page
         low, high = SIGNED["negative"], SIGNED["positive"]
@@ -455,7 +500,7 @@ def heatmap(
     title: str = "",
     ax: Any = None,
     limits: tuple[float, float] | None = None,
-    cmap: str | None = None,
+    cmap: str = "attention",
     axes: tuple[str, str] = ("", ""),
     scale: str = "",
 ) -> Any:
@@ -466,21 +511,17 @@ def heatmap(
     `cmap` is one of `COLOURS`; zero is transparent. Numbers of both
     signs have the book's signed scale.
     """
-    import matplotlib.pyplot as plt
-
     matrix = _matrix(matrix)
     if ax is None:
-        with style():
-            width = min(PAGE, 2.2 + 0.42 * len(columns))
-            height = min(PAGE, 1.3 + 0.36 * len(rows))
-            ax = plt.subplots(figsize=(width, height))[1]
+        width = min(WIDE, 210 + 40 * len(columns))
+        ax = chart(min(WIDE, 125 + 35 * len(rows)), width)[1]
     signed = limits[0] < 0 if limits else matrix.min() < 0
     top = abs(matrix).max() or 1.0
     limits = limits or (-top if signed else 0.0, top)
     drawn = ax.imshow(
         matrix,
         clim=limits,
-        cmap=_colour_map(cmap, signed),
+        cmap=fading(cmap, signed),
         interpolation="none",
         aspect="auto" if max(matrix.shape) > 40 else "equal",
     )

@@ -33,7 +33,7 @@ class BookMap(SphinxDirective):
 
 
 def figure_1(app) -> str:
-    """The figure in the page on the model, wide and narrow; "" if none."""
+    """The figure in the page on the model; "" if there is none."""
     if MODEL not in app.env.found_docs:
         return ""
     for raw in app.env.get_doctree(MODEL).findall(nodes.raw):

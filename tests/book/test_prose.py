@@ -85,7 +85,7 @@ PAGES = {
 }
 DRAWINGS = tangle.ROOT / "transformer_book" / "drawings"
 # beside each other on the page, in a column on the phone
-STACKED = re.compile(r"\bpanels\(\s*(?:[2-9]|len\()")
+STACKED = re.compile(r"\bpanels\(|\bpieces\b")
 SIDE = re.compile(
     r"\((?:at the |on the )?(?:left|right)\b|\b[Ll]eft is\b|\bLeft[,:]|"
     r"\bRight[,:]|\b(?:at|on|to) the (?:left|right)\b|"

@@ -16,12 +16,13 @@ from transformer_book.figures import (
     DARK,
     SIGNED,
     Sketch,
+    chart,
     heatmap,
     legend,
     panels,
     shape_table,
     show,
-    style,
+    width_of,
 )
 from transformer_book.records import (
     load_counts,
@@ -65,20 +66,18 @@ def test_the_table_of_inks_is_the_pictures():
 
 
 def line(title="a title"):
-    with style():
-        figure, ax = plt.subplots(figsize=(3, 2))
-        ax.plot([0, 1], [1, 0])
-        ax.set_title(title)
+    figure, ax = chart(200)
+    ax.plot([0, 1], [1, 0])
+    ax.set_title(title)
     return figure
 
 
 def test_words_and_black_dots_have_the_pages_colour():
     figure = line()
     figure.axes[0].plot(0.5, 0.5, "o", color="black")
-    for svg in re.findall("<svg.*?</svg>", show(figure, "dot").svg, re.S):
-        start, _, inside = svg.partition(">")
-        assert ' fill="currentColor"' in start
-        assert "a title" in inside and "000000" not in inside
+    start, _, inside = show(figure, "dot")._repr_html_().partition(">")
+    assert ' fill="currentColor"' in start
+    assert "a title" in inside and "000000" not in inside
 
 
 def test_a_legend_must_fit():
@@ -100,20 +99,33 @@ def test_show_is_the_same_every_time_and_closes():
     other = show(line(), "another")._repr_html_()
     assert not names & set(re.findall(r'id="([^"]+)"', other))
     with pytest.raises(ValueError, match="alt is empty"):
-        show("<svg></svg>", " ")
+        show(Sketch(9, 9), " ")
 
 
-def test_a_phone_has_a_drawing_of_its_own():
-    """Both as wide as their place, and with words of one size."""
-    page = show(lambda narrow: panels(2, narrow)[0], "two")._repr_html_()
-    wide, narrow = page.split("</svg>", 1)
-    assert 'class="picture wide"' in wide
-    assert 'class="picture narrow" style="display: none"' in narrow
-    widths = re.findall(r'viewBox="0 0 ([\d.]+)', page)
-    assert [float(width) / 72 for width in widths] == [7.5, 3.5]
-    assert set(re.findall(r"font-size: ([\d.]+)px", page)) == {"9.75"}
-    one = show(line(), "one")
-    assert "font-family: Helvetica" in one.svg and "DejaVu" not in one.svg
+def test_pieces_lie_side_by_side_where_there_is_room():
+    """Each says how wide it is, may be and must be; words are of one size."""
+    page = show(panels(2, 200)[0], "two")._repr_html_()
+    assert page.startswith('<div class="pictures" style="display: flex')
+    assert page.count('aria-label="two"') == 1
+    looks = re.findall(r"flex: 1 1 (\d+)px.*?min-width: (\d+)px", page)
+    assert looks == [("332", "273")] * 2
+    assert set(re.findall(r"font-size: ([\d.]+)px", page)) == {"10.5"}
+    one = show(line(), "one")._repr_html_()
+    assert one.startswith("<svg") and "min-width: 353px" in one
+
+
+def test_pictures_are_drawn_with_the_letters_that_ship():
+    page = show(line(), "one")._repr_html_()
+    assert set(re.findall(r"font-family: '([\w ]+)'", page)) == {"Book Sans"}
+    figure = line("a title of some length")
+    figure.draw_without_rendering()
+    drawn = figure.axes[0].title.get_window_extent().width
+    drawn *= 96 / figure.dpi
+    assert abs(drawn - width_of("a title of some length")) < 3
+    plt.close(figure)
+    css = (tangle.ROOT / "book/_static/page.css").read_text("utf-8")
+    for weight in (400, 700):
+        assert f'"fonts/book-sans-{weight}.woff2"' in css
 
 
 def test_no_line_of_a_sketch_crosses_a_word():
@@ -122,13 +134,12 @@ def test_no_line_of_a_sketch_crosses_a_word():
     sketch.box(100, 50, "norm & sum", "norm", width=90)
     drawn = show(sketch, "a line")
     assert 'aria-label="a line"' in drawn._repr_html_()
-    lines = re.search(r'<g mask="url\(#(\S+)\)">\s*<path', drawn.svg)
-    mask = re.search(rf'<mask [^>]*id="{lines[1]}".*?</mask>', drawn.svg, re.S)
+    [svg] = drawn.pieces
+    lines = re.search(r'<g mask="url\(#(\S+)\)">\s*<path', svg)
+    mask = re.search(rf'<mask [^>]*id="{lines[1]}".*?</mask>', svg, re.S)
     place = 'x="55.0" y="35.0" width="90" height="30" fill="black"'
     assert place in mask[0]
-    assert "norm &amp; sum" in drawn.svg
-    # and it is pushed sideways on a phone before words are small
-    assert 'style="min-width: 169px"' in drawn._repr_html_()
+    assert "norm &amp; sum" in svg
 
 
 def test_signed_numbers_have_the_signed_scale():

@@ -1,7 +1,6 @@
 """What the chapter on heads shows."""
 
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from IPython.display import Markdown
@@ -9,12 +8,14 @@ from torch import Tensor
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
+    GAP,
+    WIDE,
+    WIDTH,
     Picture,
     Sketch,
-    panels,
+    chart,
     show,
+    width_of,
 )
 from transformer_book.tables import markdown_table
 
@@ -33,16 +34,33 @@ NAMED = {
 }
 
 
-def _places(*rows: Sequence[str], width: float) -> list[float]:
-    """The middles of columns in which the words of all rows have room."""
-    columns = zip_longest(*rows, fillvalue="")
-    sizes = [7.5 * max(map(len, words)) + 8 for words in columns]
-    gap = (width - sum(sizes)) / max(1, len(sizes) - 1)
-    places, left = [], 0.0
-    for size in sizes:
-        places.append(left + size / 2)
-        left += size + gap
-    return places
+def _looks(
+    target: Sequence[str],
+    source: Sequence[str],
+    lines: Iterable[tuple[int, int, dict]],
+    width: float,
+    top: float = 12,
+    aside: float = 0,
+    lit: int | None = None,
+) -> tuple[Sketch, float, list[float]]:
+    """Both sentences in columns; a line has two places and a look.
+
+    Returns the edge of the source and the heights of the tokens, too.
+    `aside` is the room to the right of the source.
+    """
+    rows = max(len(target), len(source))
+    heights = [top + 23 * i for i in range(rows)]
+    sketch = Sketch(width, heights[-1] + 14)
+    left = max(map(width_of, target)) + 10
+    right = width - aside - max(map(width_of, source)) - 10
+    for y, word in zip(heights, source, strict=False):
+        sketch.words(right + 6, y, word, "start", "source")
+    for i, word in enumerate(target):
+        bold = {"font_weight": "bold"} if i == lit else {}
+        sketch.words(left - 6, heights[i], word, "end", "target", **bold)
+    for i, j, look in lines:
+        sketch.line((left, heights[i]), (right, heights[j]), **look)
+    return sketch, right, heights
 
 
 def turns(
@@ -58,59 +76,29 @@ def turns(
     """
     written = [word.strip("▁") for word in target]
     there = [word.strip("▁") for word in source]
-
-    def across() -> Sketch:
-        height = 190
-        sketch = Sketch(PAGE * 96, height * len(panels) - 10)
-        columns = _places(there, written, width=PAGE * 96 - 10)
-        for number, (title, (weights, errs)) in enumerate(panels.items()):
-            top = number * height
-            sketch.words(0, top + 12, title, "start", font_weight="bold")
-            for word, x in zip(there, columns, strict=False):
-                sketch.words(x, top + 46, word, colour="source")
-            for i, word in enumerate(written):
-                sketch.words(columns[i], top + 156, word, colour="target")
-                j = int(weights[i].argmax())
-                sketch.line(
-                    (columns[i], top + 144),
-                    (columns[j], top + 58),
-                    colour="bad" if word == errs else "attention",
-                    width=0.8 + 3.2 * float(weights[i, j]),
-                )
-        return sketch
-
-    def down() -> Sketch:
-        step = 21
-        height = 40 + step * max(len(written), len(there)) + 14
-        sketch = Sketch(PHONE * 96, height * len(panels))
-        left, right = 116, PHONE * 96 - 100
-        for number, (title, (weights, errs)) in enumerate(panels.items()):
-            top = number * height + 40
-            sketch.words(0, top - 28, title, "start", font_weight="bold")
-            for j, word in enumerate(there):
-                y = top + step * j
-                sketch.words(right + 6, y, word, "start", colour="source")
-            for i, word in enumerate(written):
-                y = top + step * i
-                sketch.words(left - 6, y, word, "end", colour="target")
-                j = int(weights[i].argmax())
-                sketch.line(
-                    (left, y),
-                    (right, top + step * j),
-                    colour="bad" if word == errs else "attention",
-                    width=0.8 + 3.2 * float(weights[i, j]),
-                )
-        return sketch
-
-    said = []
+    pieces, said = [], []
     for title, (weights, errs) in panels.items():
-        pairs = ", ".join(
-            f"{word} to {there[int(weights[i].argmax())]}"
-            for i, word in enumerate(written)
-        )
-        said.append(f"{title} {pairs}; wrong, in pink, from {errs}")
+        most = weights.argmax(-1).tolist()
+        lines = [
+            (
+                i,
+                j,
+                {
+                    "colour": "bad" if written[i] == errs else "attention",
+                    "width": 0.8 + 3.2 * float(weights[i, j]),
+                },
+            )
+            for i, j in enumerate(most)
+        ]
+        width = (WIDE - GAP) / 2
+        sketch, *_ = _looks(written, there, lines, width, top=44)
+        sketch.words(0, 12, title, "start", font_weight="bold")
+        pieces.append(sketch)
+        pairs = zip(written, most, strict=True)
+        told = ", ".join(f"{word} to {there[j]}" for word, j in pairs)
+        said.append(f"{title} {told}; wrong, in pink, from {errs}")
     return show(
-        lambda narrow: down() if narrow else across(),
+        pieces,
         "From each German token just written, a line to the English token "
         f"at which a head looks most. {'. '.join(said)}.",
     )
@@ -130,78 +118,30 @@ def walk(
     """
     written = [word.strip("▁") for word in target]
     there = [word.strip("▁") for word in source]
-    asks = [*heads]
-    looks = [  # the written token, what is asked, where the head looks
-        (i, ask, int(weights[i].argmax()))
-        for ask, weights in heads.items()
-        for i in range(len(written))
-    ]
     now = written.index(moment)
-
-    def line(sketch: Sketch, start: tuple, end: tuple, strong: bool) -> None:
-        sketch.line(
-            start,
-            end,
-            colour="attention",
-            width=4 if strong else 1.6,
-            stroke_opacity=1 if strong else 0.45,
-        )
-
-    def across() -> Sketch:
-        top, bottom = 38, 200
-        sketch = Sketch(PAGE * 96, bottom + 14)
-        columns = _places(there, written, width=PAGE * 96 - 10)
-        for word, x in zip(there, columns, strict=False):
-            sketch.words(x, top, word, colour="source")
-        for i, (word, x) in enumerate(zip(written, columns, strict=False)):
-            weight = "bold" if i == now else "normal"
-            sketch.words(x, bottom, word, colour="target", font_weight=weight)
-        for i, _, j in looks:
-            start, end = (columns[i], bottom - 12), (columns[j], top + 12)
-            line(sketch, start, end, strong=i == now)
-        here, ahead = (j for i, _, j in looks if i == now)
-        for ask, x, side in (
-            (asks[0], columns[here] + 22, "end"),
-            (asks[1], columns[ahead] - 12, "start"),
-        ):
-            sketch.words(x, 12, ask, side, "attention", font_weight="bold")
-        return sketch
-
-    def down() -> Sketch:
-        step, top = 27, 14
-        left, right = 68, 164  # and the questions beside the words
-        rows = max(len(written), len(there))
-        sketch = Sketch(PHONE * 96, step * rows + 4)
-        for j, word in enumerate(there):
-            y = top + step * j
-            sketch.words(right + 6, y, word, "start", colour="source")
-        for i, word in enumerate(written):
-            weight = "bold" if i == now else "normal"
-            sketch.words(
-                left - 6,
-                top + step * i,
-                word,
-                "end",
-                colour="target",
-                font_weight=weight,
-            )
-        for i, _, j in looks:
-            start, end = (left, top + step * i), (right, top + step * j)
-            line(sketch, start, end, strong=i == now)
+    strong = {"colour": "attention", "width": 4}
+    weak = {"colour": "attention", "width": 1.6, "stroke_opacity": 0.45}
+    lines = [
+        (i, j, strong if i == now else weak)
+        for weights in heads.values()
+        for i, j in enumerate(weights.argmax(-1).tolist())
+    ]
+    sketch, right, heights = _looks(
+        written, there, lines, WIDTH, aside=110, lit=now
+    )
+    said = []
+    for ask, weights in heads.items():
+        j = int(weights[now].argmax())
+        x = right + width_of(there[j]) + 18
         bold = {"font_weight": "bold"}
-        for i, ask, j in looks:
-            if i == now:
-                place = right + 58, top + step * j
-                sketch.words(*place, ask, "start", "attention", **bold)
-        return sketch
-
-    said = "; ".join(f"{ask} {there[j]}" for i, ask, j in looks if i == now)
+        sketch.words(x, heights[j], ask, "start", "attention", **bold)
+        said.append(f"{ask} {there[j]}")
     return show(
-        lambda narrow: down() if narrow else across(),
-        "From each German token just written two lines to the English "
-        "sentence, one for each of two heads: to the token's counterpart, "
-        "and on to the token that is translated next. Together they run "
-        f"through the sentence in a zigzag. When {moment} is written: {said}.",
+        sketch,
+        "From each German token just written, two lines to the English "
+        "sentence: one head looks at the token's counterpart, the other at "
+        "the token that is translated next. When "
+        f"{moment} is written: {'; '.join(said)}.",
     )
 
 
@@ -214,65 +154,52 @@ def sheet(
     of the articles stand the articles of `source`.
     """
     from matplotlib import pyplot
-    from matplotlib.colors import LinearSegmentedColormap
 
-    ends = COLOURS["attention"] + "00", COLOURS["attention"]
-    fading = LinearSegmentedColormap.from_list("attention", ends)
+    from transformer_book.figures import fading
+
     layers, h = len(maps["cross"]), len(maps["cross"][0])
+    articles = [
+        i for i, word in enumerate(source) if word.strip("▁").lower() == "a"
+    ]
 
-    def square(ax: Any, kind: str, layer: int, head: int) -> None:
-        weights = maps[kind][layer][head]
-        look = {"aspect": "auto", "cmap": fading, "vmin": 0, "vmax": 1}
-        ax.imshow(weights, **look)
+    def square(ax: Any, weights: Tensor, job: str, first: bool) -> None:
+        look = {"aspect": "auto", "vmin": 0, "vmax": 1}
+        ax.imshow(weights, cmap=fading("attention"), **look)
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set(visible=True, color=COLOURS["muted"], linewidth=0.6)
-        job = NAMED.get((kind, f"{layer + 1}.{head + 1}"))
         if not job:
             return
         ax.spines[:].set(color="black", linewidth=2.2)
-        last, middle = weights.shape[1] - 0.5, weights.shape[1] / 2 - 0.5
-        x, side = (-0.5, "left") if head == 0 else (last, "right")
+        look = {"ha": "left" if first else "right", "in_layout": False}
+        x = -0.5 if first else weights.shape[1] - 0.5
         if "?" not in job:
-            job, x, side = job.removesuffix(" token"), middle, "center"
-        look = {"va": "bottom", "in_layout": False}
-        ax.text(x, -1.4, job, ha=side, weight="bold", **look)
+            look["ha"], x = "center", weights.shape[1] / 2 - 0.5
+        look["weight"] = "bold"
+        ax.text(x, -1.4, job.removesuffix(" token"), va="bottom", **look)
         if job == "articles":
-            look["va"] = "top"
-            for place, word in enumerate(source):
-                if word.strip("\u2581").lower() == "a":
-                    ax.text(place, len(weights), "a", ha="center", **look)
+            ax.set_xticks(articles, [""] * len(articles))
+            ax.set_xlabel("each “a”", labelpad=-1)
 
-    def block(part: Any, kind: str, first: bool) -> None:
-        axes = part.subplots(layers, h)
-        part.suptitle(f"{KINDS[kind]}\n", weight="bold")
-        for layer in range(layers):
-            for head in range(h):
-                square(axes[layer][head], kind, layer, head)
-            if first:
-                axes[layer][0].set_ylabel(f"layer {layer + 1}")
-
-    def draw(narrow: bool):
-        size = (PHONE, 13) if narrow else (PAGE, 4.3)
-        figure = pyplot.figure(figsize=size)
-        # between rows there are names
-        figure.get_layout_engine().set(h_pad=0.13, hspace=0)
-        shape = (3, 1) if narrow else (1, 3)
-        look = {} if narrow else {"width_ratios": [1.09, 1, 1]}
-        for part, kind in zip(
-            figure.subfigures(*shape, **look), KINDS, strict=True
-        ):
-            block(part, kind, first=narrow or kind == "encoder")
-        return figure
-
+    pieces = []
+    for kind, title in KINDS.items():
+        figure, axes = pyplot.subplots(layers, h, figsize=(2.38, 3.6))
+        figure.get_layout_engine().set(h_pad=0.13, hspace=0)  # for names
+        figure.suptitle(f"{title}\n", weight="bold")
+        for layer, row in enumerate(axes):
+            row[0].set_ylabel(f"layer {layer + 1}")
+            for head, ax in enumerate(row):
+                job = NAMED.get((kind, f"{layer + 1}.{head + 1}"), "")
+                square(ax, maps[kind][layer][head], job, head == 0)
+        pieces.append(figure)
     jobs = "; ".join(
         f"{KINDS[kind]} {head}: {job}" for (kind, head), job in NAMED.items()
     )
     return show(
-        draw,
+        pieces,
         f"Attention of {layers} layers with {h} heads each, three times, a "
         "square a head. Some are diagonals, some have a few dark columns, "
         f"others spread out. Framed are five: {jobs}. The dark columns of "
-        "the articles' head have an a below them.",
+        "the articles' head have a tick below them.",
     )
 
 
@@ -281,34 +208,28 @@ def jobs(rows: Mapping[str, Mapping[str, float]]) -> Picture:
 
     The head that gives most is named.
     """
-
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.7)
-        for y, weights in enumerate(rows.values()):
-            ax.axhline(y, color=COLOURS["muted"], lw=0.6, zorder=0)
-            shares = [*weights.values()]
-            look = {"color": COLOURS["attention"], "ms": 9, "alpha": 0.5}
-            ax.plot(shares, [y] * len(shares), "o", mew=0, **look)
-            best = max(weights, key=weights.get)
-            place = weights[best], y - 0.15
-            ax.text(*place, best, ha="center", va="bottom")
-        ax.set_yticks(range(len(rows)), rows)
-        ax.get_yticklabels()[0].set_weight("bold")
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
-        ax.set(xlim=(0, 0.88), ylim=(len(rows) - 0.6, -0.8))
-        marks = [0, 0.2, 0.4, 0.6, 0.8]
-        ax.set_xticks(marks, [f"{mark:.0%}" for mark in marks])
-        ax.set_xlabel("share of a head's weight")
-        return figure
-
+    figure, ax = chart(270)
     said = []
-    for job, weights in rows.items():
+    for y, (job, weights) in enumerate(rows.items()):
+        ax.axhline(y, color=COLOURS["muted"], lw=0.6, zorder=0)
+        look = {"color": COLOURS["attention"], "ms": 9, "alpha": 0.5}
+        ax.plot(weights.values(), [y] * len(weights), "o", mew=0, **look)
         first, second, *_ = sorted(weights, key=weights.get, reverse=True)
+        told = f"head {first}" if y == 0 else first
+        place = weights[first], y - 0.17
+        ax.text(*place, told, ha="center", va="bottom")
         shares = [f"{head} {weights[head]:.0%}" for head in (first, second)]
         said.append(f"{job}: {', then '.join(shares)}")
+    ax.set_yticks(range(len(rows)), rows)
+    ax.get_yticklabels()[0].set_weight("bold")
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.set(xlim=(0, 0.88), ylim=(len(rows) - 0.6, -0.8))
+    marks = [0, 0.2, 0.4, 0.6, 0.8]
+    ax.set_xticks(marks, [f"{mark:.0%}" for mark in marks])
+    ax.set_xlabel("share of a head's weight")
     return show(
-        draw,
+        figure,
         "Five rows of sixteen dots: what share of its weight each head gives "
         f"to a job. The two that give most: {'; '.join(said)}.",
     )
@@ -408,12 +329,12 @@ def prices(told: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Picture:
     )
     name = (
         alt.Chart(alt.Data(values=[dearest]))
-        .mark_text(color="currentColor", fontSize=12, dx=10, align="left")
+        .mark_text(color="currentColor", fontSize=14, dx=10, align="left")
         .encode(x=across, y=up, text="name:N")
     )
     cheap = sum(head["nats"] < 0.01 for head in heads)
     return show(
-        (bars + name).properties(width=540, height=220),
+        (bars + name).properties(width=350, height=220),
         f"A bar for each of {len(heads)} heads, the longest first: by how "
         "much the loss rises without it. By far the longest is "
         f"{dearest['name']}, {dearest['where']}: {dearest['nats']:.2f} "

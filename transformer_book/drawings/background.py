@@ -1,16 +1,19 @@
 """What the chapter on the paper's background shows."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import drawsvg
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
+    GAP,
+    WIDE,
+    WIDTH,
     Picture,
     Sketch,
-    panels,
+    chart,
+    columns,
     show,
 )
 
@@ -18,37 +21,27 @@ from transformer_book.figures import (
 def squeeze(source: Sequence[str], target: Sequence[str]) -> Picture:
     """What a target word can see: the last state, or every state."""
 
-    def draw(narrow: bool) -> Sketch:
-        half = PHONE * 96 if narrow else PAGE * 48
-        sketch = Sketch(half if narrow else 2 * half, 500 if narrow else 240)
-        titles = "one vector", "attention over all states"
-        for number, title in enumerate(titles):
-            left = 0 if narrow else half * number
-            top = 255 * number if narrow else 0
-            below = [
-                left + half * (i + 0.8) / (len(source) + 0.6)
-                for i in range(len(source))
-            ]
-            above = [
-                left + half * (i + 0.5) / len(target)
-                for i in range(len(target))
-            ]
-            sketch.words(left + half / 2, top + 14, title, font_weight="bold")
-            for start, end in zip(below, below[1:], strict=False):
-                start, end = start + 10, end - 10
-                sketch.line((start, top + 190), (end, top + 190), arrow=True)
-            for x, word in zip(above, target, strict=True):
-                for state in below if number else below[-1:]:
-                    sketch.line((state, top + 180), (x, top + 82))
-                sketch.dot(x, top + 72, "decoder")
-                sketch.words(x, top + 48, word)
-            for x, word in zip(below, source, strict=True):
-                sketch.dot(x, top + 190, "encoder")
-                sketch.words(x, top + 218, word)
-        return sketch
-
+    width = (WIDE - GAP) / 2
+    inner = 0.12 * width  # the states are nearer to each other
+    below = columns(len(source), inner, width)
+    above = columns(len(target), 0, width)
+    pieces = []
+    for title in ("one vector", "attention over all states"):
+        sketch = Sketch(width, 230)
+        sketch.words(width / 2, 14, title, font_weight="bold")
+        for start, end in pairwise(below):
+            sketch.line((start + 10, 190), (end - 10, 190), arrow=True)
+        for x, word in zip(above, target, strict=True):
+            for state in below if pieces else below[-1:]:
+                sketch.line((state, 180), (x, 82))
+            sketch.dot(x, 72, "decoder")
+            sketch.words(x, 48, word)
+        for x, word in zip(below, source, strict=True):
+            sketch.dot(x, 190, "encoder")
+            sketch.words(x, 218, word)
+        pieces.append(sketch)
     return show(
-        draw,
+        pieces,
         "Twice, three source words are read in a row. With one vector all "
         "four target words hang on the state after the last. With "
         "attention every target word is joined to the state of every "
@@ -64,29 +57,27 @@ def recalled(words: Sequence[int], recall: Mapping) -> Picture:
         "all states": "attention over all states",
     }
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.8)
-        for name, shares in recall.items():
-            ink = COLOURS[looks[name]]
-            ax.plot(words, shares, "o-", color=ink)
-            below = name == "last state"
-            ax.text(
-                words[-1],
-                shares[-1] + (0.1 if below else -0.06),
-                f"{told[name]}: {shares[-1]:.0%}",
-                ha="right",
-                va="bottom" if below else "top",
-                color=ink,
-            )
-        ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
-        ax.text(words[0], 1 / 8 - 0.03, "guessing among eight", va="top")
-        ax.set(xticks=words, xlabel="symbols read", ylim=(0, 1.05))
-        ax.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
-        ax.set_ylabel("share recalled")
-        return figure
+    figure, ax = chart(270)
+    for name, shares in recall.items():
+        ink = COLOURS[looks[name]]
+        ax.plot(words, shares, "o-", color=ink)
+        below = name == "last state"
+        ax.text(
+            words[-1],
+            shares[-1] + (0.1 if below else -0.06),
+            f"{told[name]}: {shares[-1]:.0%}",
+            ha="right",
+            va="bottom" if below else "top",
+            color=ink,
+        )
+    ax.axhline(1 / 8, color=COLOURS["muted"], linestyle=":")
+    ax.text(words[0], 1 / 8 - 0.03, "guessing among eight", va="top")
+    ax.set(xticks=words, xlabel="symbols read", ylim=(0, 1.05))
+    ax.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
+    ax.set_ylabel("share recalled")
 
     return show(
-        draw,
+        figure,
         "Share of symbols recalled against the length read. With "
         "attention nearly all at every length; from the last state all "
         "of two, and fewer and fewer of more.",
@@ -116,33 +107,30 @@ def routes(distance: int) -> Picture:
         "self-attention, one layer": ("attention", [0, distance]),
     }
 
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 78 * len(ways) + 4)
-        step = (wide - 40) / (distance + 0.6)
-        for row, (name, (ink, stops)) in enumerate(ways.items()):
-            y = 78 * row + 62
-            count = len(stops) - 1
-            steps = "1 step" if count == 1 else f"{count} steps"
-            sketch.words(
-                4, y - 48, f"{name}: {steps}", "start", font_weight="bold"
-            )
-            for start, end in zip(stops, stops[1:], strict=False):
-                path = drawsvg.Path()
-                left, right = 20 + step * start, 20 + step * end
-                high = 12 + 2 * (end - start)
-                path.M(left, y - 8)
-                path.Q((left + right) / 2, y - 8 - 2 * high, right, y - 8)
-                sketch.stroke(path, width=2, colour=ink, arrow=True)
-            for word in range(distance + 1):
-                x = 20 + step * word
-                look = {"stroke": COLOURS[ink], "stroke_width": 1.3}
-                fill = ink if word in stops else "none"
-                sketch.dot(x, y, fill, radius=6, **look)
-        return sketch
+    sketch = Sketch(WIDTH, 78 * len(ways) + 4)
+    step = (WIDTH - 40) / (distance + 0.6)
+    for row, (name, (ink, stops)) in enumerate(ways.items()):
+        y = 78 * row + 62
+        count = len(stops) - 1
+        steps = "1 step" if count == 1 else f"{count} steps"
+        sketch.words(
+            4, y - 48, f"{name}: {steps}", "start", font_weight="bold"
+        )
+        for start, end in zip(stops, stops[1:], strict=False):
+            path = drawsvg.Path()
+            left, right = 20 + step * start, 20 + step * end
+            high = 12 + 2 * (end - start)
+            path.M(left, y - 8)
+            path.Q((left + right) / 2, y - 8 - 2 * high, right, y - 8)
+            sketch.stroke(path, width=2, colour=ink, arrow=True)
+        for word in range(distance + 1):
+            x = 20 + step * word
+            look = {"stroke": COLOURS[ink], "stroke_width": 1.3}
+            fill = ink if word in stops else "none"
+            sketch.dot(x, y, fill, radius=6, **look)
 
     return show(
-        draw,
+        sketch,
         f"Four rows of {distance + 1} words. Steps that a signal takes from "
         "the first to the last: "
         + "; ".join(

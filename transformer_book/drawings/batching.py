@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 from matplotlib.colors import ListedColormap
 
-from transformer_book.figures import COLOURS, PAGE, PHONE, Picture, show
+from transformer_book.figures import (
+    COLOURS,
+    Picture,
+    panels,
+    show,
+)
 
 
 def four_ways(
@@ -19,42 +23,28 @@ def four_ways(
     `examples` are lengths of source and target, `width` the least
     width of a side; `padding` and `batches` are those of an epoch.
     """
-    inks = "bad", "source", "target"
-    three = ListedColormap([COLOURS[ink] for ink in inks])
-
-    def draw(narrow: bool):
-        shape = (2, 2) if narrow else (1, 4)
-        size = (PHONE, 5.2) if narrow else (PAGE, 3.0)
-        figure, axes = plt.subplots(*shape, figsize=size)
-        for ax, (way, rows) in zip(axes.flat, examples.items(), strict=True):
-            wide = [max(width[way], *side) for side in zip(*rows, strict=True)]
-            gap = max(1, sum(wide) // 30)
-            cells = [
-                [1.0 * (x < source) for x in range(wide[0])]
-                + [float("nan")] * gap
-                + [2.0 * (x < target) for x in range(wide[1])]
-                for source, target in rows
-            ]
-            ax.imshow(
-                cells,
-                three,
-                aspect="auto",
-                interpolation="none",
-                vmin=0,
-                vmax=2,
-            )
-            ax.set_title(way)
-            told = f"{padding[way]:.0%} padding\n{batches[way]:,} batches"
-            ax.set_xlabel(told)
-            middles = wide[0] / 2, wide[0] + gap + wide[1] / 2
-            ax.set_xticks(middles, ["source", "target"])
-            ax.tick_params(length=0)
-            ax.set_yticks([])
-        return figure
-
+    inks = COLOURS["muted"] + "40", COLOURS["source"], COLOURS["target"]
+    three = ListedColormap(inks)
+    figures, axes = panels(len(examples), 290)
+    for ax, (way, rows) in zip(axes, examples.items(), strict=True):
+        wide = [max(width[way], *side) for side in zip(*rows, strict=True)]
+        gap = max(1, sum(wide) // 30)
+        cells = [
+            [1.0 * (x < source) for x in range(wide[0])]
+            + [float("nan")] * gap
+            + [2.0 * (x < target) for x in range(wide[1])]
+            for source, target in rows
+        ]
+        look = {"aspect": "auto", "interpolation": "none"}
+        ax.imshow(cells, three, vmin=0, vmax=2, **look)
+        ax.set_title(f"{way}\n{padding[way]:.0%} padding", weight="bold")
+        middles = wide[0] / 2, wide[0] + gap + wide[1] / 2
+        ax.set_xticks(middles, ["source", "target"])
+        ax.tick_params(length=0)
+        ax.set(xlabel=f"{batches[way]:,} batches", yticks=[])
     shares = ", ".join(f"{way} {padding[way]:.0%}" for way in examples)
     return show(
-        draw,
+        figures,
         "One batch of each way, a row for each pair, its source on the "
         "left and its target on the right, text in one colour and "
         f"padding in another. The share of padding in the epoch: {shares}.",

@@ -5,13 +5,12 @@ from textwrap import fill
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
-    SIZE,
+    WIDTH,
     Picture,
     Sketch,
-    panels,
+    chart,
     show,
+    width_of,
 )
 
 Ids = Sequence[int]
@@ -40,46 +39,44 @@ def ranks(
     shortest = min(outputs, key=lambda text: outputs[text][0])
     inks = {longest: COLOURS["target"], shortest: "black"}
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=4.0 if narrow else 2.8)
-        for text, (length, _) in outputs.items():
-            heights = [order.index(text) + 1 for order in orders]
-            bold = text in inks
-            ax.plot(
-                heights,
-                "o-",
-                color=inks.get(text, COLOURS["muted"]),
-                linewidth=3 if bold else 1.2,
-                markersize=7 if bold else 4,
-                zorder=3 if bold else 2,
-            )
-            told = f"{text} ({length}\u00a0tokens)"
-            ax.annotate(
-                fill(told, 20) if narrow else told,
-                (len(orders) - 1, heights[-1]),
-                (10, 0),
-                textcoords="offset points",
-                va="center",
-                color=inks.get(text, "black"),
-                weight="bold" if bold else None,
-            )
-        ax.set_xlim(-0.2, 2.2 * len(orders) - (1.2 if narrow else 1.6))
-        ax.set_xticks([])
-        ax.set_ylim(len(outputs) + 0.5, 0)
-        places = range(2, len(outputs) + 1)
-        ax.set_yticks([0.1, 1, *places], ["α", "best", *map(str, places)])
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-        for place, alpha in enumerate(alphas):
-            ax.text(place, 0.1, str(alpha), ha="center", va="center")
-        return figure
+    figure, ax = chart(380)
+    for text, (length, _) in outputs.items():
+        heights = [order.index(text) + 1 for order in orders]
+        bold = text in inks
+        ax.plot(
+            heights,
+            "o-",
+            color=inks.get(text, COLOURS["muted"]),
+            linewidth=3 if bold else 1.2,
+            markersize=7 if bold else 4,
+            zorder=3 if bold else 2,
+        )
+        told = f"{text} ({length}\u00a0tokens)"
+        ax.annotate(
+            fill(told, 24),
+            (len(orders) - 1, heights[-1]),
+            (10, 0),
+            textcoords="offset points",
+            va="center",
+            color=inks.get(text, "black"),
+            weight="bold" if bold else None,
+        )
+    ax.set_xlim(-0.2, 2.1 * len(orders) - 1.2)
+    ax.set_xticks([])
+    ax.set_ylim(len(outputs) + 0.5, 0)
+    places = range(2, len(outputs) + 1)
+    ax.set_yticks([0.1, 1, *places], ["α", "best", *map(str, places)])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    for place, alpha in enumerate(alphas):
+        ax.text(place, 0.1, str(alpha), ha="center", va="center")
 
     said = " ".join(
         f"For {alpha}: {' '.join(order)}"
         for alpha, order in zip(alphas, orders, strict=True)
     )
     return show(
-        draw,
+        figure,
         f"The order of {len(outputs)} outputs for each alpha, the best "
         f"first; lines join them from one alpha to the next. {said}",
     )
@@ -110,37 +107,34 @@ def candidates(
         for fate in fates
     ]
 
-    def draw(narrow: bool) -> Sketch:
-        step, top = 30, 40
-        width = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(width, top + step * len(rows) + 24)
-        left, room = 34, 190 if narrow else 360  # of the boxes
-        sketch.words(0, 12, "rank", "start")
-        sketch.words(left + 6, 12, "candidate", "start")
-        sketch.words(left + room + 14, 12, "fate", "start")
-        for rank, (words, _, _) in enumerate(rows):
-            y = top + step * rank + (28 if rank >= beam_size else 0)
-            part = inks[rank]
-            if narrow and len(words) > 22:
-                words = "\u2026" + words[-21:]
-            style = {} if part != "muted" else {"stroke_dasharray": "4 3"}
-            sketch.words(22, y, str(rank + 1), "end")
-            sketch.box(left + room / 2, y, "", part, room, 24, **style)
-            sketch.words(left + 10, y, words, "start")
-            sketch.words(
-                left + room + 14,
-                y,
-                fates[rank],
-                "start",
-                colour=part if part != "muted" else "currentColor",
-                font_weight="bold" if part != "muted" else "normal",
-            )
-        y = top + step * beam_size - 1
-        ends = (0, y), (left + room + 110, y)
-        sketch.line(*ends, colour="muted", stroke_dasharray="2 4")
-        told = "below this line an <eos> ends nothing"
-        sketch.words(left + 6, y, told, "start", font_style="italic")
-        return sketch
+    step, top = 30, 40
+    sketch = Sketch(WIDTH, top + step * len(rows) + 24)
+    left, room = 34, 250  # of the boxes
+    sketch.words(0, 12, "rank", "start")
+    sketch.words(left + 6, 12, "candidate", "start")
+    sketch.words(left + room + 14, 12, "fate", "start")
+    for rank, (words, _, _) in enumerate(rows):
+        y = top + step * rank + (28 if rank >= beam_size else 0)
+        part = inks[rank]
+        if len(words) > 36:
+            words = "\u2026" + words[-35:]
+        style = {} if part != "muted" else {"stroke_dasharray": "4 3"}
+        sketch.words(22, y, str(rank + 1), "end")
+        sketch.box(left + room / 2, y, "", part, room, 24, **style)
+        sketch.words(left + 10, y, words, "start")
+        sketch.words(
+            left + room + 14,
+            y,
+            fates[rank],
+            "start",
+            colour=part if part != "muted" else "currentColor",
+            font_weight="bold" if part != "muted" else "normal",
+        )
+    y = top + step * beam_size - 1
+    ends = (0, y), (WIDTH, y)
+    sketch.line(*ends, colour="muted", stroke_dasharray="2 4")
+    told = "below this line an <eos> ends nothing"
+    sketch.words(left + 6, y, told, "start")
 
     said = "; ".join(
         f"{rank}. {words}: {fate}"
@@ -149,7 +143,7 @@ def candidates(
         )
     )
     return show(
-        draw,
+        sketch,
         f"The {len(rows)} best candidates of one step of a beam of "
         f"{beam_size}, with a line below the first {beam_size}. {said}.",
     )
@@ -195,74 +189,50 @@ def tree(
     def text(node: Ids) -> str:
         return "".join(pieces(node)[:-1]).replace("▁", " ").strip()
 
-    def draw(narrow: bool) -> Sketch:
-        gap, room, down = (7, 11, 29) if narrow else (12, 16, 29)
-        widths = [0.0] * (depth + 1)
-        for node in heights:
-            length = 0.56 * SIZE * len(names[node]) + room
-            widths[len(node)] = max(widths[len(node)], length)
-        middles = [
-            sum(widths[:i]) + gap * i + widths[i] / 2 + 2
-            for i in range(depth + 1)
-        ]
-        width = sum(widths) + gap * depth + (54 if narrow else 4)
-        top = 0 if narrow else 20
-        if not narrow:  # beside what has ended stands its sentence
-            needed = [
-                middles[len(node)] + 0.52 * SIZE * len(text(node))
-                for node in ended
-            ]
-            width = max(width, PAGE * 96, *(each + 150 for each in needed))
-        sketch = Sketch(width, top + leaves * down + 4)
-        totals = width - 58  # the right end of a column
+    gap, room, down = 7, 11, 29
+    widths = [0.0] * (depth + 1)
+    for node in heights:
+        length = width_of(names[node]) + room
+        widths[len(node)] = max(widths[len(node)], length)
+    middles = [
+        sum(widths[:i]) + gap * i + widths[i] / 2 + 2 for i in range(depth + 1)
+    ]
+    sketch = Sketch(sum(widths) + gap * depth + 88, leaves * down + 4)
 
-        def at(node):
-            y = (heights[node] + 0.5) * down + 2
-            return middles[len(node)], top + y
+    def at(node):
+        return middles[len(node)], (heights[node] + 0.5) * down + 2
 
-        above = min(at(node)[1] for node in ended) - 24
-        sketch.words(width, above, "score", "end")
-        if not narrow:
-            sketch.words(totals, above, "log-probability", "end")
-
-        for node in sorted(heights, key=lambda n: n == best[: len(n)]):
-            won = node == best[: len(node)]
-            bold = {"font_weight": "bold" if won else "normal"}
-            x, y = at(node)
-            half = widths[len(node)] / 2
-            if node:
-                px, py = at(node[:-1])
-                start = px + widths[len(node) - 1] / 2
-                turn = x - half - gap / 2
-                sketch.line(
-                    (start - 4, py),
-                    (turn, py),
-                    (turn, y),
-                    (x, y),
-                    width=3 if won else 1.2,
-                    colour="currentColor" if won else "muted",
-                )
-            part = ENDED if node in ended else GOES_ON if node else "muted"
-            sketch.box(x, y, names[node], part, 2 * half, 23)
-            beside = x + half + 8
-            if node in ended:
-                total, divisor = ended[node]
-                score = number(total / divisor)
-                if narrow:
-                    sketch.words(beside, y, score, "start", **bold)
-                    continue
-                sketch.words(totals, y, number(total), "end", **bold)
-                sketch.words(width, y, score, "end", **bold)
-                bold["font_style"] = "italic"
-                sketch.words(beside, y, text(node), "start", **bold)
-            elif node not in children and not narrow:
-                open_still = len(node) == last
-                fate = "still open" if open_still else "crowded out"
-                sketch.words(beside, y, fate, "start")
-        return sketch
+    for node in sorted(heights, key=lambda n: n == best[: len(n)]):
+        won = node == best[: len(node)]
+        bold = {"font_weight": "bold" if won else "normal"}
+        x, y = at(node)
+        half = widths[len(node)] / 2
+        if node:
+            px, py = at(node[:-1])
+            start = px + widths[len(node) - 1] / 2
+            turn = x - half - gap / 2
+            sketch.line(
+                (start - 4, py),
+                (turn, py),
+                (turn, y),
+                (x, y),
+                width=3 if won else 1.2,
+                colour="currentColor" if won else "muted",
+            )
+        part = ENDED if node in ended else GOES_ON if node else "muted"
+        sketch.box(x, y, names[node], part, 2 * half, 23)
+        beside = x + half + 8
+        if node in ended:
+            total, divisor = ended[node]
+            score = f"score {number(total / divisor)}"
+            sketch.words(beside, y, score, "start", **bold)
+        elif node not in children:
+            open_still = len(node) == last
+            fate = "still open" if open_still else "crowded out"
+            sketch.words(beside, y, fate, "start")
 
     return show(
-        draw,
+        sketch,
         f"The tree of a beam search. Of {len(nodes) - len(ended)} "
         f"hypotheses that survived a step and {len(ended)} that ended, one "
         f"path leads to the best hypothesis: {text(best)}. The other "

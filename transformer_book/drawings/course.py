@@ -6,7 +6,12 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import (
+    COLOURS,
+    Picture,
+    chart,
+    show,
+)
 from transformer_book.tables import markdown_table
 
 # Which mistakes the picture names, with which words, and where these are
@@ -51,63 +56,60 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
     """Each mistake's loss at the end, and what its model translates."""
     shown = trained(rows)
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.4)
-        for row in shown:
-            look = {"color": COLOURS["muted"], "ms": 6, "alpha": 0.8}
-            if row["mistake"] in LEAKS:  # rings, because they overlap
-                look |= {"color": COLOURS["bad"], "mfc": "none", "ms": 7}
-            elif row["mistake"] == "none":
-                look |= {"color": "black", "ms": 15, "zorder": 3}
-            mark = "+" if row["mistake"] == "none" else "o"
-            ax.plot(row["last"], row["right"], mark, **look)
-            if row["mistake"] in NAMED:
-                words, x, y, side = NAMED[row["mistake"]]
-                if narrow:
-                    words = words.replace(" that ", "\nthat ")
-                led = y > 20  # to its dot, by a line
-                line = {"arrowstyle": "-", "color": COLOURS["muted"]}
-                line |= {"relpos": (0, 0), "shrinkA": 0}
-                ax.annotate(
-                    words,
-                    (row["last"], row["right"]),
-                    (x, y),
-                    textcoords="offset points",
-                    ha=side,
-                    va="center" if y < 0 else "baseline",
-                    arrowprops=line if led else None,
-                )
-        leaks = [row["last"] for row in shown if row["mistake"] in LEAKS]
-        ax.annotate(
-            "five leaks",
-            (max(leaks), 0),
-            (1.2, 20),
-            color=COLOURS["bad"],
-            arrowprops={
-                "arrowstyle": "-",
-                "color": COLOURS["muted"],
-                "shrinkB": 6,
-            },
-            va="center",
-        )
-        right = 1.28 if narrow else 1.2
-        ax.text(
-            right, 97, "no mistake (+), or one\nthat doesn't show", va="center"
-        )
-        ax.set(
-            xlabel="training loss at the end, nats per token",
-            ylabel="right, of 100",
-            xlim=(0.9, 3.55 if narrow else 3.4),
-            ylim=(-6, 110),
-        )
-        return figure
+    figure, ax = chart(330)
+    for row in shown:
+        look = {"color": COLOURS["muted"], "ms": 6, "alpha": 0.8}
+        if row["mistake"] in LEAKS:  # rings, because they overlap
+            look |= {"color": COLOURS["bad"], "mfc": "none", "ms": 7}
+        elif row["mistake"] == "none":
+            look |= {"color": "black", "ms": 15, "zorder": 3}
+        mark = "+" if row["mistake"] == "none" else "o"
+        ax.plot(row["last"], row["right"], mark, **look)
+        if row["mistake"] in NAMED:
+            words, x, y, side = NAMED[row["mistake"]]
+            words = words.replace(" that ", "\nthat ")
+            led = y > 20  # to its dot, by a line
+            line = {"arrowstyle": "-", "color": COLOURS["muted"]}
+            line |= {"relpos": (0, 0), "shrinkA": 0}
+            ax.annotate(
+                words,
+                (row["last"], row["right"]),
+                (x, y),
+                textcoords="offset points",
+                ha=side,
+                va="center" if y < 0 else "baseline",
+                arrowprops=line if led else None,
+            )
+    leaks = [row["last"] for row in shown if row["mistake"] in LEAKS]
+    ax.annotate(
+        "five leaks",
+        (max(leaks), 0),
+        (1.2, 20),
+        color=COLOURS["bad"],
+        arrowprops={
+            "arrowstyle": "-",
+            "color": COLOURS["muted"],
+            "shrinkB": 6,
+        },
+        va="center",
+    )
+    right = 1.28
+    ax.text(
+        right, 97, "no mistake (+), or one\nthat doesn't show", va="center"
+    )
+    ax.set(
+        xlabel="training loss at the end, nats per token",
+        ylabel="right, of 100",
+        xlim=(0.9, 3.55),
+        ylim=(-6, 110),
+    )
 
     said = "; ".join(
         f"{row['mistake']}: loss {row['last']:.2f}, {row['right']} right"
         for row in shown
     )
     return show(
-        draw,
+        figure,
         "Mistakes as dots, by the loss at the end of training and by how "
         f"many of 100 sentences are right. {said}.",
     )

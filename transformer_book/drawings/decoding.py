@@ -7,7 +7,13 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import PercentFormatter
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import (
+    COLOURS,
+    Picture,
+    chart,
+    panels,
+    show,
+)
 
 
 def choices(
@@ -44,29 +50,27 @@ def what_is_computed(steps: int) -> Picture:
     looks = ["#00000000", COLOURS["muted"] + "aa", COLOURS["decoder"]]
     counts = [int((cells == 1).sum()) for cells in ways.values()]
 
-    def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=3.1)
-        for ax, (title, cells), count in zip(
-            axes, ways.items(), counts, strict=True
-        ):
-            ax.pcolormesh(
-                cells,
-                cmap=ListedColormap(looks),
-                vmin=0,
-                vmax=1,
-                lw=1.5,
-                edgecolors="#ffffff00",
-            )
-            ax.invert_yaxis()
-            middles, names = np.arange(steps) + 0.5, range(1, steps + 1)
-            ax.set_xticks(middles, names)
-            ax.set_yticks(middles, names)
-            ax.set(title=f"{title}:\n{count} positions")
-            ax.set(xlabel="position", ylabel="step")
-        return figure
+    figures, axes = panels(2, 300)
+    for ax, (title, cells), count in zip(
+        axes, ways.items(), counts, strict=True
+    ):
+        ax.pcolormesh(
+            cells,
+            cmap=ListedColormap(looks),
+            vmin=0,
+            vmax=1,
+            lw=1.5,
+            edgecolors="#ffffff00",
+        )
+        ax.invert_yaxis()
+        middles, names = np.arange(steps) + 0.5, range(1, steps + 1)
+        ax.set_xticks(middles, names)
+        ax.set_yticks(middles, names)
+        ax.set(title=f"{title}:\n{count} positions")
+        ax.set(xlabel="position", ylabel="step")
 
     return show(
-        draw,
+        figures,
         f"{steps} steps by {steps} positions. Without a cache every "
         f"position up to the step is computed at each step, {counts[0]} "
         f"in all; with a cache only the newest, {counts[1]} in all.",
@@ -78,27 +82,30 @@ def sure(shares: Sequence[float], taught: float) -> Picture:
     middle, top = float(np.median(shares)), max(shares)
     above = sum(share > taught for share in shares)
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.2)
-        bins = np.arange(taught, 1.0001, 0.005)
-        heights, _, _ = ax.hist(shares, bins, color=COLOURS["target"])
-        most = max(heights)
-        for place, told, side in (
-            (taught, f"taught: {taught:.0%}", "left"),
-            (1, "certain: 100%", "right"),
-        ):
-            ax.axvline(place, color="black", ls=":")
-            away = 0.001 if side == "left" else -0.001
-            ax.text(place + away, 1.25 * most, told, ha=side)
-        ax.text(middle, 1.05 * most, f"mostly {middle:.0%}", ha="center")
-        ax.set(xlim=(taught - 0.006, 1.002), ylim=(0, 1.4 * most))
-        ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        ax.set(xlabel="probability of the likeliest next token", yticks=[])
-        ax.spines["left"].set_visible(False)
-        return figure
+    figure, ax = chart(210)
+    bins = np.arange(taught, 1.0001, 0.005)
+    heights, _, _ = ax.hist(shares, bins, color=COLOURS["target"])
+    most = max(heights)
+    for place, told, side in (
+        (taught, f"taught: {taught:.0%}", "left"),
+        (1, "certain: 100%", "right"),
+    ):
+        ax.axvline(place, color="black", ls=":")
+        away = 0.001 if side == "left" else -0.001
+        ax.text(place + away, 1.25 * most, told, ha=side)
+    ax.text(
+        middle,
+        1.05 * most,
+        f"mostly {middle:.0%}: surer than taught",
+        ha="center",
+    )
+    ax.set(xlim=(taught - 0.006, 1.002), ylim=(0, 1.4 * most))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set(xlabel="probability of the likeliest next token", yticks=[])
+    ax.spines["left"].set_visible(False)
 
     return show(
-        draw,
+        figure,
         f"A heap of {len(shares)} probabilities. {above} are above "
         f"{taught:.1f}, which was taught. Their median is {middle:.2f}, and "
         f"the highest is {top:.3f}.",

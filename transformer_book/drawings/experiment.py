@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 from IPython.display import Markdown
 
-from transformer_book.figures import PAGE, PHONE, Picture, Sketch, show
+from transformer_book.figures import (
+    WIDTH,
+    Picture,
+    Sketch,
+    show,
+)
 from transformer_book.tables import markdown_table
 
 Row = tuple[int, float, float, str]
@@ -19,39 +24,31 @@ def learning(rows: Sequence[Row], right: str) -> Picture:
     """
     highest = max(loss for _, loss, *_ in rows)
 
-    def draw(narrow: bool) -> Sketch:
-        rise = 44 if narrow else 24
-        sketch = Sketch(
-            (PHONE if narrow else PAGE) * 96, rise * len(rows) + 26
-        )
-        places = (48, 188) if narrow else (52, 236)  # of both bars
-        room = 90 if narrow else 130  # for a bar
-        text, most = (48, 38) if narrow else (430, 38)
-        sketch.words(36, 12, "step", "end")
-        for x, name in zip(places, ("loss", "exactly right"), strict=True):
-            sketch.words(x, 12, name, "start", font_weight="bold")
-        if not narrow:
-            sketch.words(text, 12, "what the model writes", "start")
-        for number, (step, loss, share, written) in enumerate(rows):
-            y = 26 + rise * number + 12
-            sketch.words(36, y, str(step), "end")
-            for x, part, size, told in (
-                (places[0], "loss", loss / highest, f"{loss:.2f}"),
-                (places[1], "target", share, f"{share:.0%}"),
-            ):
-                end = x + room * size
-                if size > 0.01:
-                    sketch.line((x, y), (end, y), width=11, colour=part)
-                sketch.words(end + 6, y, told, "start")
-            if len(written) > most:
-                written = written[: most - 1] + "\u2026"
-            look = {"font_style": "italic"}
-            if written == right:
-                look = {"font_weight": "bold", "colour": "target"}
-            below = 18 if narrow else 0
-            words = written or "(nothing)"
-            sketch.words(text, y + below, words, "start", **look)
-        return sketch
+    rise = 44
+    sketch = Sketch(WIDTH, rise * len(rows) + 26)
+    places = 52, 240  # of both bars
+    room = 130  # for a bar
+    text, most = 52, 48
+    sketch.words(36, 12, "step", "end")
+    for x, name in zip(places, ("loss", "exactly right"), strict=True):
+        sketch.words(x, 12, name, "start", font_weight="bold")
+    for number, (step, loss, share, written) in enumerate(rows):
+        y = 26 + rise * number + 12
+        sketch.words(36, y, str(step), "end")
+        for x, part, size, told in (
+            (places[0], "loss", loss / highest, f"{loss:.2f}"),
+            (places[1], "target", share, f"{share:.0%}"),
+        ):
+            end = x + room * size
+            if size > 0.01:
+                sketch.line((x, y), (end, y), width=11, colour=part)
+            sketch.words(end + 6, y, told, "start")
+        if len(written) > most:
+            written = written[: most - 1] + "\u2026"
+        look = {}
+        if written == right:
+            look = {"font_weight": "bold", "colour": "target"}
+        sketch.words(text, y + 18, written or "(nothing)", "start", **look)
 
     said = "; ".join(
         f"step {step}: loss {loss:.2f}, {share:.0%} right, "
@@ -59,7 +56,7 @@ def learning(rows: Sequence[Row], right: str) -> Picture:
         for step, loss, share, written in rows
     )
     return show(
-        draw,
+        sketch,
         "A row for each of some steps, with a bar for the loss, a bar for "
         "the share of sentences exactly right, and what the model writes "
         f"for a sentence whose translation is {right}. {said}.",

@@ -5,7 +5,13 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import (
+    COLOURS,
+    Picture,
+    chart,
+    panels,
+    show,
+)
 from transformer_book.records import Run
 from transformer_book.tables import markdown_table
 
@@ -30,35 +36,31 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
     """Validation BLEU against the seconds of the log."""
     looks = ("good", "o-"), ("muted", "o-")
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        for (name, run), (colour, dash) in zip(
-            runs.items(), looks, strict=True
-        ):
-            ink = COLOURS[colour]
-            points = [
-                (line["seconds"], line["validation_bleu"])
-                for line in run.log
-                if "validation_bleu" in line
-            ]
-            ax.plot(*zip(*points, strict=True), dash, color=ink, ms=3.5)
-            end = run.log[-1]
-            what = name.replace(", ", "\n") if narrow else name
-            ax.annotate(
-                f"{what}\ndone: {_clock(end['seconds'])}",
-                (end["seconds"], end["validation_bleu"]),
-                (0, 7),
-                textcoords="offset points",
-                ha="center" if colour == "good" else "right",
-                color=ink if colour == "good" else "black",
-            )
-        ax.set(xlabel="time", ylabel="validation BLEU", xscale="log")
-        ax.set_ylim(0, 74 if narrow else 68)
-        ax.set_xlim(10, 10_000)
-        marks = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h"}
-        ax.set_xticks([*marks], [*marks.values()])
-        ax.minorticks_off()
-        return figure
+    figure, ax = chart(290)
+    for (name, run), (colour, dash) in zip(runs.items(), looks, strict=True):
+        ink = COLOURS[colour]
+        points = [
+            (line["seconds"], line["validation_bleu"])
+            for line in run.log
+            if "validation_bleu" in line
+        ]
+        ax.plot(*zip(*points, strict=True), dash, color=ink, ms=3.5)
+        end = run.log[-1]
+        what = name.replace(", ", "\n")
+        ax.annotate(
+            f"{what}\ndone: {_clock(end['seconds'])}",
+            (end["seconds"], end["validation_bleu"]),
+            (0, 7),
+            textcoords="offset points",
+            ha="center" if colour == "good" else "right",
+            color=ink if colour == "good" else "black",
+        )
+    ax.set(xlabel="time", ylabel="validation BLEU", xscale="log")
+    ax.set_ylim(0, 74)
+    ax.set_xlim(10, 10_000)
+    marks = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h"}
+    ax.set_xticks([*marks], [*marks.values()])
+    ax.minorticks_off()
 
     ends = [
         f"{name}: {run.log[-1]['validation_bleu']:.1f} BLEU after "
@@ -66,7 +68,7 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
         for name, run in runs.items()
     ]
     return show(
-        draw,
+        figure,
         "Validation BLEU by the clock; the curves of the GPU and of the CPU "
         "core have the same shape, far apart. " + "; ".join(ends),
     )
@@ -85,42 +87,35 @@ def turns(run: Run) -> Picture:
     turn = losses.index(min(losses))
     lowest, highest = min(bleus[turn:]), max(bleus[turn:])
 
-    def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.9)
-        sides = (
-            (losses, "loss", "validation loss, nats per token"),
-            (bleus, "target", "validation BLEU"),
-        )
-        for ax, (values, ink, title) in zip(axes, sides, strict=True):
-            ax.plot(steps, values, color=COLOURS[ink])
-            ax.plot(steps[turn], values[turn], "o", color=COLOURS[ink])
-            ax.axvline(steps[turn], color=COLOURS["muted"], linestyle=":")
-            ax.set(xlabel="step", ylabel=title, xlim=(1000, steps[-1] + 100))
-            ax.set_xticks(range(1000, steps[-1] + 1, 1000))
-        loss, bleu = axes
-        loss.set_ylim(0.8, 1.2)
-        bleu.set_ylim(42, 58)
-        bleu.fill_between(
-            steps[turn:],
-            lowest,
-            highest,
-            color=COLOURS["target"],
-            alpha=0.15,
-            lw=0,
-        )
-        beside = {"textcoords": "offset points", "ha": "right"}
-        for ax, step, value, shift, words in (
-            (loss, turn, losses[turn], (-6, -14), f"{losses[turn]:.2f}"),
-            (loss, -1, losses[-1], (0, 8), f"{losses[-1]:.2f}: worse"),
-            (bleu, turn, bleus[turn], (-6, 4), f"{bleus[turn]:.1f}"),
-            (bleu, -1, highest, (0, 4), f"up to {highest:.1f}"),
-            (bleu, -1, lowest, (0, -14), f"down to {lowest:.1f}"),
-        ):
-            ax.annotate(words, (steps[step], value), shift, **beside)
-        return figure
+    figures, axes = panels(2, 280)
+    sides = (
+        (losses, "loss", "validation loss, nats per token", 1.3),
+        (bleus, "target", "validation BLEU", 66),
+    )
+    for ax, (values, ink, title, top) in zip(axes, sides, strict=True):
+        ax.plot(steps, values, color=COLOURS[ink])
+        ax.plot(steps[turn], values[turn], "o", color=COLOURS[ink])
+        ax.axvline(steps[turn], color=COLOURS["muted"], linestyle=":")
+        ax.set(xlabel="step", ylabel=title, ylim=(0, top))
+        ax.set_xlim(1000, steps[-1] + 100)
+        ax.set_xticks(range(1000, steps[-1] + 1, 1000))
+    loss, bleu = axes
+    loss.set_title("the loss rises again")
+    bleu.set_title("BLEU does not fall")
+    band = {"color": COLOURS["target"], "alpha": 0.15, "lw": 0}
+    bleu.fill_between(steps[turn:], lowest, highest, **band)
+    beside = {"textcoords": "offset points", "ha": "right"}
+    for ax, step, value, shift, words in (
+        (loss, turn, losses[turn], (-6, -14), f"{losses[turn]:.2f}"),
+        (loss, -1, losses[-1], (0, 8), f"{losses[-1]:.2f}: worse"),
+        (bleu, turn, bleus[turn], (-6, 4), f"{bleus[turn]:.1f}"),
+        (bleu, -1, highest, (0, 4), f"up to {highest:.1f}"),
+        (bleu, -1, lowest, (0, -14), f"down to {lowest:.1f}"),
+    ):
+        ax.annotate(words, (steps[step], value), shift, **beside)
 
     return show(
-        draw,
+        figures,
         f"Left, the loss on held-out sentences: it falls to "
         f"{losses[turn]:.2f} at step {steps[turn]:,} and rises to "
         f"{losses[-1]:.2f}. Right, BLEU of the same sentences: "
@@ -276,16 +271,14 @@ def mistakes(by_rarity: Sequence) -> Picture:
     ]
     shares = [100 * row["found"] / row["words"] for row in by_rarity]
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.7)
-        bars = ax.bar(often, shares, width=0.6, color=COLOURS["good"])
-        ax.bar_label(bars, [f"{share:.0f}%" for share in shares])
-        ax.set(xlabel="times seen in training", ylabel="words found, %")
-        ax.margins(y=0.12)
-        return figure
+    figure, ax = chart(260)
+    bars = ax.bar(often, shares, width=0.6, color=COLOURS["good"])
+    ax.bar_label(bars, [f"{share:.0f}%" for share in shares])
+    ax.set(xlabel="times seen in training", ylabel="words found, %")
+    ax.margins(y=0.12)
 
     return show(
-        draw,
+        figure,
         "The share of the references' words that the translations have, by "
         "how often the words were seen in training. "
         + "; ".join(

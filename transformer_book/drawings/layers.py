@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
+    WIDTH,
     Picture,
     Sketch,
     log_ticks,
@@ -17,51 +16,37 @@ from transformer_book.figures import (
 def stream() -> Picture:
     """One position's vector on its way through a layer, both norms."""
 
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 290)
+    sketch = Sketch(WIDTH, 290)
 
-        def across(x):  # the phone's places, pulled apart for the page
-            return x * wide / 336
+    sketch = Sketch(WIDTH, 290)
 
-        def box(x, y, words, part, width):
-            width = across(width) if narrow else 1.6 * width
-            if narrow:
-                words = words.replace("-", "-\n")
-            high = 36 if "\n" in words else 30
-            sketch.box(across(x), y, words, part, width=width, height=high)
+    def box(x, y, words, width=54):
+        part = {"self-attention": "attention", "norm": "norm"}
+        part = part.get(words, "feed_forward")
+        sketch.box(x, y, words, part, width=width)
 
-        def thick(y):
-            sketch.words(across(8), y, "x")
-            sketch.line((across(18), y), (across(334), y), width=4)
+    def stream(y, *branches):
+        sketch.words(10, y, "x")
+        sketch.line((24, y), (428, y), width=4)
+        for leave, enter in branches:  # up from the line and down again
+            way = (leave, y), (leave, y - 56), (enter, y - 56)
+            sketch.line(*way, (enter, y - 11), arrow=True)
+            sketch.plus(enter, y)
 
-        def branch(y, leave, enter):  # up from the line and down again
-            top, arrive = y - 56, y - 11
-            corners = [(leave, y), (leave, top), (enter, top)]
-            path = [(across(x), y) for x, y in corners]
-            sketch.line(*path, (across(enter), arrive), arrow=True)
-            sketch.plus(across(enter), y)
-
-        sketch.words(wide / 2, 16, "post-norm, as printed")
-        thick(105)
-        branch(105, 22, 106)
-        branch(105, 172, 256)
-        box(64, 49, "self-attention", "attention", 64)
-        box(140, 105, "norm", "norm", 44)
-        box(214, 49, "feed-forward", "feed_forward", 58)
-        box(290, 105, "norm", "norm", 44)
-        sketch.words(wide / 2, 166, "pre-norm, an option")
-        thick(255)
-        branch(255, 20, 162)
-        branch(255, 180, 316)
-        box(50, 199, "norm", "norm", 44)
-        box(114, 199, "self-attention", "attention", 64)
-        box(210, 199, "norm", "norm", 44)
-        box(270, 199, "feed-forward", "feed_forward", 58)
-        return sketch
-
+    sketch.words(WIDTH / 2, 16, "post-norm, as printed", font_weight="bold")
+    stream(105, (30, 142), (224, 334))
+    box(86, 49, "self-attention", 98)
+    box(184, 105, "norm")
+    box(279, 49, "feed-forward", 94)
+    box(378, 105, "norm")
+    sketch.words(WIDTH / 2, 166, "pre-norm, an option", font_weight="bold")
+    stream(255, (30, 212), (230, 404))
+    box(68, 199, "norm")
+    box(152, 199, "self-attention", 98)
+    box(265, 199, "norm")
+    box(346, 199, "feed-forward", 94)
     return show(
-        draw,
+        sketch,
         "A layer, twice, as a thick line from left to right. Post-norm: "
         "self-attention is added, a norm lies on the line, feed-forward is "
         "added, a norm lies on the line. Pre-norm: the line meets two "
@@ -77,28 +62,26 @@ def strips(
     """Vectors as rows of bars, before and after layer normalization."""
     rise = 6.5  # from row to row, in the numbers' own unit
 
-    def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=3.1, sharey=True)
-        titles = "before", "after layer normalization"
-        for ax, title, rows in zip(axes, titles, (before, after), strict=True):
-            for i, row in enumerate(rows):
-                level = -rise * i
-                places = range(len(row))
-                ax.bar(places, row, bottom=level, color=COLOURS["norm"])
-                ax.axhline(level, color=COLOURS["muted"], linewidth=0.6)
-            ax.set_title(title)
-            ax.set_xticks([])
-            ax.set_yticks([-rise * i for i in range(len(names))], names)
-            ax.tick_params(axis="y", length=0)
-            ax.spines[:].set_visible(False)
-            ax.set_ylim(-rise * (len(names) - 0.05), rise * 0.6)
-        return figure
+    figures, axes = panels(2, 300)
+    titles = "before", "after layer normalization"
+    for ax, title, rows in zip(axes, titles, (before, after), strict=True):
+        for i, row in enumerate(rows):
+            level = -rise * i
+            places = range(len(row))
+            ax.bar(places, row, bottom=level, color=COLOURS["norm"])
+            ax.axhline(level, color=COLOURS["muted"], linewidth=0.6)
+        ax.set_title(title)
+        ax.set_xticks([])
+        ax.set_yticks([-rise * i for i in range(len(names))], names)
+        ax.tick_params(axis="y", length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_ylim(-rise * (len(names) - 0.05), rise * 0.6)
 
     return show(
-        draw,
-        "Five rows of bars, the same sixteen numbers times 0.1, 0.3, 1, 2 "
-        "and 4. Before the norm the first rows are nearly flat and the last "
-        "one is huge; after it all five look the same.",
+        figures,
+        f"{len(names)} rows of bars, the same numbers times a factor: "
+        f"{', '.join(names)}. Before the norm the first rows are nearly flat "
+        "and the last one is huge; after it all look the same.",
     )
 
 
@@ -112,35 +95,33 @@ def what_arrives(
     both = measured["post-norm, small"]
     good, bad = COLOURS["good"], COLOURS["bad"]
 
-    def draw(narrow: bool):
-        figure, (left, right) = panels(2, narrow, height=2.8)
-        layers = range(len(both[0]))
-        for number, ax in enumerate((left, right)):
-            missing = measured[("no norm", "no residual")[number]]
-            ax.plot(layers, both[number], color=good)
-            ax.plot(layers, missing[number], color=bad)
-            ax.set_xlabel("layer")
-            ax.xaxis.get_major_locator().set_params(integer=True)
-        grown = measured["no norm"][0][0]
-        told = f"no norm:\n{grown / 1e6:,.0f} million times"
-        left.text(0.2, 1e3, told, color=bad)
-        left.text(0.2, 4, "both, as in this book", color=good)
-        left.set(title="the gradient, from the top down", yscale="log")
-        left.set_ylim(1e-1, 1e9)
-        log_ticks(left.yaxis)
-        left.set_ylabel("times that of the top layer")
-        right.text(3.6, 0.05, "no sum: all words are one", color=bad)
-        right.text(3.6, 1.0, "both, as in this book", color=good)
-        right.set(title="how far words differ", ylim=(-0.02, 1.1))
-        right.set_ylabel("share of a vector")
-        right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
-        return figure
+    figures, (left, right) = panels(2, 270)
+    layers = range(len(both[0]))
+    for number, ax in enumerate((left, right)):
+        missing = measured[("no norm", "no residual")[number]]
+        ax.plot(layers, both[number], color=good)
+        ax.plot(layers, missing[number], color=bad)
+        ax.set_xlabel("layer")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    grown = measured["no norm"][0][0]
+    told = f"no norm:\n{grown / 1e6:,.0f} million times"
+    left.text(0.2, 1e3, told, color=bad)
+    left.text(0.2, 4, "both, as in this book", color=good)
+    left.set(title="the gradient, from the top down", yscale="log")
+    left.set_ylim(1e-1, 1e9)
+    log_ticks(left.yaxis)
+    left.set_ylabel("times that of the top layer")
+    right.text(3.6, 0.05, "no sum: all words are one", color=bad)
+    right.text(3.6, 1.0, "both, as in this book", color=good)
+    right.set(title="how far words differ", ylim=(-0.02, 1.1))
+    right.set_ylabel("share of a vector")
+    right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
 
     return show(
-        draw,
-        "Two charts over twelve layers. Left, the gradient as a multiple of "
-        "the one at the top: with both, initialized as in this book, it is "
-        "level; without the norm it grows to more than 100,000 times at the "
-        "bottom. Right, how much of a vector is its position's own: with "
-        "both nearly all; without the sum nothing after three layers.",
+        figures,
+        f"Two charts over {len(layers)} layers. Left, the gradient as a "
+        "multiple of the one at the top: with both, initialized as in this "
+        f"book, it is level; without the norm it grows to {grown:,.0f} times "
+        "at the bottom. Right, how much of a vector is its position's own: "
+        "with both nearly all; without the sum nothing after three layers.",
     )

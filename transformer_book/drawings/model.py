@@ -4,7 +4,12 @@ from typing import Any
 
 import torch
 
-from transformer_book.figures import PAGE, PHONE, Picture, Sketch, show
+from transformer_book.figures import (
+    WIDTH,
+    Picture,
+    Sketch,
+    show,
+)
 from transformer_lib.model import Transformer
 
 KINDS = {  # a class of modules: its words, colour and chapter
@@ -81,81 +86,76 @@ def figure_1(model: Transformer) -> Picture:
     """
     columns, meets = read(model)
 
-    def draw(narrow: bool) -> Sketch:
-        width = (PHONE if narrow else PAGE) * 96
-        step, high = (58, 38) if narrow else (50, 30)
-        wide = 104 if narrow else 176
-        most = max(len(boxes) for boxes, _ in columns)
-        enters = columns[0][1][0][0]  # the first box inside a frame
-        apart = 14  # more below a frame, for its edge
-        floor = step * most + apart + 36  # above: what comes out
-        sketch = Sketch(width, floor + 26)
-        places = (88, width - 88) if narrow else (190, width - 190)
+    step, high, wide = 58, 38, 128
+    most = max(len(boxes) for boxes, _ in columns)
+    enters = columns[0][1][0][0]  # the first box inside a frame
+    apart = 14  # more below a frame, for its edge
+    floor = step * most + apart + 36  # above: what comes out
+    sketch = Sketch(WIDTH, floor + 26)
+    places = 98, WIDTH - 98
 
-        def level(number):
-            lift = apart if number >= enters else 0
-            return floor - step * (number + 0.6) - lift
+    def level(number):
+        lift = apart if number >= enters else 0
+        return floor - step * (number + 0.6) - lift
 
-        out = 18 if narrow else 34  # from a box to its loop
-        for part, x, sign, (boxes, loops) in zip(
-            ("encoder", "decoder"), places, (-1, 1), columns, strict=True
-        ):
-            low, top = loops[0][0], loops[-1][1]
-            bottom = level(low - 1) - high / 2 - 8
-            outline = level(top) - 0.55 * step, bottom
-            sketch.box(
-                x + sign * out / 2,
-                sum(outline) / 2,
-                width=wide + 2 * out + 6,
-                height=outline[1] - outline[0],
-                fill_opacity=0,
-            )
-            for i, (words, colour, page) in enumerate(boxes):
-                if narrow and len(words) > 13:
-                    words = "\n".join(words.rsplit(" ", 1))
-                    words = words.replace("cross-", "cross-\n")
-                below = level(i - 1) - high / 2 if i else floor + 4
-                end = level(i) + high / 2
-                sketch.line((x, below), (x, end), arrow=True)
-                look = {"part": colour, "href": f"{page}.html"}
-                sketch.box(x, level(i), words, width=wide, height=high, **look)
-            side = x + sign * wide / 2
-            for first, last in loops:
-                fork = level(first) + step / 2 + 2
-                bend = side + sign * out
-                corners = (x, fork), (bend, fork), (bend, level(last))
-                sketch.line(*corners, (side, level(last)), arrow=True)
-            count = len(getattr(model, part).layers)
-            beyond = 16 if narrow else 76  # above or beside the frame
-            y = outline[0] - 12 if narrow else sum(outline) / 2
-            look = {"size": 16, "font_weight": "bold"}
-            sketch.words(side + sign * beyond, y, f"{count} ×", **look)
-            ids = "source ids" if part == "encoder" else "target ids"
-            sketch.words(x, floor + 15, ids)
-        encoder, decoder = places
-        top = level(len(columns[0][0]) - 1) - high / 2
-        over = top - 0.55 * step
-        between = (encoder + decoder) / 2
-        enter = decoder - wide / 2
-        path = [(encoder, top), (encoder, over), (between, over)]
-        path += [(between, level(meets)), (enter, level(meets))]
-        sketch.line(*path, arrow=True)
-        sketch.words(between - 8, over - 14, "memory", "end", "encoder")
-        last = level(len(columns[1][0]) - 1) - high / 2
-        sketch.line((decoder, last), (decoder, 18), arrow=True)
-        sketch.words(decoder, 9, "a score for every token")
-        look = {"anchor": "start", "font_weight": "bold"}
-        head = "Built in" if narrow else "Built in the chapters"
-        sketch.words(4, 9, head, **look)
-        for row, (name, *inks) in enumerate(CHAPTERS):
-            y = 9 + 21 * (row + 1)
-            for place, ink in enumerate(inks):
-                sketch.words(4 + 18 * place, y, "■", "start", ink, size=18)
-            sketch.words(44, y, name, "start")
-        return sketch
+    out = 18  # from a box to its loop
+    for part, x, sign, (boxes, loops) in zip(
+        ("encoder", "decoder"), places, (-1, 1), columns, strict=True
+    ):
+        low, top = loops[0][0], loops[-1][1]
+        bottom = level(low - 1) - high / 2 - 8
+        outline = level(top) - 0.55 * step, bottom
+        sketch.box(
+            x + sign * out / 2,
+            sum(outline) / 2,
+            width=wide + 2 * out + 6,
+            height=outline[1] - outline[0],
+            fill_opacity=0,
+        )
+        for i, (words, colour, page) in enumerate(boxes):
+            if len(words) > 16:
+                words = "\n".join(words.rsplit(" ", 1))
+                words = words.replace("cross-", "cross-\n")
+            below = level(i - 1) - high / 2 if i else floor + 4
+            end = level(i) + high / 2
+            sketch.line((x, below), (x, end), arrow=True)
+            look = {"part": colour, "href": f"{page}.html"}
+            sketch.box(x, level(i), words, width=wide, height=high, **look)
+        side = x + sign * wide / 2
+        for first, last in loops:
+            fork = level(first) + step / 2 + 2
+            bend = side + sign * out
+            corners = (x, fork), (bend, fork), (bend, level(last))
+            sketch.line(*corners, (side, level(last)), arrow=True)
+        count = len(getattr(model, part).layers)
+        beyond = 16  # above or beside the frame
+        y = outline[0] - 12
+        look = {"size": 16, "font_weight": "bold"}
+        sketch.words(side + sign * beyond, y, f"{count} ×", **look)
+        ids = "source ids" if part == "encoder" else "target ids"
+        sketch.words(x, floor + 15, ids)
+    encoder, decoder = places
+    top = level(len(columns[0][0]) - 1) - high / 2
+    over = top - 0.55 * step
+    between = (encoder + decoder) / 2
+    enter = decoder - wide / 2
+    path = [(encoder, top), (encoder, over), (between, over)]
+    path += [(between, level(meets)), (enter, level(meets))]
+    sketch.line(*path, arrow=True)
+    sketch.words(between - 8, over - 14, "memory", "end", "encoder")
+    last = level(len(columns[1][0]) - 1) - high / 2
+    sketch.line((decoder, last), (decoder, 18), arrow=True)
+    sketch.words(decoder, 9, "a score for every token")
+    look = {"anchor": "start", "font_weight": "bold"}
+    sketch.words(4, 9, "Built in", **look)
+    for row, (name, *inks) in enumerate(CHAPTERS):
+        y = 9 + 21 * (row + 1)
+        for place, ink in enumerate(inks):
+            sketch.words(4 + 18 * place, y, "■", "start", ink, size=18)
+        sketch.words(44, y, name, "start")
 
     return show(
-        draw,
+        sketch,
         "Figure 1: on the left the encoder, six layers of self-attention "
         "and feed-forward; on the right the decoder, six layers of "
         "masked self-attention, cross-attention and feed-forward. Add and "

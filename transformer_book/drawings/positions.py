@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import drawsvg
@@ -10,12 +11,11 @@ from torch import Tensor
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
+    WIDTH,
     Picture,
     Sketch,
+    chart,
     heatmap,
-    panels,
     show,
 )
 from transformer_book.tables import markdown_table
@@ -29,51 +29,41 @@ def hands(places: Sequence[int], angles: Sequence) -> Picture:
     pairs = len(angles[0])
     order = "first", "second", "third", "fourth", "fifth", "sixth"
 
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        left, gap = (56, 14) if narrow else (90, 44)
-        jumps = [
-            after - before > 1
-            for before, after in zip(places, places[1:], strict=False)
-        ]
-        step = (wide - left - gap * sum(jumps)) / len(places)
-        radius = min(34, 0.42 * step)
-        down = 2 * radius + (24 if narrow else 18)
-        sketch = Sketch(wide, 46 + pairs * down)
-        sketch.words(left + (wide - left) / 2, 10, "position")
-        x = left + 0.5 * step
-        for column, pos in enumerate(places):
-            if column:
-                x += step
-                if jumps[column - 1]:
-                    x += gap
-                    sketch.words(x - (step + gap) / 2, 32, "…")
-            sketch.words(x, 32, str(pos))
-            for row, angle in enumerate(angles[column]):
-                y = 46 + down * (row + 0.5)
-                look = {"stroke": COLOURS["muted"], "stroke_width": 1.2}
-                sketch.dot(x, y, "none", radius, **look)
-                sketch.free.children.pop()  # hands lie on their dials
-                tip = (
-                    x + 0.94 * radius * math.sin(angle),
-                    y - 0.94 * radius * math.cos(angle),
-                )
-                sketch.line(
-                    (x, y), tip, width=3.2, colour="position", arrow=True
-                )
-        for row in range(pairs):
+    left, gap = 56, 14
+    jumps = [after - before > 1 for before, after in pairwise(places)]
+    step = (WIDTH - left - gap * sum(jumps)) / len(places)
+    radius = min(34, 0.42 * step)
+    down = 2 * radius + 24
+    sketch = Sketch(WIDTH, 46 + pairs * down)
+    sketch.words(left + (WIDTH - left) / 2, 10, "position")
+    x = left + 0.5 * step
+    for column, pos in enumerate(places):
+        if column:
+            x += step
+            if jumps[column - 1]:
+                x += gap
+                sketch.words(x - (step + gap) / 2, 32, "…")
+        sketch.words(x, 32, str(pos))
+        for row, angle in enumerate(angles[column]):
             y = 46 + down * (row + 0.5)
-            name = order[row] if narrow else f"{order[row]} hand"
-            sketch.words(0, y, name, "start")
-        return sketch
+            look = {"stroke": COLOURS["muted"], "stroke_width": 1.2}
+            sketch.dot(x, y, "none", radius, **look)
+            sketch.free.children.pop()  # hands lie on their dials
+            tip = (
+                x + 0.94 * radius * math.sin(angle),
+                y - 0.94 * radius * math.cos(angle),
+            )
+            sketch.line((x, y), tip, width=3.2, colour="position", arrow=True)
+    for row in range(pairs):
+        y = 46 + down * (row + 0.5)
+        sketch.words(0, y, order[row], "start")
 
     return show(
-        draw,
+        sketch,
         f"Dials in {pairs} rows, one for each hand, a column each for the "
         f"positions {', '.join(map(str, places))}. At position 0 all hands "
-        "point straight up. From each position to the next the first hand "
-        "turns by a radian, the second by a tenth of it, the third "
-        "by a hundredth; the last one hardly moves.",
+        "point straight up; from position to position the first hand turns "
+        "most, and the last one hardly moves.",
     )
 
 
@@ -81,21 +71,19 @@ def table(encodings: Tensor) -> Picture:
     """All encodings (length, d_model), one row for each position."""
     length, d_model = encodings.shape
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.6 if narrow else 3.4)
-        heatmap(
-            encodings,
-            range(length),
-            range(d_model),
-            ax=ax,
-            limits=(-1, 1),
-            axes=("position", "dimension"),
-        )
-        ax.set_yticks(range(0, length, 8))
-        return figure
+    figure, ax = chart(250)
+    heatmap(
+        encodings,
+        range(length),
+        range(d_model),
+        ax=ax,
+        limits=(-1, 1),
+        axes=("position", "dimension"),
+    )
+    ax.set_yticks(range(0, length, 8))
 
     return show(
-        draw,
+        figure,
         f"A grid of {length} positions by {d_model} dimensions: on the "
         "left the signs change from row to row, on the right they stay "
         "the same.",
@@ -124,48 +112,43 @@ def ladders(hands: int) -> Picture:
     def counted(lengths: Sequence[float]) -> list[int]:
         return [
             sum(low <= length < high for length in lengths)
-            for low, high in zip(bounds, bounds[1:], strict=False)
+            for low, high in pairwise(bounds)
         ]
 
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        sketch = Sketch(wide, 232)
+    sketch = Sketch(WIDTH, 232)
 
-        def place(length: float) -> float:
-            whole = math.log10(bounds[-1] / bounds[0])
-            return 4 + (wide - 8) * math.log10(length / bounds[0]) / whole
+    def place(length: float) -> float:
+        whole = math.log10(bounds[-1] / bounds[0])
+        return 4 + (WIDTH - 8) * math.log10(length / bounds[0]) / whole
 
-        for bound in bounds[1:-1]:
-            x = place(bound)
-            look = dict(colour="muted", stroke_dasharray="3 4")
-            sketch.line((x, 24), (x, 188), **look)
-            sketch.words(x, 200, f"{bound:,}")
-        for row, (name, lengths) in enumerate(rows.items()):
-            y = 50 + 88 * row
-            sketch.words(4, y - 32, name, "start", font_weight="bold")
-            sketch.line((4, y), (wide - 4, y), colour="muted")
-            for length in lengths:
-                x = place(length)
-                look = dict(colour="position", width=2.5)
-                sketch.line((x, y - 12), (x, y + 12), **look)
-            inner = zip(bounds, bounds[1:], strict=False)
-            for (low, high), count in zip(
-                inner, counted(lengths), strict=True
-            ):
-                x = (place(low) + place(high)) / 2
+    for bound in bounds[1:-1]:
+        x = place(bound)
+        look = dict(colour="muted", stroke_dasharray="3 4")
+        sketch.line((x, 24), (x, 188), **look)
+        sketch.words(x, 200, f"{bound:,}")
+    for row, (name, lengths) in enumerate(rows.items()):
+        y = 50 + 88 * row
+        sketch.words(4, y - 32, name, "start", font_weight="bold")
+        sketch.line((4, y), (WIDTH - 4, y), colour="muted")
+        for length in lengths:
+            x = place(length)
+            look = dict(colour="position", width=2.5)
+            sketch.line((x, y - 12), (x, y + 12), **look)
+        parts = zip(pairwise(bounds), counted(lengths), strict=True)
+        for (low, high), count in parts:
+            told = str(count)
+            if high == 10 * low:  # there is room
                 told = f"{count or 'no'} hand{'s' if count != 1 else ''}"
-                sketch.words(x, y + 26, str(count) if narrow else told)
-        told = "positions for one turn (logarithmic)"
-        sketch.words(wide / 2, 222, told)
-        return sketch
-
+            sketch.words((place(low) + place(high)) / 2, y + 26, told)
+    told = "positions for one turn of a hand (logarithmic)"
+    sketch.words(WIDTH / 2, 222, told)
     told = "; ".join(
         f"{name}: {', '.join(map(str, counted(lengths)))}"
         for name, lengths in rows.items()
     )
     return show(
-        draw,
-        f"Two logarithmic lines with {hands} marks each, from 6 to "
+        sketch,
+        f"Two logarithmic lines with {hands} marks each, up to "
         f"{longest:,.0f} positions. How many take under 10 positions, under "
         f"100, under 1,000, under 10,000 and more: {told}.",
     )
@@ -179,33 +162,30 @@ def head(weights: Tensor) -> Picture:
     most = weights.argmax(-1).tolist()
     back = len(most) - 1 - most[-1]
 
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        step = (wide - 48) / (len(most) - 1)
-        sketch = Sketch(wide, 128)
-        level = 84
-        for i, j in enumerate(most):
-            start, end = 33 + step * i, 33 + step * j
-            # arcs that end at one dot end side by side
-            end += 2 + 4 * max(0, back - (i - j))
-            path = drawsvg.Path().M(start, level - 9)
-            bend = level - 9 - 47 * (i - j)
-            path.Q((start + end) / 2, bend, end, level - 9)
-            if i == j:  # a loop
-                path = drawsvg.Path().M(start - 6, level - 7)
-                path.C(8, level - 12, 8, level - 44, start - 2, level - 9)
-            look = dict(colour="attention", width=2)
-            if i - j < back:
-                look = dict(colour="muted", width=1.8, stroke_dasharray="4 3")
-            sketch.stroke(path, arrow=True, **look)
-        for i in range(len(most)):
-            sketch.dot(33 + step * i, level, "position", 7)
-            sketch.words(33 + step * i, level + 24, str(i))
-        return sketch
+    step = (WIDTH - 48) / (len(most) - 1)
+    sketch = Sketch(WIDTH, 128)
+    level = 84
+    for i, j in enumerate(most):
+        start, end = 33 + step * i, 33 + step * j
+        # arcs that end at one dot end side by side
+        end += 2 + 4 * max(0, back - (i - j))
+        path = drawsvg.Path().M(start, level - 9)
+        bend = level - 9 - 47 * (i - j)
+        path.Q((start + end) / 2, bend, end, level - 9)
+        if i == j:  # a loop
+            path = drawsvg.Path().M(start - 6, level - 7)
+            path.C(8, level - 12, 8, level - 44, start - 2, level - 9)
+        look = dict(colour="attention", width=2)
+        if i - j < back:
+            look = dict(colour="muted", width=1.8, stroke_dasharray="4 3")
+        sketch.stroke(path, arrow=True, **look)
+    for i in range(len(most)):
+        sketch.dot(33 + step * i, level, "position", 7)
+        sketch.words(33 + step * i, level + 24, str(i))
 
     told = ", ".join(f"{i} at {j}" for i, j in enumerate(most))
     return show(
-        draw,
+        sketch,
         f"{len(most)} positions in a row, and an arc from each to the one at "
         f"which it looks: {told}.",
     )

@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import (
+    COLOURS,
+    Picture,
+    chart,
+    show,
+)
 from transformer_book.ladder import steps_until
 from transformer_book.records import Run
 
@@ -52,50 +57,45 @@ def swapped(
         "windows": COLOURS["feed_forward"],
     }
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.1)
-        names, y, stack = {}, 0.0, ""  # names: where each row is
-        for what, seeds in gaps.items():
-            layer, where = what.split(" in the ")
-            if where != stack:
-                stack = where
-                y -= 0.9
-                names[y] = f"in the {where}:"
+    figure, ax = chart(300)
+    names, y, stack = {}, 0.0, ""  # names: where each row is
+    for what, seeds in gaps.items():
+        layer, where = what.split(" in the ")
+        if where != stack:
+            stack = where
             y -= 0.9
-            names[y] = layer
-            for seed, (gap, low, high) in enumerate(seeds):
-                place = y + 0.2 - 0.4 * seed
-                ax.plot([low, high], [place] * 2, color=inks[layer])
-                ax.plot(gap, place, "o", color=inks[layer], ms=6)
-        ax.axvline(0, color=COLOURS["attention"], lw=1.8)
-        heads = (
-            ("\u2190 better", "right", -0.005),
-            ("worse \u2192", "left", 0.005),
-        )
-        for words, side, x in heads:
-            if narrow:  # no room for arrows
-                words = words.strip("\u2190\u2192 ")
-            ax.text(x, -0.15, words, ha=side, va="center", weight="bold")
-        ax.set_ylim(y - 0.5, 0.2)
-        ax.set_yticks([*names], names.values())
-        for label in ax.get_yticklabels():
-            if label.get_text().endswith(":"):
-                label.set_weight("bold")
-        ax.tick_params(axis="y", length=0)
-        ax.set_xlim(-0.095, 0.06)
-        ticks = {-0.08: "\u22120.08", -0.04: "\u22120.04", 0: "0"}
-        ticks |= {0.04: "+0.04"}
-        ax.set_xticks([*ticks], ticks.values())
-        across = "nats per token from the Transformer's"
-        ax.set_xlabel(across if narrow else f"validation loss, {across}")
-        return figure
+            names[y] = f"in the {where}:"
+        y -= 0.9
+        names[y] = layer
+        for seed, (gap, low, high) in enumerate(seeds):
+            place = y + 0.2 - 0.4 * seed
+            ax.plot([low, high], [place] * 2, color=inks[layer])
+            ax.plot(gap, place, "o", color=inks[layer], ms=6)
+    ax.axvline(0, color=COLOURS["attention"], lw=1.8)
+    heads = (
+        ("\u2190 better", "right", -0.005),
+        ("worse \u2192", "left", 0.005),
+    )
+    for words, side, x in heads:
+        ax.text(x, -0.15, words, ha=side, va="center", weight="bold")
+    ax.set_ylim(y - 0.5, 0.2)
+    ax.set_yticks([*names], names.values())
+    for label in ax.get_yticklabels():
+        if label.get_text().endswith(":"):
+            label.set_weight("bold")
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlim(-0.095, 0.06)
+    ticks = {-0.08: "\u22120.08", -0.04: "\u22120.04", 0: "0"}
+    ticks |= {0.04: "+0.04"}
+    ax.set_xticks([*ticks], ticks.values())
+    ax.set_xlabel("nats per token from the Transformer's")
 
     said = "; ".join(
         f"{what}: " + " and ".join(f"{gap:+.3f}" for gap, *_ in seeds)
         for what, seeds in gaps.items()
     )
     return show(
-        draw,
+        figure,
         "For each of four swaps and two seeds, a dot with an interval: how "
         "many nats per token the loss is above the Transformer's, which is "
         f"a line. {said}.",
@@ -117,51 +117,49 @@ def race_curves(runs: Sequence[Run]) -> Picture:
         if kind != "transformer"
     }
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.2)
-        for kind, (minutes, losses) in curves.items():
-            ink, line, _ = LOOKS[kind]
-            ax.plot(minutes, losses, line, color=ink)
-            end = minutes[-1], losses[-1]
-            ax.plot(*end, "o", color=ink, ms=7)
-            words = "Transformer" if kind == "transformer" else kind
-            _named(ax, words, end, kind)
-        for kind, minute in reached.items():
-            ends, theirs = curves[kind]
-            ax.annotate(
-                "",
-                (minute, theirs[-1]),
-                (ends[-1], theirs[-1]),
-                arrowprops={
-                    "arrowstyle": "-|>",
-                    "color": LOOKS[kind][0],
-                    "linestyle": ":",
-                    "linewidth": 1.6,
-                    "shrinkA": 4,
-                    "shrinkB": 0,
-                },
-            )
-            ax.annotate(
-                f"{minute:.1f} min",
-                (minute, theirs[-1]),
-                (-4, -4),
-                textcoords="offset points",
-                ha="right",
-                va="top",
-                color=COLOURS["attention"],
-            )
-        ax.set_xlabel("minutes of one core")
-        ax.set_ylabel("validation loss, nats per token")
-        ax.set_xlim(4, 22.5 if narrow else 17.6)
-        ax.set_ylim(1.75, 3)
-        ax.set_xticks([5, 10, 15])
-        return figure
+    figure, ax = chart(310)
+    for kind, (minutes, losses) in curves.items():
+        ink, line, _ = LOOKS[kind]
+        ax.plot(minutes, losses, line, color=ink)
+        end = minutes[-1], losses[-1]
+        ax.plot(*end, "o", color=ink, ms=7)
+        words = "Transformer" if kind == "transformer" else kind
+        _named(ax, words, end, kind)
+    for kind, minute in reached.items():
+        ends, theirs = curves[kind]
+        ax.annotate(
+            "",
+            (minute, theirs[-1]),
+            (ends[-1], theirs[-1]),
+            arrowprops={
+                "arrowstyle": "-|>",
+                "color": LOOKS[kind][0],
+                "linestyle": ":",
+                "linewidth": 1.6,
+                "shrinkA": 4,
+                "shrinkB": 0,
+            },
+        )
+        ax.annotate(
+            f"{minute:.1f} min",
+            (minute, theirs[-1]),
+            (-4, -4),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            color=COLOURS["attention"],
+        )
+    ax.set_xlabel("minutes of one core")
+    ax.set_ylabel("validation loss, nats per token")
+    ax.set_xlim(4, 21)
+    ax.set_ylim(1.75, 3)
+    ax.set_xticks([5, 10, 15])
 
     told = "; ".join(
         f"{kind} {losses[-1]:.2f}" for kind, (_, losses) in curves.items()
     )
     return show(
-        draw,
+        figure,
         "Validation loss of the three models against minutes of one core, "
         f"from the fourth. At the end: {told}. The Transformer was there "
         + ", ".join(f"after {m:.1f} ({kind})" for kind, m in reached.items())
@@ -204,26 +202,25 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
         for kind, runs in races.items()
     }
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        places = [*range(len(spans))]
-        for kind, seeds in greedy.items():
-            ink, line, _ = LOOKS[kind]
-            means = [sum(each) / len(each) for each in seeds]
-            ax.plot(places, means, line, marker="o", color=ink, ms=5)
-            above = kind == "transformer"
-            ax.text(
-                0,
-                means[0] + (0.6 if above else -0.7),
-                "Transformer" if above else kind,
-                va="bottom" if above else "top",
-                color=ink,
-            )
-        ax.set_xticks(places, spans)
-        ax.set(ylim=(22, 38), yticks=range(22, 39, 4), ylabel="BLEU, greedy")
-        ax.set_xlabel("words of the source")
-        ax.margins(x=0.05)
-        return figure
+    figure, ax = chart(290)
+    places = [*range(len(spans))]
+    for number, (kind, seeds) in enumerate(greedy.items()):
+        ink = LOOKS[kind][0]
+        means = [sum(each) / len(each) for each in seeds]
+        aside = [place + 0.12 * number for place in places]
+        ax.plot(aside, means, "o", color=ink, ms=7)
+        above = kind == "transformer"
+        ax.text(
+            0,
+            means[0] + (0.6 if above else -0.7),
+            "Transformer" if above else kind,
+            va="bottom" if above else "top",
+            color=ink,
+        )
+    ax.set_xticks(places, spans)
+    ax.set(ylim=(22, 38), yticks=range(22, 39, 4), ylabel="BLEU, greedy")
+    ax.set_xlabel("words of the source")
+    ax.margins(x=0.05)
 
     said = "; ".join(
         f"{kind}: "
@@ -231,7 +228,7 @@ def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
         for kind, seeds in greedy.items()
     )
     return show(
-        draw,
+        figure,
         "BLEU of greedy translations by the words of the source, "
         f"{', '.join(spans)}; means of two seeds. {said}.",
     )
@@ -244,16 +241,14 @@ def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
         of_model = shares.setdefault(one["model"], {})
         of_model.setdefault(one["length"], []).append(100 * one["whole"])
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.9)
-        for kind, told in shares.items():
-            means = _means(ax, [*told], [*told.values()], kind)
-            words = "Transformer" if kind == "transformer" else kind
-            _named(ax, words, (max(told), means[-1]), kind)
-        _distances(ax, [*next(iter(shares.values()))], narrow)
-        ax.set_xlabel("symbols of the longest sequences")
-        ax.set(ylabel="copied without an error, %", ylim=(-4, 104))
-        return figure
+    figure, ax = chart(280)
+    for kind, told in shares.items():
+        means = _means(ax, [*told], [*told.values()], kind)
+        words = "Transformer" if kind == "transformer" else kind
+        _named(ax, words, (max(told), means[-1]), kind)
+    _distances(ax, [*next(iter(shares.values()))])
+    ax.set_xlabel("symbols of the longest sequences")
+    ax.set(ylabel="copied without an error, %", ylim=(-4, 104))
 
     said = "; ".join(
         f"{kind}: "
@@ -261,7 +256,7 @@ def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
         for kind, told in shares.items()
     )
     return show(
-        draw,
+        figure,
         "Per cent of sequences copied without an error, for sequences of up "
         f"to 20, 50, 100 and 200 symbols, mean of two seeds. {said}.",
     )
@@ -273,28 +268,28 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
     `right` is {kind of layer: {distance: a share for each seed}}.
     """
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3)
-        heights = {"recurrent": 16, "convolutional": 8}
-        distances = [int(distance) for distance in right["self-attention"]]
-        for name, shares in right.items():
-            values = [[100 * x for x in each] for each in shares.values()]
-            ink = LOOKS[name][0]
-            if name == "dilated":  # a line would leap about
-                for distance, each in zip(distances, values, strict=True):
-                    seeds = [distance] * len(each)
-                    ax.plot(seeds, each, "D", color=ink, mfc="none", ms=7)
-                _named(ax, "dilated", (distances[-1], max(values[-1])), name)
-                continue
-            means = _means(ax, distances, values, name)
-            height = heights.get(name, means[-1])
-            _named(ax, name, (distances[-1], height), name)
-        ax.axhline(100 / 8, color=COLOURS["muted"], ls=":", lw=1.2)
-        ax.text(5, 3, "guessing", color=COLOURS["muted"], va="center")
-        _distances(ax, distances, narrow)
-        ax.set(xlabel="symbols back to the first", ylabel="right, %")
-        ax.set(ylim=(-2, 105))
-        return figure
+    figure, ax = chart(290)
+    heights = {"recurrent": 16, "convolutional": 8}
+    distances = [int(distance) for distance in right["self-attention"]]
+    for name, shares in right.items():
+        values = [[100 * x for x in each] for each in shares.values()]
+        ink = LOOKS[name][0]
+        if name == "dilated":  # a line would leap about
+            for distance, each in zip(distances, values, strict=True):
+                seeds = [distance] * len(each)
+                ax.plot(
+                    seeds, each, "D", color=ink, mfc="none", ms=7, zorder=3
+                )
+            _named(ax, "dilated", (distances[-1], max(values[-1])), name)
+            continue
+        means = _means(ax, distances, values, name)
+        height = heights.get(name, means[-1])
+        _named(ax, name, (distances[-1], height), name)
+    ax.axhline(100 / 8, color=COLOURS["muted"], ls=":", lw=1.2)
+    ax.text(5, 3, "guessing", color=COLOURS["muted"], va="center")
+    _distances(ax, distances)
+    ax.set(xlabel="symbols back to the first", ylabel="right, %")
+    ax.set(ylim=(-2, 105))
 
     told = "; ".join(
         f"{name} "
@@ -302,17 +297,16 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
         for name, shares in right.items()
     )
     return show(
-        draw,
+        figure,
         "How often the first symbol is given at the end, by the "
         f"distance, mean of the seeds: {told}. Guessing is right 0.12.",
     )
 
 
-def _distances(ax: Any, places: Sequence[int], narrow: bool) -> None:
+def _distances(ax: Any, places: Sequence[int]) -> None:
     """A logarithmic axis of distances, with room for names at its end."""
     ax.set_xscale("log")
     ax.set_xticks(places, map(str, places))
     ax.minorticks_off()
-    room = 1 + (0.75 if narrow else 0.28)
     span = places[-1] / places[0]
-    ax.set_xlim(places[0] / span**0.03, places[0] * span**room)
+    ax.set_xlim(places[0] / span**0.03, places[0] * span**1.5)

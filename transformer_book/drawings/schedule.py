@@ -6,6 +6,7 @@ from typing import Any
 from transformer_book.figures import (
     COLOURS,
     Picture,
+    chart,
     panels,
     show,
 )
@@ -23,25 +24,21 @@ def ramp_and_root(
     """Equation 3 and the two curves of which it takes the lower."""
     at, top = peak
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.9)
-        ax.plot(steps, rates, **BROAD)
-        ax.plot(steps, ramp, ":", color="black")
-        ax.plot(steps, root, "--", color="black")
-        ax.plot(*peak, "o", color="black")
-        ax.text(1.3 * at, top, f"step {at:,}: {top:.5f}", va="center")
-        told = "ramp" if narrow else "ramp: grows with the step"
-        ax.text(1.85 * at, 1.6 * top, told)
-        told = "root" if narrow else "root: falls\nas 1/√step"
-        ax.text(0.5 * at, 1.8 * top, told, va="top")
-        told = "the rate: the lower of the two"
-        ax.text(steps[-1], 0.38 * top, told, ha="right", va="top")
-        ax.set_ylim(0, 1.85 * top)
-        _name(ax)
-        return figure
+    figure, ax = chart(280)
+    ax.plot(steps, rates, **BROAD)
+    ax.plot(steps, ramp, ":", color="black")
+    ax.plot(steps, root, "--", color="black")
+    ax.plot(*peak, "o", color="black")
+    ax.text(1.3 * at, top, f"step {at:,}: {top:.5f}", va="center")
+    ax.text(1.85 * at, 1.6 * top, "ramp: grows with the step")
+    ax.text(0.5 * at, 1.8 * top, "root: falls\nas 1/√step", va="top")
+    told = "the rate: the lower of the two"
+    ax.text(steps[-1], 0.38 * top, told, ha="right", va="top")
+    ax.set_ylim(0, 1.85 * top)
+    _name(ax)
 
     return show(
-        draw,
+        figure,
         "Learning rate against step. A straight line that rises from zero "
         f"and a curve that falls cross at step {at:,}, where the rate is "
         f"{top:.5f}. A broad line, equation 3, is on the lower of the two.",
@@ -66,34 +63,30 @@ def rates(curves: Mapping[str, Sequence[float]]) -> Picture:
     top = max(given)
     told = "later and lower,\nthen the same", "all of it lower"
 
-    def draw(narrow: bool):
-        figure, axes = panels(2, narrow, height=2.6, sharey=True)
-        for ax, (name, values), what in zip(axes, changes, told, strict=True):
-            ax.plot(steps, given, **BROAD)
-            ax.plot(steps, values, color="black")
-            peak = max(values)
-            at = values.index(peak) + 1
-            ax.plot(at, peak, "o", color="black")
-            ax.annotate(
-                f"{base}'s peak, ÷ √2",
-                (at, peak),
-                (given.index(top) + (1_900 if narrow else 1_400), 1.02 * top),
-                va="center",
-                arrowprops={"arrowstyle": "-", "linestyle": ":"},
-            )
-            ax.text(len(given), 0.1 * top, what, ha="right")
-            _name(ax)
-            ax.set(title=name, ylim=(0, 1.1 * top))
-        if not narrow:
-            axes[1].set_ylabel("")
-        return figure
+    figures, axes = panels(2, 250)
+    for ax, (name, values), what in zip(axes, changes, told, strict=True):
+        ax.plot(steps, given, **BROAD)
+        ax.plot(steps, values, color="black")
+        peak = max(values)
+        at = values.index(peak) + 1
+        ax.plot(at, peak, "o", color="black")
+        ax.annotate(
+            f"{base}'s peak, ÷ √2",
+            (at, peak),
+            (given.index(top) + 1_900, 1.02 * top),
+            va="center",
+            arrowprops={"arrowstyle": "-", "linestyle": ":"},
+        )
+        ax.text(len(given), 0.1 * top, what, ha="right")
+        _name(ax)
+        ax.set(title=name, ylim=(0, 1.1 * top))
 
     peaks = ", ".join(
         f"{name} {max(values):.2e} at step {values.index(max(values)) + 1:,}"
         for name, values in curves.items()
     )
     return show(
-        draw,
+        figures,
         "Two charts of the learning rate against the step, with a broad line "
         f"for {base}. Each line climbs straight to a peak: {peaks}.",
     )
@@ -110,37 +103,30 @@ def warm_ups(
         "warm-up of 100 steps": ("-", "attention"),
     }
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=3.4)
-        last = max(map(len, runs.values()))
-        below = float("inf")
-        ends = {name: sum(run[-10:]) / 10 for name, run in runs.items()}
-        known = {"color": "black", "lw": 1.2, "zorder": 3}
-        ax.plot([0, last], 2 * [frequencies], ":", **known)
-        told = "dotted: knows\nonly frequencies"
-        if not narrow:
-            told = "dotted: knows only how frequent each token is"
-        ax.text(last, frequencies + 0.5, told, ha="right")
-        for name in sorted(runs, key=ends.__getitem__, reverse=True):
-            dash, colour = looks[name]
-            told = name
-            ax.plot(runs[name], dash, color=COLOURS[colour])
-            apart = 1.2 if narrow else 0.6
-            below = min(ends[name], below - apart)
-            if narrow:
-                told = told.replace(", ", ",\n").replace(" peak", "\npeak")
-                told = told.replace(" the\n", "\nthe ").replace(" of", "\nof")
-            ax.text(last + 2, below, told, va="center", color=COLOURS[colour])
-        ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 7.8))
-        ax.set_xlim(0, last * (1.75 if narrow else 1.4))
-        ax.set_xticks(range(0, last + 1, 40))
-        return figure
+    figure, ax = chart(330)
+    last = max(map(len, runs.values()))
+    below = float("inf")
+    ends = {name: sum(run[-10:]) / 10 for name, run in runs.items()}
+    known = {"color": "black", "lw": 1.2, "zorder": 3}
+    ax.plot([0, last], 2 * [frequencies], ":", **known)
+    told = "dotted: knows only frequencies"
+    ax.text(last, frequencies + 0.5, told, ha="right")
+    for name in sorted(runs, key=ends.__getitem__, reverse=True):
+        dash, colour = looks[name]
+        ax.plot(runs[name], dash, color=COLOURS[colour])
+        below = min(ends[name], below - 1.1)
+        told = name.replace(", ", ",\n").replace(" peak at", "\npeak at")
+        told = told.replace(" of", "\nof")
+        ax.text(last + 2, below, told, va="center", color=COLOURS[colour])
+    ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 7.8))
+    ax.set_xlim(0, 1.55 * last)
+    ax.set_xticks(range(0, last + 1, 40))
 
     told = ", ".join(
         f"{name} {sum(run[-10:]) / 10:.1f}" for name, run in runs.items()
     )
     return show(
-        draw,
+        figure,
         "Loss against step. The mean of the last ten steps, in nats: "
         f"{told}. A dotted line marks {frequencies:.1f}, the loss of a "
         "model that knows the tokens' frequencies alone.",

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
     SIGNED,
+    WIDTH,
     Picture,
     Sketch,
     panels,
@@ -28,70 +27,31 @@ def journey(source: Sequence[str], written: Sequence[str]) -> Picture:
     vectors = "#sentence-vectors"
     written = written[:5]
 
-    def across() -> Sketch:
-        sketch = Sketch(PAGE * 96, 274)
-        left, first = 84, 236
-        step = (PAGE * 96 - first - 52) / max(1, len(written) - 1)
-        token, run, bus = 24, 116, 196
-        sketch.box(
-            left, 256, " ".join(source), "encoder", width=150, href=vectors
-        )
-        sketch.line((left, 240), (left, bus + 16), arrow=True)
-        sketch.box(left, bus, "encoder", "encoder", width=110, href=encoder)
-        sketch.words(left, bus - 28, "runs once", font_weight="bold")
-        end = first + step * (len(written) - 1)
-        sketch.line((left + 55, bus), (end, bus), colour="source", width=2.5)
-        sketch.words((left + 55 + first) / 2, bus, "memory")
-        for number, told in enumerate(("runs once", "for every token")):
-            y = run - 8 + 17 * number
-            sketch.words(first - 54, y, told, "end", font_weight="bold")
-        look = dict(width=min(90, step - 14), href=decoder)
-        before = left
-        sketch.box(left, token, "<bos>", "decoder", **look)
-        for number, word in enumerate(written):
-            x = first + step * number
-            up = dict(arrow=True, colour="source", width=2.5)
-            sketch.line((x, bus), (x, run + 17), **up)
-            sketch.line(
-                (before + 24, token + 15), (x - 16, run - 16), arrow=True
-            )
-            sketch.box(x, run, "decoder", "decoder", **look)
-            sketch.line((x, run - 15), (x, token + 17), arrow=True)
-            sketch.box(x, token, word, "decoder", **look)
-            before = x
-        return sketch
-
-    def down() -> Sketch:
-        step, first = 62, 168
-        sketch = Sketch(PHONE * 96, first + step * len(written) - 26)
-        bus, run, token = 26, 128, 270
-        sketch.box(
-            76, 18, " ".join(source), "encoder", width=148, href=vectors
-        )
-        sketch.line((56, 33), (56, 57), arrow=True)
-        sketch.box(56, 74, "encoder", "encoder", width=108, href=encoder)
-        sketch.words(120, 74, "runs once", "start", font_weight="bold")
-        end = first + step * (len(written) - 1)
-        sketch.line((bus, 90), (bus, end), colour="source", width=2.5)
-        sketch.words(4, 112, "memory", "start")
-        look = dict(width=92, href=decoder)
-        before = first - 52
-        sketch.box(token, before, "<bos>", "decoder", **look)
-        for number, word in enumerate(written):
-            y = first + step * number
-            on = dict(arrow=True, colour="source", width=2.5)
-            sketch.line((bus, y), (run - 48, y), **on)
-            sketch.line(
-                (token - 46, before + 8), (run + 30, y - 17), arrow=True
-            )
-            sketch.box(run, y, "decoder", "decoder", **look)
-            sketch.line((run + 46, y), (token - 48, y), arrow=True)
-            sketch.box(token, y, word, "decoder", **look)
-            before = y
-        return sketch
-
+    step, first = 62, 168
+    bus, run, token = 34, 178, 360
+    sketch = Sketch(WIDTH, first + step * len(written) - 26)
+    sketch.box(100, 18, " ".join(source), "encoder", 190, href=vectors)
+    sketch.line((74, 33), (74, 57), arrow=True)
+    sketch.box(74, 74, "encoder", "encoder", width=120, href=encoder)
+    sketch.words(146, 74, "runs once", "start", font_weight="bold")
+    end = first + step * (len(written) - 1)
+    sketch.line((bus, 90), (bus, end), colour="source", width=2.5)
+    sketch.words(bus + 10, 112, "memory", "start")
+    look = {"width": 110, "href": decoder}
+    before = first - 52
+    sketch.box(token, before, "<bos>", "decoder", **look)
+    sketch.words(token, before - 44, "for every token", font_weight="bold")
+    for number, word in enumerate(written):
+        y = first + step * number
+        ends = (bus, y), (run - 57, y)
+        sketch.line(*ends, arrow=True, colour="source", width=2.5)
+        sketch.line((token - 55, before + 8), (run + 36, y - 17), arrow=True)
+        sketch.box(run, y, "decoder", "decoder", **look)
+        sketch.line((run + 55, y), (token - 57, y), arrow=True)
+        sketch.box(token, y, word, "decoder", **look)
+        before = y
     return show(
-        lambda narrow: down() if narrow else across(),
+        sketch,
         f"One box, the encoder, which runs once and has read "
         f"{' '.join(source)}. From it one line, the memory, leads to a row "
         f"of {len(written)} boxes, the decoder, which runs once for every "
@@ -111,32 +71,29 @@ def moved(
     kept = [k for k in range(len(words)) if k != place]
     most = max(kept, key=lambda k: angles[k])
 
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        step = wide / len(words)
-        box = min(96, step - 6)
-        radius, foot = (58, 130) if narrow else (100, 168)
-        sketch = Sketch(wide, foot + 34)
-        for k, word in enumerate(words):
-            sketch.box(step * (k + 0.5), 18, word, "source", width=box)
-        for k in kept:
-            x = step * (k + 0.5)
-            _turn(sketch, x, foot, radius, angles[k])
-            look = {"font_weight": "bold"} if k == most else {}
-            sketch.words(x, foot + 20, f"{angles[k]:.0f}°", **look)
-        x, turn = step * (place + 0.5), math.radians(angles[most])
-        sketch.line((x, 33), (x, foot - 35), arrow=True)
-        look = dict(fill_opacity=0, stroke_dasharray="4 3")
-        sketch.box(x, foot - 18, other, "source", width=box, **look)
-        hand = step * (most + 0.5)
-        sketch.words(hand - 6, foot - 0.8 * radius, "before", "end", size=12)
-        tip = hand + radius * math.sin(turn), foot - radius * math.cos(turn)
-        sketch.words(tip[0] + 3, tip[1] - 8, "after", size=12)
-        return sketch
+    step = WIDTH / len(words)
+    box = min(96, step - 6)
+    radius, foot = 62, 150
+    sketch = Sketch(WIDTH, foot + 34)
+    for k, word in enumerate(words):
+        sketch.box(step * (k + 0.5), 18, word, "source", width=box)
+    for k in kept:
+        x = step * (k + 0.5)
+        _turn(sketch, x, foot, radius, angles[k])
+        look = {"font_weight": "bold"} if k == most else {}
+        sketch.words(x, foot + 20, f"{angles[k]:.0f}°", **look)
+    x, turn = step * (place + 0.5), math.radians(angles[most])
+    sketch.line((x, 33), (x, 50), arrow=True)
+    look = {"fill_opacity": 0, "stroke_dasharray": "4 3"}
+    sketch.box(x, 66, other, "source", width=box, **look)
+    hand = step * (most + 0.5)
+    sketch.words(hand - 6, foot - 0.8 * radius, "before", "end", size=12)
+    tip = hand + radius * math.sin(turn), foot - radius * math.cos(turn)
+    sketch.words(tip[0] + 3, tip[1] - 8, "after", size=12)
 
     told = ", ".join(f"{words[k]} {angles[k]:.0f}°" for k in kept)
     return show(
-        draw,
+        sketch,
         f"The sentence {' '.join(words)}, in which {words[place]} becomes "
         f"{other}. Under every other word are two hands, its vector before "
         f"and after. The angles between them: {told}.",
@@ -170,28 +127,26 @@ def one_score(
     weights = (key @ query / math.sqrt(d_k)).softmax(dim=-1)
     score = total / math.sqrt(d_k)
 
-    def draw(narrow: bool):
-        figure, (left, right) = panels(2, narrow, height=2.6)
-        colours = [
-            SIGNED["negative" if one < 0 else "positive"] for one in products
-        ]
-        left.bar(range(1, d_k + 1), products, color=colours)
-        left.axhline(0, color="grey", linewidth=0.5)
-        left.set(
-            title=f"{total:.2f} ÷ √{d_k} = score {score:.2f}",
-            xlabel=f"dimension of the query of “{word}”",
-            ylabel=f"times the key of “{keys[place]}”",
-        )
-        looks = [
-            COLOURS["attention"] if i == place else COLOURS["muted"]
-            for i in range(len(keys))
-        ]
-        bars = right.barh(list(keys), weights, color=looks)
-        right.bar_label(bars, fmt="%.2f", padding=3)
-        right.invert_yaxis()
-        right.set(title="weight, the softmax of the scores")
-        right.set(xlim=(0, 1.2), xticks=[0, 0.5, 1])
-        return figure
+    figures, (left, right) = panels(2, 250)
+    colours = [
+        SIGNED["negative" if one < 0 else "positive"] for one in products
+    ]
+    left.bar(range(1, d_k + 1), products, color=colours)
+    left.axhline(0, color="grey", linewidth=0.5)
+    left.set(
+        title=f"{total:.2f} ÷ √{d_k} = score {score:.2f}",
+        xlabel=f"dimension of the query of “{word}”",
+        ylabel=f"times the key of “{keys[place]}”",
+    )
+    looks = [
+        COLOURS["attention"] if i == place else COLOURS["muted"]
+        for i in range(len(keys))
+    ]
+    bars = right.barh(list(keys), weights, color=looks)
+    right.bar_label(bars, fmt="%.2f", padding=3)
+    right.invert_yaxis()
+    right.set(title="weight, the softmax of the scores")
+    right.set(xlim=(0, 1.2), xticks=[0, 0.5, 1])
 
     shares = [
         f"{name} {weight:.2f}"
@@ -203,4 +158,4 @@ def one_score(
         f"that is the score {score:.2f}. Weights of the row: "
         f"{', '.join(shares)}."
     )
-    return show(draw, told.replace(" -", " −"))
+    return show(figures, told.replace(" -", " −"))

@@ -5,10 +5,10 @@ from itertools import accumulate
 
 from transformer_book.figures import (
     COLOURS,
-    PAGE,
-    PHONE,
+    WIDTH,
     Picture,
     Sketch,
+    chart,
     panels,
     show,
 )
@@ -19,43 +19,40 @@ Series = tuple[Sequence[int], Sequence[float]]  # steps, values
 def tasks(reads: Sequence[str], labels: Sequence[str]) -> Picture:
     """A row for each position: what it may read, and what is asked."""
 
-    def draw(narrow: bool) -> Sketch:
-        wide = (PHONE if narrow else PAGE) * 96
-        high, down = 26, 36
-        letters = [len(word) + 3 for word in reads]
-        widest = max(map(len, labels)) + 3
-        letter = wide / (sum(letters) + widest + 2)  # 2: the last arrow
-        ends = [letter * end for end in accumulate(letters)]
-        sketch = Sketch(wide, 30 + down * len(reads))
-        sketch.words(2, 10, "it reads", "start", font_weight="bold")
-        asked = wide - 2
-        sketch.words(asked, 10, "is asked for", "end", font_weight="bold")
-        for row, label in enumerate(labels):
-            y = 24 + down * row + high / 2
-            for place, word in enumerate(reads[: row + 1]):
-                width = letter * letters[place]
-                x = ends[place] - width / 2
-                sketch.box(x, y, word, "target", width - 4, high)
-            width = letter * widest
-            x = wide - width / 2
-            sketch.line((ends[row] - 2, y), (x - width / 2, y), arrow=True)
-            look = {"fill_opacity": 0, "stroke_width": 2}
-            sketch.box(x, y, label, "target", width - 4, high, **look)
-        return sketch
+    high, down = 26, 36
+    letters = [len(word) + 3 for word in reads]
+    widest = max(map(len, labels)) + 3
+    letter = WIDTH / (sum(letters) + widest + 2)  # 2: the last arrow
+    ends = [letter * end for end in accumulate(letters)]
+    sketch = Sketch(WIDTH, 30 + down * len(reads))
+    sketch.words(2, 10, "it reads", "start", font_weight="bold")
+    asked = WIDTH - 2
+    sketch.words(asked, 10, "is asked for", "end", font_weight="bold")
+    for row, label in enumerate(labels):
+        y = 24 + down * row + high / 2
+        for place, word in enumerate(reads[: row + 1]):
+            width = letter * letters[place]
+            x = ends[place] - width / 2
+            sketch.box(x, y, word, "target", width - 4, high)
+        width = letter * widest
+        x = WIDTH - width / 2
+        sketch.line((ends[row] - 2, y), (x - width / 2, y), arrow=True)
+        look = {"fill_opacity": 0, "stroke_width": 2}
+        sketch.box(x, y, label, "target", width - 4, high, **look)
 
     rows = "; ".join(
         f"from {' '.join(reads[: place + 1])} to {label}"
         for place, label in enumerate(labels)
     )
     return show(
-        draw,
+        sketch,
         f"{len(labels)} rows, one for each position. What the decoder reads "
         "grows by a word from row to row, and an "
         f"arrow leads to the word that is asked for: {rows}.",
     )
 
 
-def normal(healthy: Sequence[Series], sick: Series) -> Picture:
+def normal(healthy: Mapping[str, Series], sick: Series) -> Picture:
     """Losses against the share of a run's steps, as shares of the first."""
 
     def part(series: Series) -> tuple[list[float], list[float]]:
@@ -65,53 +62,52 @@ def normal(healthy: Sequence[Series], sick: Series) -> Picture:
             [100 * loss / losses[0] for loss in losses],
         )
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.8)
-        good, bad = COLOURS["good"], COLOURS["bad"]
-        for run in healthy:
-            ax.plot(*part(run), color=good)
-        ax.plot(*part(sick), color=bad)
-        ax.text(100, 88, "not normal", ha="right", va="top", color=bad)
-        ax.text(100, 44, "normal", ha="right", color=good)
-        ax.axvline(25, color=COLOURS["muted"], ls=":")
-        ax.text(27, 70, "a quarter of\nthe steps")
-        ax.set(xlabel="% of the steps", xlim=(0, 101), ylim=(0, 110))
-        ax.set(xticks=[0, 25, 50, 75, 100])
-        ax.set_ylabel("validation loss,\n% of its first value")
-        return figure
-
-    ends = ", ".join(f"{part(run)[1][-1]:.0f}%" for run in healthy)
+    figure, ax = chart(300)
+    bad = COLOURS["bad"]
+    below = 100.0
+    runs = {name: part(series) for name, series in healthy.items()}
+    for name, run in sorted(runs.items(), key=lambda pair: -pair[1][1][-1]):
+        ax.plot(*run, color=COLOURS["good"])
+        below = min(run[1][-1], below - 8)
+        ax.text(103, below, name, va="center", color=COLOURS["good"])
+    ax.plot(*part(sick), color=bad)
+    ax.text(103, part(sick)[1][-1], "rate too high", va="center", color=bad)
+    ax.axvline(25, color=COLOURS["muted"], ls=":")
+    ax.text(27, 70, "a quarter of the steps")
+    ax.set(xlabel="% of the steps", xlim=(0, 132), ylim=(0, 110))
+    ax.set(xticks=[0, 25, 50, 75, 100])
+    ax.spines["bottom"].set_bounds(0, 100)
+    ax.set_ylabel("validation loss,\n% of its first value")
+    ends = ", ".join(f"{name} {run[1][-1]:.0f}%" for name, run in runs.items())
     return show(
-        draw,
+        figure,
         f"{len(healthy)} curves of the validation loss fall below half of "
         "its first value in the first quarter of the steps, and end at "
-        f"{ends} of it; another stays up, at {part(sick)[1][-1]:.0f}%.",
+        f"{ends}; another stays up, at {part(sick)[1][-1]:.0f}%.",
     )
 
 
 def copying(copied: Mapping[int, float], trained: int) -> Picture:
     """Per cent that are copied exactly, by length; `trained` the longest."""
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.4)
-        for length, share in copied.items():
-            known = length <= trained
-            ink = COLOURS["good" if known else "bad"]
-            bar = ax.bar(length, share, 0.7, color=ink)
-            ax.bar_label(bar, [f"{share:.0f}"], padding=3, color=ink)
-        ax.axvline(trained + 0.5, color=COLOURS["muted"], ls=":")
-        ax.text(trained + 0.65, 75, "longer than\nany in training")
-        ax.set(xlabel="symbols in the sequence", ylim=(0, 115), yticks=[])
-        ax.set_xticks([*copied])
-        ax.spines["left"].set_visible(False)
-        ax.set_title("% copied without an error")
-        return figure
+    figure, ax = chart(230)
+    for length, share in copied.items():
+        known = length <= trained
+        ink = COLOURS["good" if known else "muted"]
+        bar = ax.bar(length, share, 0.7, color=ink)
+        ax.bar_label(bar, [f"{share:.0f}"], padding=3, color=ink)
+    ax.axvline(trained + 0.5, color=COLOURS["muted"], ls=":")
+    ax.text(trained + 0.65, 75, "longer than\nany in training")
+    ax.set(xlabel="symbols in the sequence", ylim=(0, 115), yticks=[])
+    ax.set_xticks([*copied])
+    ax.spines["left"].set_visible(False)
+    ax.set_title("% copied without an error")
 
     said = ", ".join(
         f"{share:.0f}% of {length}" for length, share in copied.items()
     )
     return show(
-        draw,
+        figure,
         "Bars of the random sequences that are copied without an error, by "
         f"their number of symbols, in training up to {trained}: {said}.",
     )
@@ -120,43 +116,32 @@ def copying(copied: Mapping[int, float], trained: int) -> Picture:
 def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
     """By case, the losses in training and in validation: four panels."""
 
-    def draw(narrow: bool):
-        figure, axes = panels(
-            len(curves),
-            narrow,
-            height=2 if narrow else 2.5,
-            sharey=True,
-            squeeze=False,
-        )
-        for ax, (case, (seen, unseen)) in zip(
-            axes.flat, curves.items(), strict=True
-        ):
-            ax.plot(*seen, color=COLOURS["loss"])
-            ax.plot(*unseen, "--", color=COLOURS["loss"])
-            ends = {"training": seen[1][-1], "unseen": unseen[1][-1]}
-            if abs(ends["training"] - ends["unseen"]) < 1:
-                ends = {"training and\nunseen": max(ends.values())}
-            for words, value in ends.items():
-                ax.annotate(
-                    f"{words} {value:.1f}",
-                    (seen[0][-1], value),
-                    (0, 14 if len(ends) == 1 else 6),
-                    textcoords="offset points",
-                    ha="right",
-                    multialignment="right",
-                )
-            ax.set(ylim=(0, 10.5), xlabel="step")
-            ax.set_title(case, weight="bold")
-            if narrow or ax is axes.flat[0]:
-                ax.set_ylabel("nats per token")
-        return figure
+    figures, axes = panels(len(curves), 210, abreast=2)
+    for ax, (case, (seen, unseen)) in zip(axes, curves.items(), strict=True):
+        ax.plot(*seen, color=COLOURS["loss"])
+        ax.plot(*unseen, "--", color=COLOURS["loss"])
+        ends = {"training": seen[1][-1], "unseen": unseen[1][-1]}
+        if abs(ends["training"] - ends["unseen"]) < 1:
+            ends = {"training and\nunseen": max(ends.values())}
+        for words, value in ends.items():
+            ax.annotate(
+                f"{words} {value:.1f}",
+                (seen[0][-1], value),
+                (0, 14 if len(ends) == 1 else 6),
+                textcoords="offset points",
+                ha="right",
+                multialignment="right",
+            )
+        ax.set(ylim=(0, 10.5), xlabel="step")
+        ax.set_title(case, weight="bold")
+        ax.set_ylabel("nats per token")
 
     said = "; ".join(
         f"{case}: {seen[1][-1]:.1f} in training, {unseen[1][-1]:.1f} unseen"
         for case, (seen, unseen) in curves.items()
     )
     return show(
-        draw,
+        figures,
         "Four pairs of curves over the steps. Healthy: both fall together. "
         "Not shifted: the training loss drops to almost nothing and the "
         "validation loss rises. Rate too high: both stop falling while they "
@@ -167,38 +152,22 @@ def illnesses(curves: Mapping[str, tuple[Series, Series]]) -> Picture:
 
 def boats(found: Mapping[str, Sequence[float]]) -> Picture:
     """For each translator the per cent right, with boats and without."""
+    inks = "target", "muted"
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.9)
-        new, grey = COLOURS["target"], COLOURS["muted"]
-        for row, (name, (boat, old)) in enumerate(found.items()):
-            ax.text(-3, -row + 0.26, name, weight="bold")
-            ax.plot([boat, old], [-row, -row], color=grey, lw=1)
-            ring = {"ms": 11, "mfc": "none", "mew": 2, "color": grey}
-            ax.plot(old, -row, "o", **ring)
-            ax.plot(boat, -row, "o", color=new, ms=7)
-            told = ""
-            if abs(boat - old) < 20:  # the dots lie on one another
-                told = f"{boat:.0f}% and {old:.0f}%"
-            left = boat < 50
-            ax.annotate(
-                told,
-                (min(boat, old), -row),
-                (12 if left else -12, -4),
-                textcoords="offset points",
-                ha="left" if left else "right",
-            )
-        ax.text(102, 0.26, "○ without a boat", ha="right", color=grey)
-        before = 58 if narrow else 78
-        ax.text(before, 0.26, "● with a boat", ha="right", color=new)
-        ax.set_yticks([])
-        ax.spines["left"].set_visible(False)
-        ax.set(xlim=(-4, 104), ylim=(0.6 - len(found), 0.7))
-        ax.set_xlabel("% translated exactly")
-        return figure
-
+    figure, ax = chart(330)
+    for row, (name, shares) in enumerate(found.items()):
+        ax.text(0, -row + 0.42, name, weight="bold", va="center")
+        for place, part, share in zip((0.12, -0.2), inks, shares, strict=True):
+            what = "with a boat" if part == "target" else "without"
+            look = {"height": 0.28, "color": COLOURS[part]}
+            ax.barh(place - row, share, **look)
+            told = f"{what}: {share:.0f}%"
+            ax.text(share + 1, place - row, told, va="center")
+    ax.set(xlim=(0, 125), xticks=[0, 50, 100], yticks=[])
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel("% translated exactly")
     said = "; ".join(
         f"{name}: {boat:.0f} with a boat, {old:.0f} without"
         for name, (boat, old) in found.items()
     )
-    return show(draw, f"Per cent of sentences translated exactly. {said}.")
+    return show(figure, f"Per cent of sentences translated exactly. {said}.")

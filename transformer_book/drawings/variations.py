@@ -6,7 +6,12 @@ from typing import Any
 
 from IPython.display import Markdown
 
-from transformer_book.figures import COLOURS, Picture, panels, show
+from transformer_book.figures import (
+    COLOURS,
+    Picture,
+    chart,
+    show,
+)
 from transformer_book.tables import markdown_table
 
 
@@ -55,38 +60,36 @@ def printed_scores(rows: Sequence[tuple]) -> Picture:
     base_last = sorted(rows, key=lambda row: row[0] == "base")
     count = f"{sum(inside) - 1} of {len(rows) - 1} changes"
 
-    def draw(narrow: bool):
-        figure, ax = panels(1, narrow, height=2.6)
-        ax.axvspan(
-            base - 0.55, base + 0.55, color=COLOURS["muted"], alpha=0.15, lw=0
+    figure, ax = chart(250)
+    ax.axvspan(
+        base - 0.55, base + 0.55, color=COLOURS["muted"], alpha=0.15, lw=0
+    )
+    ax.text(base, 8.4, count, ha="center", weight="bold")
+    piled: dict[float, int] = {}  # dots so far, by their score
+    for name, of_model, of_training, _, score, _ in base_last:
+        height = piled.get(score, 0)
+        piled[score] = height + 1
+        ax.plot(
+            score,
+            height,
+            "o",
+            color="black" if name == "base" else COLOURS["muted"],
+            markersize=7,
         )
-        ax.text(base, 8.4, count, ha="center", weight="bold")
-        piled: dict[float, int] = {}  # dots so far, by their score
-        for name, of_model, of_training, _, score, _ in base_last:
-            height = piled.get(score, 0)
-            piled[score] = height + 1
-            ax.plot(
-                score,
-                height,
-                "o",
-                color="black" if name == "base" else COLOURS["muted"],
-                markersize=7 if narrow else 10,
-            )
-            what = told(of_model | of_training)
-            words, lines, side = NAMES.get(name, NAMES.get(what, ("", 0, "")))
-            if words:
-                top = height + 1.2 * lines
-                look = {"color": COLOURS["muted"], "lw": 1}
-                ax.plot([score] * 2, [height + 0.4, top - 0.2], **look)
-                ax.text(score, top, words, ha=side, va="bottom")
-        ax.set(ylim=(-0.6, 9.6), yticks=[], xlabel="BLEU")
-        ax.set_xlim(*((23.2, 26.9) if narrow else (23.3, 26.8)))
-        ax.spines["left"].set_visible(False)
-        return figure
+        what = told(of_model | of_training)
+        words, lines, side = NAMES.get(name, NAMES.get(what, ("", 0, "")))
+        if words:
+            top = height + 1.2 * lines
+            look = {"color": COLOURS["muted"], "lw": 1}
+            ax.plot([score] * 2, [height + 0.4, top - 0.2], **look)
+            ax.text(score, top, words, ha=side, va="bottom")
+    ax.set(ylim=(-0.6, 9.6), yticks=[], xlabel="BLEU")
+    ax.set_xlim(23.2, 26.9)
+    ax.spines["left"].set_visible(False)
 
     outside = ", ".join(words for words, *_ in NAMES.values())
     return show(
-        draw,
+        figure,
         "A dot for each row of table 3, by its BLEU, piled where they have "
         f"the same. {count} are in a band of half a point below and above "
         f"the base model. Named, from the left: {outside}.",
@@ -109,48 +112,40 @@ def differences(rows: Sequence[Row]) -> Picture:
     on the paper's claim, or why there is none.
     """
 
-    def draw(narrow: bool):
-        row = 0.35 if narrow else 0.27
-        figure, ax = panels(1, narrow, height=1.1 + row * len(rows))
-        for i, (_, (gap, low, high), verdict) in enumerate(rows):
-            ink = INKS.get(verdict, "black")
-            if verdict == "control":
-                ink = COLOURS["muted"]
-            ax.plot([low, high], [i, i], color=ink)
-            inside = "none" if verdict == "control" else "full"
-            ax.plot(gap, i, "o", color=ink, ms=6, fillstyle=inside)
-            words = f"{gap:+.2f}" if abs(gap) >= 0.005 else "0.00"
-            words = words.replace("-", "\u2212")
-            said = SIGNS.get(verdict, "")
-            if not narrow:
-                said = f"{said} {verdict}".strip()
-            words = f"{words}  {said}"
-            ax.text(0.3 if narrow else 0.29, i, words, va="center", color=ink)
-        ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
-        ax.text(-0.01, -1.05, "better", ha="right", va="center")
-        ax.text(0.01, -1.05, "worse", ha="left", va="center")
-        names = [fill(what, 18) if narrow else what for what, *_ in rows]
-        ax.set_yticks(range(len(rows)), names)
-        ax.tick_params(axis="y", length=0)
-        for i, label in enumerate(ax.get_yticklabels()):
-            label.set_multialignment("right")
-            if rows[i][-1] == "does not agree":
-                label.set_weight("bold")
-        ax.set_xlim(-0.2, 0.43 if narrow else 0.47)
-        ax.set_ylim(len(rows) - 0.4, -1.6)
-        ticks = {-0.1: "\u22120.1", 0: "base", 0.1: "+0.1", 0.2: "+0.2"}
-        if narrow:
-            ticks = {0: "base", 0.2: "+0.2"}
-        ax.set_xticks([*ticks], ticks.values())
-        ax.spines["bottom"].set_bounds(-0.2, 0.25)
-        ax.set_xlabel("nats above the base model", x=0.2 / ax.get_xlim()[1])
-        return figure
+    figure, ax = chart(110 + 34 * len(rows))
+    for i, (_, (gap, low, high), verdict) in enumerate(rows):
+        ink = INKS.get(verdict, "black")
+        if verdict == "control":
+            ink = COLOURS["muted"]
+        ax.plot([low, high], [i, i], color=ink)
+        inside = "none" if verdict == "control" else "full"
+        ax.plot(gap, i, "o", color=ink, ms=6, fillstyle=inside)
+        words = f"{gap:+.2f}" if abs(gap) >= 0.005 else "0.00"
+        words = words.replace("-", "\u2212")
+        words = f"{words}  {SIGNS.get(verdict, '')}"
+        ax.text(0.3, i, words, va="center", color=ink)
+    ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
+    ax.text(-0.01, -1.05, "better", ha="right", va="center")
+    ax.text(0.01, -1.05, "worse", ha="left", va="center")
+    names = [fill(what, 24) for what, *_ in rows]
+    ax.set_yticks(range(len(rows)), names)
+    ax.tick_params(axis="y", length=0)
+    for i, label in enumerate(ax.get_yticklabels()):
+        label.set_multialignment("right")
+        if rows[i][-1] == "does not agree":
+            label.set_weight("bold")
+    ax.set_xlim(-0.2, 0.43)
+    ax.set_ylim(len(rows) - 0.4, -1.6)
+    ticks = {0: "base", 0.2: "+0.2"}
+    ax.set_xticks([*ticks], ticks.values())
+    ax.spines["bottom"].set_bounds(-0.2, 0.25)
+    ax.set_xlabel("nats above the base model", x=0.2 / ax.get_xlim()[1])
 
     said = "; ".join(
         f"{what} {gap:+.3f} {verdict}" for what, (gap, *_), verdict in rows
     )
     return show(
-        draw,
+        figure,
         "Every change by what it adds to the nats of the base model, the "
         f"dearest first, with an interval and what the paper says: {said}.",
     )
