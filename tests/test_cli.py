@@ -1,8 +1,10 @@
 """The command line, as a reader uses it."""
 
 import json
+import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import pytest
 import torch
 
 from transformer_book.records import load_run
-from transformer_lib import cli
+from transformer_lib import __version__, cli
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -156,22 +158,31 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, capsys):
 
 
 def test_evaluate_and_average(trained, tmp_path, capsys):
-    words = "--beam-size 1 --length-penalty 0.5 --languages es en".split()
-    assert main(["evaluate", "--model", str(trained), *words]) == 0
+    evaluated = ["evaluate", "--model", str(trained)]
+    words = "--beam-size 1 --length-penalty 0.5 --limit 30".split()
+    assert main([*evaluated, *words]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["beam_size"] == 1 and found["length_penalty"] == 0.5
-    assert found["languages"] == ["es", "en"]
-    assert found["sentences"] == 500 and "tok:13a" in found["signature"]
+    assert found["languages"] == ["en", "es"]
+    assert found["sentences"] == 30 and "tok:13a" in found["signature"]
+    assert main([*evaluated, "--languages", "es", "en"]) == 2
+    assert "give --languages en es, or leave" in capsys.readouterr().err
+    assert main([*evaluated, "--limit", "0"]) == 2
+    assert "limit cannot be 0" in capsys.readouterr().err
     assert found["split"] == "test" and "translations" not in found
     out = tmp_path / "mean"
     words = ["average", "--model", str(trained), "--last", "1"]
     assert main([*words, "--out", str(out)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["mean of"] == [checkpoint_files(trained)[-1].name]
     last = average_checkpoints(checkpoint_files(trained)[-1:])
     for name, mean in last.items():
         assert torch.equal(weights(out)[name], mean)
     assert load_model(out)[2]["corpus"] == "little_spanish"
     assert main([*words, "--out", str(out)]) == 2  # it is there
-    assert main([*words[:-1], "0", "--out", f"{out}0"]) == 2
+    for number in "0", "99":
+        assert main([*words[:-1], number, "--out", f"{out}0"]) == 2
+        assert "has 2 checkpoints" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -354,20 +365,122 @@ def test_alpha_is_an_option(monkeypatch, capsys):
     assert capsys.readouterr().out == "A\nB\n"
 
 
-def test_it_computes_with_one_thread_and_leaves_the_callers(monkeypatch):
+def test_what_is_the_process_own_is_set_by_the_command_alone(monkeypatch):
+    """A call from Python leaves the caller's threads and settings."""
+
     def load(model, device):
         assert device == torch.device("cpu")
         threads.append(torch.get_num_threads())
         raise ValueError("no model is needed")
 
-    threads = []
+    threads, matmul = [], torch.backends.cuda.matmul
     monkeypatch.setattr(Translator, "from_pretrained", load)
+    monkeypatch.setattr(matmul, "allow_tf32", matmul.allow_tf32)
+    monkeypatch.setattr(logging.getLogger("transformer_lib"), "level", 0)
+    for name in "LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY":
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     for command in "translate", "evaluate":
         torch.set_num_threads(2)
         words = [command, "--model", "little-spanish", "--device", "cpu"]
         assert main(words) == 2
-        assert torch.get_num_threads() == 2
-    assert threads == [1, 1]
+        monkeypatch.setattr(sys, "argv", ["transformer-lib", *words])
+        assert main() == 2
+    assert threads == [2, 1, 2, 1]
+    assert os.environ["LRU_CACHE_CAPACITY"] == "8" and matmul.allow_tf32
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+
+
+def test_one_line_or_with_debug_the_traceback(capsys):
+    words = ["translate", "--model", "gibberish", "Hello"]
+    for more, traced in ([], False), (["--debug"], True):
+        assert main([*words, *more]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("transformer_lib: 'gibberish' is no folder")
+        assert ("Traceback" in said and "find_model" in said) == traced
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_a_bad_setting_is_named_without_tyros_own_names(capsys):
+    with pytest.raises(SystemExit, match="^2$"):
+        main("train --out x --max-steps -3".split())
+    said = " ".join(capsys.readouterr().err.split())
+    assert "max_steps cannot be" in said and "dummy" not in said
+    with pytest.raises(SystemExit, match="^2$"):
+        main(["trian"])
+    assert "train, translate, evaluate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "translate A --model",
+        "evaluate --beam-size 1 --limit 2 --model",
+        "average --out x --model",
+        "train --out x --limit 9 --from",
+    ],
+)
+def test_a_model_is_found_by_one_rule(words, tmp_path, monkeypatch, capsys):
+    """A folder that holds a model, else a bundled name; the error has all."""
+    monkeypatch.chdir(tmp_path)
+    assert main([*words.split(), "nowhere"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "'nowhere' is no folder" in said and "'little-spanish'" in said
+    (tmp_path / "little-spanish").mkdir()  # holds no model
+    if words.startswith("evaluate"):
+        assert main([*words.split(), "little-spanish"]) == 0
+    if words.startswith("average"):
+        assert main([*words.split(), "little-spanish"]) == 2
+        assert "has 0 checkpoints" in capsys.readouterr().err
+
+
+def test_what_skips_bad_lines_in_training_skips_them_in_evaluation(
+    tmp_path, capsys
+):
+    for language, text in {"en": "one two\n", "es": "uno dos\n"}.items():
+        for part in ("train", "validation", "test"):
+            (tmp_path / f"{part}.{language}").write_text(text * 9)
+    (tmp_path / "test.en").write_text("one two\n\n" + "one two\n" * 7)
+    words = training(tmp_path / "run", "--max-steps", 2, "--test", "test")
+    skip = ["--skip-bad-lines"]
+    with pytest.warns(UserWarning, match="skipped 1 of 9 lines"):
+        assert main([*words, "--corpus", str(tmp_path), *skip]) == 0
+        capsys.readouterr()
+        words = ["evaluate", "--model", str(tmp_path / "run")]
+        assert main([*words, *skip]) == 0
+    assert json.loads(capsys.readouterr().out)["sentences"] == 8
+    assert main(words) == 2 and "a side is empty" in capsys.readouterr().err
+
+
+def test_a_finished_folder_refuses_other_options(trained, capsys):
+    words = training(trained, "--max-steps", 9)
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "is finished, with other options" in said
+    assert "--max-steps 8" in said, "its own command"
+
+
+def test_a_missing_extra_is_named_with_its_command(monkeypatch, capsys):
+    def needs(*_):
+        raise ModuleNotFoundError("No module named 'ctranslate2'")
+
+    monkeypatch.setattr(cli, "export_model", needs)
+    assert main("export --model little-spanish --out x".split()) == 2
+    said = capsys.readouterr().err
+    assert "'ctranslate2': pip install \"executable-transformer[exp" in said
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_service_may_close_a_stream(closed, tmp_path):
+    """Without an input there are no lines; an output goes nowhere."""
+    words = shlex.join([*MODULE, "translate", "--model", "little-spanish"])
+    words += "" if closed == "<&-" else " 'I like trees'"
+    shell = ["sh", "-c", f"{words} {closed}"]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout == ("" if closed != "2>&-" else f"{TREES}\n")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import json
+import os
 import platform
 import re
 from dataclasses import replace
@@ -355,6 +356,15 @@ def test_a_run_that_cannot_begin_leaves_no_folder(wrong, said, tmp_path):
     with pytest.raises(ValueError, match=said):
         run_experiment(replace(QUICK, **wrong), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_may_not_be_written_is_known_at_once(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(BPETokenizer, "train", None)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match="is not to be written in"):
+        run_experiment(QUICK, tmp_path / "new")
 
 
 def test_a_folder_that_is_taken(finished):

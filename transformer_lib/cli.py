@@ -12,6 +12,7 @@ import logging
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ import torch
 import tyro
 from torch import nn
 
+from transformer_lib import __version__
 from transformer_lib.beams import _check_options, longest_source
 from transformer_lib.checkpoints import (
     average_checkpoints,
@@ -30,14 +32,14 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
-from transformer_lib.corpora import decode_line, is_utf16, load_corpus
+from transformer_lib.corpora import decode_line, is_utf16
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export_model
 from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import worker
-from transformer_lib.translator import Translator, bundled_models
+from transformer_lib.translator import Translator, find_model
 
 PRESETS = {
     "tiny": Experiment.tiny(),
@@ -112,7 +114,7 @@ def _translate(
 
     Args:
         model: a folder or a bundled name
-        sentences: quoted
+        sentences: quoted; after -- if one begins with -
         device: cpu, cuda or mps; the best one if not given
         beam_size: 1 is greedy
         length_penalty: alpha of section 6.1; 0 for none
@@ -120,7 +122,6 @@ def _translate(
     Chapter: cli-translate
     """
     _check_options(beam_size, length_penalty)
-    torch.set_num_threads(1)  # its products are too small to be shared out
     translator = Translator.from_pretrained(model, pick_device(device))
     longest = longest_source(translator.model)
     blocks = _standard_input()
@@ -166,6 +167,8 @@ def _evaluate(
     corpus: str | None = None,
     languages: tuple[str, str] | None = None,
     split: Literal["train", "validation", "test"] = "test",
+    limit: int | None = None,
+    skip_bad_lines: bool = False,
     device: str | None = None,
     beam_size: int = 4,
     length_penalty: float = 0.6,
@@ -177,22 +180,29 @@ def _evaluate(
         corpus: a name or a folder; the model's own if not given
         languages: source and target; the model's own if not given
         split: train, validation or test
+        limit: only the first pairs
+        skip_bad_lines: leave out and count what is not a sentence
         device: cpu, cuda or mps; the best one if not given
         beam_size: 1 is greedy
         length_penalty: alpha of section 6.1; 0 for none
 
     Chapter: cli-translate
     """
-    torch.set_num_threads(1)
-    translator = Translator.from_pretrained(model, pick_device(device))
+    folder = find_model(model)
+    translator = Translator.from_pretrained(folder, pick_device(device))
+    corpus = corpus or load_config(folder)[2].get("corpus")
     if corpus is None:
-        folder = model if Path(model).is_dir() else bundled_models()[model]
-        _, _, info = load_config(folder)
-        corpus = info.get("corpus")
-        if corpus is None:
-            raise ValueError(f"{model} does not say its corpus: give --corpus")
-    source, target = languages or translator.languages
-    texts = load_corpus(corpus, source, target, split)
+        raise ValueError(f"{model} does not say its corpus: give --corpus")
+    own = tuple(translator.languages)
+    languages = languages or own
+    if languages == own[::-1] and languages != own:
+        raise ValueError(
+            f"{model} translates {' to '.join(own)}: give --languages "
+            f"{' '.join(own)}, or leave it out"
+        )
+    texts = Experiment(
+        corpus, languages, limit=limit, skip_bad_lines=skip_bad_lines
+    ).load(split)
     scores = evaluate(
         translator.model,
         translator.tokenizer,
@@ -214,17 +224,20 @@ def _average(model: str, out: str, last: int = 5) -> None:
 
     Chapter: cli-translate
     """
-    paths = checkpoint_files(model)
-    if last < 1 or not paths:
+    folder = find_model(model)
+    paths = checkpoint_files(folder)
+    if not 1 <= last <= len(paths):
         raise ValueError(
-            f"{model} has {len(paths)} checkpoints, {last=}: give the folder "
-            "of a training run, and --last 1 or more"
+            f"{folder} has {len(paths)} checkpoints, {last=}: give the folder "
+            "of a training run, and 1 or more of its checkpoints"
         )
-    if Path(out).exists():
+    out = Path(out).expanduser()
+    if out.exists():
         raise FileExistsError(f"{out} exists: name a new folder")
     mean = average_checkpoints(paths[-last:])
-    averaged, tokenizer, info = load_model(model, weights=mean)
+    averaged, tokenizer, info = load_model(folder, weights=mean)
     save_model(out, averaged, tokenizer, info=info)
+    _print({"mean of": [path.name for path in paths[-last:]], "in": str(out)})
 
 
 def _export(
@@ -243,28 +256,32 @@ def _export(
 
     Chapter: cli-translate
     """
-    export_model(Translator.from_pretrained(model), out, to, int8)
+    translator = Translator.from_pretrained(model)
+    try:
+        export_model(translator, Path(out).expanduser(), to, int8)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'{error}: pip install "executable-transformer[export]"'
+        ) from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; bad input is explained in one line.
 
+    Without `argv` it takes the process' own words, and changes settings
+    of the process.
+
     Returns:
         The exit code: 0, done; 2, for bad input or too little memory;
-        130, stopped by Ctrl-C or, while a model trains, by SIGTERM;
+        130, stopped by Ctrl-C or, while a model trains, by a signal;
         141, if the reader of the output went away.
 
     Chapter: cli-main
     """
-    words = list(argv) if argv is not None else sys.argv[1:]
     if argv is None:
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-        if worker()[0] == 0 and not sys.stderr.isatty():
-            # Without a terminal there is no bar: show the log's lines.
-            logging.basicConfig(format="%(message)s")
-            logging.getLogger("transformer_lib").setLevel("INFO")
-    threads = torch.get_num_threads()
+        argv = sys.argv[1:]
+        _set_process(argv)
+    words = [word for word in argv if word != "--debug"]
     try:
         _run(words)
         return 0
@@ -286,9 +303,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     ) as error:
         line = str(error).strip().partition("\n")[0] or type(error).__name__
         print(f"transformer_lib: {line}", file=sys.stderr)
+        if len(words) < len(argv):
+            traceback.print_exc()
         return 2
-    finally:
-        torch.set_num_threads(threads)
+
+
+def _set_process(words: Sequence[str]) -> None:
+    """What a process has one of: streams, log, threads, kernels.
+
+    Chapter: cli-main
+    """
+    # Under a service a stream may be closed: no input, no output.
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if worker()[0] == 0 and not sys.stderr.isatty():
+        # Without a terminal there is no bar: show the log's lines.
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("transformer_lib").setLevel("INFO")
+    if "train" not in words[:1]:
+        torch.set_num_threads(1)  # products too small to be shared out
+    # bf16 on a CPU: oneDNN keeps a program for each shape, and PyTorch
+    # keeps it too. Of 1,024, their usual number, these are gigabytes.
+    for cache in "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY":
+        os.environ.setdefault(cache, "8")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    # Its attention is planned anew for each shape.
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def _run(words: list[str]) -> None:
@@ -322,9 +365,16 @@ def _run(words: list[str]) -> None:
         "average": _average,
         "export": _export,
     }
-    tyro.extras.subcommand_cli_from_dict(
-        commands,
-        args=words,
-        prog="python -m transformer_lib",
-        config=[tyro.conf.OmitArgPrefixes],
-    )
+    name = "python -m transformer_lib"
+    config = [tyro.conf.OmitArgPrefixes]
+    if words == ["--version"]:
+        print(__version__)
+    elif words and words[0] in commands:
+        command, *options = words
+        prog = f"{name} {command}"
+        tyro.cli(commands[command], args=options, prog=prog, config=config)
+    else:  # tyro lists them
+        about = "--version; with a command: --help, --debug (a traceback)"
+        tyro.extras.subcommand_cli_from_dict(
+            commands, args=words, prog=name, description=about, config=config
+        )

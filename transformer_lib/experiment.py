@@ -46,7 +46,7 @@ from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 from transformer_lib.training import Gradients, History, train, worker
-from transformer_lib.translator import bundled_models
+from transformer_lib.translator import find_model
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,7 @@ def run_experiment(
         ValueError: for a bad corpus, or in a folder that holds another
             run or model.
         TimeoutError: if another run writes to the folder.
+        PermissionError: if the folder may not be written.
         NotADirectoryError, FloatingPointError, KeyboardInterrupt: as
             `train`.
 
@@ -224,6 +225,9 @@ def run_experiment(
     folder = check_folder(folder)
     if (folder / "report.json").exists():
         return _finished(folder, experiment, command)
+    place = next(x for x in (folder, *folder.parents) if x.exists())
+    if not os.access(place, os.W_OK):
+        raise PermissionError(f"{place} is not to be written in")
     begun = len(checkpoint_files(folder)) > 0
     if (folder / "model.safetensors").exists() and not begun:
         raise ValueError(f"{folder} holds a model: name another folder")
@@ -370,9 +374,7 @@ def _known_model(
 
     Chapter: experiment-run
     """
-    if not Path(start, "config.json").is_file():
-        start = bundled_models().get(str(start), start)
-    model, tokenizer, info = load_model(start, model=build)
+    model, tokenizer, info = load_model(find_model(start), model=build)
     languages = info.get("languages", ["", ""])
     if languages not in ([*experiment.languages], ["", ""]):
         _say(
