@@ -10,9 +10,8 @@ from transformer_lib.batching import (
     TokenBatches,
     collate,
     encode_pairs,
-    leave_out_long,
 )
-from transformer_lib.corpora import ParallelCorpus, load_corpus
+from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer
 
@@ -70,20 +69,6 @@ def test_one_vocabulary_for_both_languages(bpe, max_length):
 def test_no_pair_left(bpe):
     with pytest.raises(ValueError, match="no pairs, or all are too long"):
         TokenBatches.in_order(encode_pairs([("I like", "Me gustan")], bpe, 1))
-
-
-def test_long_pairs_are_set_aside_with_their_lines():
-    pairs = [("abcd", "a"), ("ab", "abcd"), ("abc", "abc"), ("a", "a")]
-    corpus = ParallelCorpus(pairs, "own", "en", "es", lines=[1, 3, 4, 8])
-    kept, long = leave_out_long(corpus, Letters(), 4)  # eos included
-    assert (kept.pairs, kept.lines) == (pairs[2:], [4, 8])
-    assert (long.pairs, long.lines) == (pairs[:2], [1, 3])
-    assert kept.name == long.name == "own"
-    assert encode_pairs(kept, Letters()) == encode_pairs(
-        pairs, Letters(), max_length=4
-    )
-    with pytest.raises(TypeError, match="list is not a corpus: give"):
-        leave_out_long(pairs, Letters(), 4)
 
 
 @pytest.mark.parametrize(

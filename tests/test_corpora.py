@@ -363,7 +363,6 @@ def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
     with pytest.warns(UserWarning, match="train.de: skipped 4 of 9"):
         corpus = load_corpus(str(tmp_path), "en", "de", "train", True)
     assert [*corpus] == good
-    assert corpus.lines == [1, 5, 7, 9] and corpus[1:3].lines == [5, 7]
     right.write_bytes(b"a\nb\n")  # a file that is cut is no bad line
     with pytest.raises(ValueError, match="train.de has no line 3"):
         [*read_parallel(left, right, skip_bad_lines=True)]

@@ -31,7 +31,6 @@ from .batching import Batch as Batch
 from .batching import TokenBatches as TokenBatches
 from .batching import collate as collate
 from .batching import encode_pairs as encode_pairs
-from .batching import leave_out_long as leave_out_long
 from .beams import Translation as Translation
 from .beams import beam_search as beam_search
 from .beams import decode_all as decode_all

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 
@@ -76,29 +75,6 @@ def encode_texts(
     else:
         ids = [tokenizer.encode(text) for text in texts]
     return [[*sentence, EOS] for sentence in ids]
-
-
-def leave_out_long(
-    corpus: ParallelCorpus, tokenizer: Tokenizer, max_length: int
-) -> tuple[ParallelCorpus, ParallelCorpus]:
-    """The pairs of a corpus that fit, and those that are too long.
-
-    A pair is too long if a side has more than `max_length` ids, eos
-    included. What is measured on the first corpus counts the second.
-
-    Raises:
-        TypeError: if it is not a `ParallelCorpus`.
-
-    Chapter: batching-pairs
-    """
-    if not isinstance(corpus, ParallelCorpus):
-        raise TypeError(
-            f"{type(corpus).__name__} is not a corpus: give what load_corpus "
-            "returns, or ParallelCorpus(pairs)"
-        )
-    pairs = encode_pairs(corpus, tokenizer)
-    fits = [_longer_side(pair) <= max_length for pair in pairs]
-    return corpus.chosen(fits), corpus.chosen(not fit for fit in fits)
 
 
 @dataclass

@@ -45,8 +45,7 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     """Pairs (source sentence, target sentence), read like a list.
 
     A slice is a smaller corpus. `source` and `target` name the
-    languages. `lines` are the numbers of the pairs' lines in their
-    files, where they come from files of one's own.
+    languages.
 
     Raises:
         TypeError: if `pairs` is no list of pairs; the first is looked at.
@@ -60,7 +59,6 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     target: str = ""
     split: str = ""
     licence: str = ""
-    lines: Sequence[int] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         def is_pair(pair: Any) -> bool:
@@ -80,8 +78,7 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
 
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
-            pairs, lines = self.pairs[place], self.lines[place]
-            return replace(self, pairs=pairs, lines=lines)
+            return replace(self, pairs=self.pairs[place])
         return self.pairs[place]
 
     @property
@@ -96,10 +93,7 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
 
     def chosen(self, choice: Iterable[bool]) -> "ParallelCorpus":
         """The corpus of the pairs for which `choice` is true."""
-        choice = list(choice)
-        pairs = list(compress(self.pairs, choice))
-        lines = list(compress(self.lines, choice))
-        return replace(self, pairs=pairs, lines=lines)
+        return replace(self, pairs=list(compress(self.pairs, choice)))
 
 
 def read_parallel(
@@ -120,17 +114,6 @@ def read_parallel(
             UTF-16; or for a line that is empty on one side, is not
             UTF-8 or has a carriage return inside, unless such pairs
             are to be skipped and counted.
-
-    Chapter: corpora-own
-    """
-    for _, source, target in _numbered(path, translation, skip_bad_lines):
-        yield source, target
-
-
-def _numbered(
-    path: str | Path, translation: str | Path | None, skip_bad_lines: bool
-) -> Iterator[tuple[int, str, str]]:
-    """The pairs of `read_parallel`, each after the number of its line.
 
     Chapter: corpora-own
     """
@@ -156,9 +139,9 @@ def _numbered(
                 ) from None
             skipped += 1
         else:
-            yield number, source, target
+            yield source, target
     if skipped:
-        warn(f"{names}: skipped {skipped} of {number} lines", stacklevel=3)
+        warn(f"{names}: skipped {skipped} of {number} lines", stacklevel=2)
 
 
 def decode_line(line: bytes) -> str:
@@ -363,7 +346,6 @@ def load_corpus(
         raise ValueError(f"{split=}: train, validation or test")
     if source == target:
         raise ValueError(f"{source=} is the target, too: name two languages")
-    lines: list[int] = []
     if isinstance(name, str) and name in _CORPORA:
         languages, licence, read = _CORPORA[name]
         both = "-".join(sorted([source, target]))
@@ -379,12 +361,10 @@ def load_corpus(
         folder, licence = Path(name).expanduser().absolute(), ""
         name = str(folder)  # it is found from anywhere
         sides = [_side(folder, split, part) for part in (source, target)]
-        rows = list(_numbered(*sides, skip_bad_lines))
-        pairs = [(text, translation) for _, text, translation in rows]
-        lines = [number for number, _, _ in rows]
+        pairs = list(read_parallel(*sides, skip_bad_lines=skip_bad_lines))
     if not pairs:
         raise ValueError(f"{name} has no pairs for {split}")
-    return ParallelCorpus(pairs, name, source, target, split, licence, lines)
+    return ParallelCorpus(pairs, name, source, target, split, licence)
 
 
 def _side(folder: Path, split: str, language: str) -> Path:

@@ -410,13 +410,10 @@ def _fitting(
     """
     held_out = HeldOut(corpus, tokenizer, model)
     if too_long := held_out.left_out:
-        place = f"pair {corpus.pairs.index(too_long[0]) + 1}"
-        if too_long.lines:
-            place = f"line {too_long.lines[0]}"
         _say(
             f"warning: {len(too_long)} of {len(corpus)} pairs are left out of "
             f"{corpus.name}, {corpus.split}: over {held_out.longest} tokens. "
-            f"The first is {place}, {too_long.sources[0]!r:.40}"
+            f"The first begins {too_long.sources[0][:40]!r}"
         )
     return held_out
 
