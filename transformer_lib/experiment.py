@@ -241,19 +241,9 @@ def run_experiment(
             experiment.training.keep_checkpoints, experiment.average
         ),
     )
-    texts = experiment.load("train")
-    held_out = {"validation": experiment.load("validation")}
-    if experiment.test:
-        held_out[experiment.test] = experiment.load(experiment.test)
-    if start is None:
-        net, tokenizer = _new_model(experiment, model, texts)
-    else:
-        net, tokenizer = _known_model(experiment, model, start)
-    batches = _batches(experiment, texts, tokenizer, net)
-    for split, corpus in held_out.items():
-        held_out[split] = _fitting(corpus, tokenizer, net)
+    net, tokenizer, batches, held_out = _prepare(experiment, model, start)
     info = {
-        "corpus": texts.name,
+        "corpus": held_out["validation"].corpus.name,
         "languages": [*experiment.languages],
         "command": command,
     }
@@ -347,6 +337,35 @@ def _locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def _prepare(
+    experiment: Experiment,
+    build: Callable[[TransformerConfig], nn.Module],
+    start: str | Path | None,
+) -> tuple[nn.Module, BPETokenizer, TokenBatches, dict[str, HeldOut]]:
+    """Model, tokenizer, batches, and by split what is measured on.
+
+    Chapter: experiment-run
+    """
+    texts = experiment.load("train")
+    others = {"validation": experiment.load("validation")}
+    if experiment.test:
+        others[experiment.test] = experiment.load(experiment.test)
+    if start is None:
+        model, tokenizer = _new_model(experiment, build, texts)
+    else:
+        model, tokenizer = _known_model(experiment, build, start)
+    _say(f"tokenizing {len(texts):,} pairs")
+    pairs = encode_pairs(texts, tokenizer, model.config.max_length)
+    _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
+    seed = experiment.training.seed
+    batches = TokenBatches(pairs, experiment.tokens_per_batch, seed)
+    held_out = {
+        split: _fitting(corpus, tokenizer, model)
+        for split, corpus in others.items()
+    }
+    return model, tokenizer, batches, held_out
+
+
 def _new_model(
     experiment: Experiment,
     build: Callable[[TransformerConfig], nn.Module],
@@ -382,23 +401,6 @@ def _known_model(
             f"pairs are {'-'.join(experiment.languages)}"
         )
     return model, tokenizer
-
-
-def _batches(
-    experiment: Experiment,
-    texts: ParallelCorpus,
-    tokenizer: Tokenizer,
-    model: nn.Module,
-) -> TokenBatches:
-    """The training set in batches, without what is too long.
-
-    Chapter: experiment-run
-    """
-    _say(f"tokenizing {len(texts):,} pairs")
-    pairs = encode_pairs(texts, tokenizer, model.config.max_length)
-    _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
-    seed = experiment.training.seed
-    return TokenBatches(pairs, experiment.tokens_per_batch, seed)
 
 
 def _fitting(
