@@ -434,6 +434,39 @@ def test_held_out_text_is_cut_where_the_model_ends(
     assert capsys.readouterr().err.count("1 of 5 pairs are left out") == 2
 
 
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("config.json", '{"owner": "another program"}'),
+        ("tokenizer.json", '{"theirs": 1}'),
+        ("log.jsonl", "begun at noon\n"),
+        ("report.json", '{"title": "my thesis"}'),
+        ("report.json", "[1, 2]"),
+        ("report.json", '{"result": '),
+    ],
+)
+def test_another_programs_folder_stays_as_it_is(name, content, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} is another program's"):
+        run_experiment(QUICK, tmp_path)
+    assert [*tmp_path.iterdir()] == [tmp_path / name]
+    assert (tmp_path / name).read_text() == content
+
+
+def test_a_compiled_model_of_ones_own(tmp_path):
+    """It trains, is averaged, saved and tested, and read as a plain one."""
+
+    def compiled(config):
+        return torch.compile(Transformer(config), backend="eager")
+
+    own = replace(QUICK, average=2, test="test")
+    report = run_experiment(own, tmp_path, model=compiled)
+    assert report["result"]["other_choice"] and report["test"]
+    assert run_experiment(own, tmp_path) == report
+    plain = load_model(tmp_path).model
+    assert not hasattr(plain, "_orig_mod")
+
+
 def test_the_callers_dice_stay_as_they_are(tmp_path):
     torch.manual_seed(5)
     before = torch.get_rng_state()

@@ -258,7 +258,7 @@ def _export(
     """
     translator = Translator.from_pretrained(model)
     try:
-        export_model(translator, Path(out).expanduser(), to, int8)
+        export_model(translator, out, to, int8)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f'{error}: pip install "executable-transformer[export]"'

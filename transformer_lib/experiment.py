@@ -523,7 +523,7 @@ def write_report(
         write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_atomically(folder / "report.json", text)
-    return report
+    return json.loads(text)
 
 
 def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
