@@ -320,8 +320,8 @@ def test_what_is_there_already_is_one_batch(monkeypatch, translate):
     assert translate(content)[0] == 0
     lengths = [len(texts) for texts, *_ in batches if texts]
     assert lengths == [301] and batches[-1][0][-1] == "no newline at the end"
-    translate(b" ".join([b"I"] * 511))  # as long as may be
-    assert batches[-1][0][0].count("I") == 511
+    translate(b" ".join([b"I"] * 512))  # as long as may be
+    assert batches[-1][0][0].count("I") == 512
     assert batches[-1][1:] == (4, 0.6)  # the paper's beam and alpha
 
 
@@ -345,7 +345,7 @@ def test_lines_as_they_come(translate):
     ]
     for line, reason in zip(
         said,
-        ["over 511: split it", "a carriage return", "not UTF-8"],
+        ["over 512: split it", "a carriage return", "not UTF-8"],
         strict=True,
     ):
         assert reason in line

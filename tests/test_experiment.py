@@ -333,8 +333,8 @@ def test_what_is_too_long_is_left_out_and_named(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "9 pairs of 10 fit" in said
     assert "1 of 4 pairs are left out of" in said
-    assert "validation: over 511 tokens. The first begins 'two two" in said
-    assert "test: over 511 tokens. The first begins 'one one" in said
+    assert "validation: over 512 tokens. The first begins 'two two" in said
+    assert "test: over 512 tokens. The first begins 'one one" in said
     assert said.index("'one one") < said.index("step 3:")
     assert report["test"]["sentences"] == 3
     assert report["test"]["left_out"] == 1
