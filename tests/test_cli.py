@@ -375,7 +375,7 @@ def test_what_is_the_process_own_is_set_by_the_command_alone(monkeypatch):
 
     threads, matmul = [], torch.backends.cuda.matmul
     monkeypatch.setattr(Translator, "from_pretrained", load)
-    monkeypatch.setattr(matmul, "allow_tf32", matmul.allow_tf32)
+    before = matmul.allow_tf32
     monkeypatch.setattr(logging.getLogger("transformer_lib"), "level", 0)
     for name in "LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY":
         monkeypatch.setenv(name, "")
@@ -390,6 +390,7 @@ def test_what_is_the_process_own_is_set_by_the_command_alone(monkeypatch):
     assert os.environ["LRU_CACHE_CAPACITY"] == "8" and matmul.allow_tf32
     assert not torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(True)
+    matmul.allow_tf32 = before
 
 
 def test_one_line_or_with_debug_the_traceback(capsys):
