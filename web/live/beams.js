@@ -47,7 +47,9 @@ export async function start(place) {
     },
   };
   const model = (about) =>
-    fetched(about, (share) => (texts.note.textContent = loading(share, about)));
+    fetched(about, (share) => {
+      texts.note.textContent = loading(share, about);
+    });
   const texts = await sentences(computed, state, (found) => {
     shown = found;
     restart(first);

@@ -300,7 +300,7 @@ export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)}\u00a0MB`;
 
 /** How much of a model has arrived, in words. */
 export const loading = (share, { bytes }) =>
-  `Loading the model: ${(share * bytes / 1e6).toFixed(1)} of ` +
+  `Loading the model: ${((share * bytes) / 1e6).toFixed(1)} of ` +
   `${megabytes(bytes)} …`;
 
 /** What a reader chooses a model by: its direction and its corpus. */

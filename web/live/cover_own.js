@@ -32,7 +32,11 @@ export function ownSentence(use) {
   });
   const opener = el(
     "button",
-    { type: "button", "aria-expanded": "false", onclick: () => show(form.hidden) },
+    {
+      type: "button",
+      "aria-expanded": "false",
+      onclick: () => show(form.hidden),
+    },
     "Your own sentence",
   );
 

@@ -98,8 +98,8 @@ export function stageOf(press) {
     if (!box.width) return;
     arcs.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
     const centre = (chip) => {
-      const one = chip.getBoundingClientRect();
-      return [one.left + one.width / 2 - box.left, one.top - box.top, one.height];
+      const { left, top, width, height } = chip.getBoundingClientRect();
+      return [left + width / 2 - box.left, top - box.top, height];
     };
     const bands = [];
     const tops = chips.source.map((chip) => centre(chip)[1]);
@@ -144,7 +144,12 @@ export function stageOf(press) {
     const off = () => {
       for (const path of arcs.children) path.classList.remove("cover-dim");
     };
-    return { onpointerenter: on, onpointerleave: off, onfocus: on, onblur: off };
+    return {
+      onpointerenter: on,
+      onpointerleave: off,
+      onfocus: on,
+      onblur: off,
+    };
   }
 
   let width = 0;

@@ -83,7 +83,8 @@ export function open(one) {
  * `also`: beside those that were covered before.
  */
 export function touched(hidden, number, also) {
-  if (!also) return new Set(hidden.has(number) && hidden.size < 2 ? [] : [number]);
+  const alone = hidden.has(number) && hidden.size === 1;
+  if (!also) return new Set(alone ? [] : [number]);
   const both = new Set(hidden);
   if (!both.delete(number)) both.add(number);
   return both;

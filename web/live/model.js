@@ -61,9 +61,10 @@ export function safetensors(buffer) {
   } catch {
     throw broken();
   }
-  const { __metadata__: about = {}, ...listed } = head;
+  const { __metadata__: tied = {}, ...listed } = head;
   const tensors = {};
-  for (const [name, { dtype, shape, data_offsets }] of Object.entries(listed)) {
+  for (const [name, about] of Object.entries(listed)) {
+    const { dtype, shape, data_offsets } = about;
     const [from, to] = data_offsets.map((at) => at + 8 + length);
     if (to > buffer.byteLength) throw broken();
     if (!["F32", "F16", "BF16"].includes(dtype))
@@ -76,7 +77,7 @@ export function safetensors(buffer) {
         : widened(new Uint16Array(buffer.slice(from, to)), dtype === "BF16");
     tensors[name] = { shape, numbers };
   }
-  for (const [name, same] of Object.entries(about))
+  for (const [name, same] of Object.entries(tied))
     if (tensors[same]) tensors[name] ??= tensors[same];
   return tensors;
 }
@@ -238,7 +239,7 @@ export class Model extends Transformer {
   }
 
   /** The decoder while it says `ids`: its log-probabilities, and its
-   * cross-attention, weight(layer, head, t, s) and the mean(t, s) of all heads. */
+   * cross-attention, weight(layer, head, t, s) and the mean(t, s) of all. */
   looking(text, ids, covered = []) {
     const source = this.tokenizer.encode(text);
     const { N, h } = this.sizes;
@@ -264,7 +265,8 @@ export class Model extends Transformer {
       mean(t, s) {
         let sum = 0;
         for (let layer = 0; layer < N; layer++)
-          for (let head = 0; head < h; head++) sum += weight(layer, head, t, s);
+          for (let head = 0; head < h; head++)
+            sum += weight(layer, head, t, s);
         return sum / (N * h);
       },
     };

@@ -7,7 +7,9 @@ import { END, name, share } from "./play_words.js";
 const WIDE = 64; // pixels of all ribbons together
 
 const begins = (token) => token.startsWith("▁") || token === END;
-const kinds = (...names) => ({ class: names.filter(Boolean).join(" ") || null });
+const kinds = (...names) => ({
+  class: names.filter(Boolean).join(" ") || null,
+});
 
 /** The picture; `pick(step, bar)` and `go(step)` are told what is pressed. */
 export function stageOf({ pick, go }) {

@@ -33,7 +33,8 @@ export async function played(model, text, progress) {
       const line = await greedy([...ids.slice(0, at), id], breathe);
       const follow = stepsOf(model, text, line, false).slice(at + 1);
       const fork = { ...steps[at], taken: bar };
-      return { said: said(line), steps: [...steps.slice(0, at), fork, ...follow] };
+      const before = steps.slice(0, at);
+      return { said: said(line), steps: [...before, fork, ...follow] };
     },
   };
 }

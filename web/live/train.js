@@ -118,7 +118,9 @@ export function start(place) {
       "fieldset",
       { class: "live-radios train-without" },
       el("legend", {}, "Leave out"),
-      switches.map((input) => el("label", {}, input, ` ${called(input.value)}`)),
+      switches.map((input) =>
+        el("label", {}, input, ` ${called(input.value)}`),
+      ),
     ),
     which,
     el("div", { class: "train-where" }, where.node),

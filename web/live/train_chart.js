@@ -101,9 +101,10 @@ function written(moments, x, y, edge) {
     if (a + 7 * text.length > edge) continue;
     below = row;
     last = said;
+    const place = { class: "train-written", lang: "es", x: a + 7, y: row };
     found.push(
       svg("circle", { class: "train-mark", cx: a, cy: b, r: 2.5 }),
-      svg("text", { class: "train-written", lang: "es", x: a + 7, y: row }, text),
+      svg("text", place, text),
     );
   }
   return found;

@@ -45,7 +45,8 @@ export function shapesOf({ N, d_model, d_ff, h, d_k, ...sizes }) {
           add(`${path}.w_2`, d_model, d_ff);
           shapes[`${path}.w_2.bias`] = [1, d_model];
         } else {
-          for (const letter of "qkv") add(`${path}.w_${letter}`, h * d_k, d_model);
+          for (const letter of "qkv")
+            add(`${path}.w_${letter}`, h * d_k, d_model);
           add(`${path}.w_o`, d_model, h * d_k);
         }
         addNorm(`${side}.layers.${i}.residuals.${j}`);
@@ -78,8 +79,9 @@ export class Transformer {
       ...this.sizes,
       vocab_size: 8 * Math.ceil(this.words / 8), // a tile of the product
     });
-    const all = Object.values(shapes);
-    const count = all.reduce((sum, [rows, columns]) => sum + rows * columns, 0);
+    let count = 0;
+    for (const [rows, columns] of Object.values(shapes))
+      count += rows * columns;
     const copies = tensors ? 1 : 4; // or also a gradient and two moments
     const pages = ROOM + Math.ceil((4 * copies * count) / 2 ** 16);
     Object.assign(this, product(pages));

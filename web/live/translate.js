@@ -38,9 +38,10 @@ const SMALL_WORDS = Object.fromEntries(
 export function split(text, language) {
   if (!Intl.Segmenter) return [text.trim()];
   const options = { granularity: "sentence" };
+  const cutter = new Intl.Segmenter(language, options);
   const found = [];
   let begun = "";
-  for (const { segment } of new Intl.Segmenter(language, options).segment(text)) {
+  for (const { segment } of cutter.segment(text)) {
     begun += segment;
     if (TITLES.test(begun)) continue;
     if (begun.trim()) found.push(begun.trim());
