@@ -181,7 +181,11 @@ const shipped = new Map(); // by name, what has been or is being loaded
  * to 1. What cannot be loaded may be asked for again. */
 export function fetched({ name, bytes }, progress = () => {}) {
   let got = 0;
-  const count = (size) => progress(Math.min(1, (got += size) / bytes));
+  let lost = false; // then what still arrives is no progress
+  const count = (size) => {
+    got += size;
+    if (!lost) progress(Math.min(1, got / bytes));
+  };
   const file = async (one) => [
     one,
     await load(
@@ -194,7 +198,10 @@ export function fetched({ name, bytes }, progress = () => {}) {
     const model = Promise.all(FILES.map(file)).then((files) =>
       read(Object.fromEntries(files)),
     );
-    model.catch(() => shipped.delete(name));
+    model.catch(() => {
+      lost = true;
+      shipped.delete(name);
+    });
     shipped.set(name, model);
   }
   return shipped.get(name);
