@@ -180,9 +180,10 @@ def test_evaluate_and_average(trained, tmp_path, capsys):
         assert torch.equal(weights(out)[name], mean)
     assert load_model(out)[2]["corpus"] == "little_spanish"
     assert main([*words, "--out", str(out)]) == 2  # it is there
-    for number in "0", "99":
-        assert main([*words[:-1], number, "--out", f"{out}0"]) == 2
-        assert "has 2 checkpoints" in capsys.readouterr().err
+    assert main([*words[:-1], "0", "--out", f"{out}0"]) == 2
+    assert "has 2 checkpoints" in capsys.readouterr().err
+    assert main([*words[:-1], "99", "--out", f"{out}99"]) == 0
+    assert json.loads(capsys.readouterr().out)["checkpoints"] == 2
 
 
 @pytest.mark.parametrize(

@@ -226,10 +226,10 @@ def _average(model: str, out: str, last: int = 5) -> None:
     """
     folder = find_model(model)
     paths = checkpoint_files(folder)
-    if not 1 <= last <= len(paths):
+    if last < 1 or not paths:
         raise ValueError(
             f"{folder} has {len(paths)} checkpoints, {last=}: give the folder "
-            "of a training run, and 1 or more of its checkpoints"
+            "of a training run, and --last 1 or more"
         )
     out = Path(out).expanduser()
     if out.exists():
@@ -237,7 +237,8 @@ def _average(model: str, out: str, last: int = 5) -> None:
     mean = average_checkpoints(paths[-last:])
     averaged, tokenizer, info = load_model(folder, weights=mean)
     save_model(out, averaged, tokenizer, info=info)
-    _print({"mean of": [path.name for path in paths[-last:]], "in": str(out)})
+    used = [path.name for path in paths[-last:]]
+    _print({"checkpoints": len(paths), "mean of": used, "in": str(out)})
 
 
 def _export(
