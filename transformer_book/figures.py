@@ -84,7 +84,7 @@ CHART = {  # altair's charts have the page's colours, and some room
     "padding": 12,
     "font": FONT,
     "view": {"stroke": None},
-    "legend": {"labelFontSize": SIZE},
+    "legend": {"labelFontSize": SIZE, "labelLimit": 0},
     "title": {"color": "currentColor", "fontWeight": "normal"},
     "axis": {
         "labelColor": "currentColor",
@@ -216,11 +216,11 @@ class Sketch(drawsvg.Drawing):
     ) -> None:
         """Write a line of text whose middle is at the height `y`."""
         bold = style.get("font_weight") == "bold"
-        width = width_of(text, size, bold) + 6
+        width = width_of(text, size, bold)
         left = {"start": 0, "middle": width / 2, "end": width}[anchor]
         above = 0.7 * size
         self.free.append(
-            self._area(x - left, y - above, width, 2 * above, "black")
+            self._area(x - left - 3, y - above, width + 6, 2 * above, "black")
         )
         look = {"text_anchor": anchor, **style}
         look["fill"] = COLOURS.get(colour, colour)

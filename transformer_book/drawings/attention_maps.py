@@ -162,7 +162,7 @@ def sheet(
         i for i, word in enumerate(source) if word.strip("▁").lower() == "a"
     ]
 
-    def square(ax: Any, weights: Tensor, job: str, first: bool) -> None:
+    def square(ax: Any, weights: Tensor, job: str, head: int) -> None:
         look = {"aspect": "auto", "vmin": 0, "vmax": 1}
         ax.imshow(weights, cmap=fading("attention"), **look)
         ax.set(xticks=[], yticks=[])
@@ -170,26 +170,24 @@ def sheet(
         if not job:
             return
         ax.spines[:].set(color="black", linewidth=2.2)
-        look = {"ha": "left" if first else "right", "in_layout": False}
-        x = -0.5 if first else weights.shape[1] - 0.5
-        if "?" not in job:
-            look["ha"], x = "center", weights.shape[1] / 2 - 0.5
-        look["weight"] = "bold"
-        ax.text(x, -1.4, job.removesuffix(" token"), va="bottom", **look)
+        x, side = (1, "right") if head == h - 1 else (0, "left")
+        look = {"transform": ax.transAxes, "in_layout": False}
+        words = job.removesuffix(" token")
+        ax.text(x, 1.08, words, ha=side, weight="bold", **look)
         if job == "articles":
             ax.set_xticks(articles, [""] * len(articles))
-            ax.set_xlabel("each “a”", labelpad=-1)
+            ax.text(0, -0.15, "each “a”", va="top", **look)
 
     pieces = []
     for kind, title in KINDS.items():
-        figure, axes = pyplot.subplots(layers, h, figsize=(2.38, 3.6))
+        figure, axes = pyplot.subplots(layers, h, figsize=(2.25, 3.6))
         figure.get_layout_engine().set(h_pad=0.13, hspace=0)  # for names
         figure.suptitle(f"{title}\n", weight="bold")
         for layer, row in enumerate(axes):
             row[0].set_ylabel(f"layer {layer + 1}")
             for head, ax in enumerate(row):
                 job = NAMED.get((kind, f"{layer + 1}.{head + 1}"), "")
-                square(ax, maps[kind][layer][head], job, head == 0)
+                square(ax, maps[kind][layer][head], job, head)
         pieces.append(figure)
     jobs = "; ".join(
         f"{KINDS[kind]} {head}: {job}" for (kind, head), job in NAMED.items()
