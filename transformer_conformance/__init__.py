@@ -10,7 +10,9 @@ verdict is "paper", a named "deviation", a "fault" with a diagnosis, or
 "not tried".
 """
 
-from . import attention, positions, layers, model, training, decoding  # noqa
+# The probes, in the order in which they run.
+from . import positions, attention, layers, training  # noqa: F401, I001
+from . import model, inside, decoding  # noqa: F401
 from .core import (
     PROBES,
     Adapter,
@@ -19,7 +21,7 @@ from .core import (
     Verdict,
     run,
 )
-from .report import as_html, as_text, summary, template
+from .report import as_html, as_json, as_text, summary, template
 
 __all__ = [
     "PROBES",
@@ -28,6 +30,7 @@ __all__ = [
     "Result",
     "Verdict",
     "as_html",
+    "as_json",
     "as_text",
     "run",
     "summary",

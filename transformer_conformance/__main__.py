@@ -1,43 +1,122 @@
 """`python -m transformer_conformance my_adapter.py`."""
 
 import argparse
+import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from . import Adapter, as_html, as_text, run, template
+from . import PROBES, Adapter, Probe, Result, as_html, as_json, as_text, run
+from .report import EXAMPLES, MARKS, accepted, example, taken_for, template
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try an adapter; 1 if there is a fault, 2 if it cannot be read."""
+    """Try an adapter. 0: no fault, and no deviation that --known lacks;
+    1: one; 2: it cannot be read, or nothing of it could be tried."""
     parser = argparse.ArgumentParser(
         prog="python -m transformer_conformance",
         description="Try the paper's statements on an implementation.",
+        epilog="Exit code 0: no fault. 1: a fault, or with --known a new "
+        "deviation. 2: the adapter cannot be read, or nothing was tried.",
     )
     parser.add_argument("adapter", nargs="?", help="a Python file")
     parser.add_argument(
         "--template", action="store_true", help="print an adapter to fill in"
     )
+    parser.add_argument(
+        "--example", choices=EXAMPLES, help="print an adapter that runs"
+    )
     parser.add_argument("--html", metavar="FILE", help="write a page, too")
+    parser.add_argument("--json", metavar="FILE", help="write the verdicts")
+    parser.add_argument(
+        "--known",
+        metavar="FILE",
+        help="what --json wrote before: its deviations are accepted, others "
+        "fail",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NAMES",
+        help="probes, rows of the ledger or functions, with commas",
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    if options.template:
-        print(template(), end="")
+    if options.template or options.example:
+        text = example(options.example) if options.example else template()
+        print(text, end="")
         return 0
     if options.adapter is None:
-        parser.error("give an adapter, or --template")
+        parser.error("give an adapter, --template or --example")
     try:
         adapter = Adapter.load(options.adapter, options.seed)
+        probes = _asked(options.only)
+        known = accepted(options.known)
     except Exception as error:
         print(f"{options.adapter} cannot be used: {error}", file=sys.stderr)
         return 2
-    results = list(run(adapter))
+    print(taken_for(adapter), end="\n\n", flush=True)
+    results = list(_watched(run(adapter, probes), len(probes)))
     print(as_text(results))
+    name = Path(options.adapter).stem
     if options.html:
-        text = as_html(results, Path(options.adapter).stem)
+        text = as_html(results, name, taken_for(adapter))
         Path(options.html).write_text(text, "utf-8")
-    # what follows from a deviation is none of its own
-    own = [r for r in results if r.cause is None]
-    return int(any(r.verdict.kind == "fault" for r in own))
+    if options.json:
+        found = as_json(results, adapter)
+        text = json.dumps(found, indent=1, ensure_ascii=False)
+        Path(options.json).write_text(text + "\n", "utf-8")
+    return _code(results, known)
+
+
+def _asked(names: str | None) -> list[Probe]:
+    """The probes of these names, of these rows, or of these functions."""
+    if names is None:
+        return PROBES
+    probes: list[Probe] = []
+    for name in names.split(","):
+        of_name = [
+            one
+            for one in PROBES
+            if name in (one.name, one.row)
+            or name in "|".join(one.needs).split("|")
+        ]
+        if not of_name:
+            raise ValueError(f"--only: there is no probe {name!r}")
+        probes += of_name
+    return [one for one in PROBES if one in probes]
+
+
+def _watched(results: Iterable[Result], count: int) -> Iterator[Result]:
+    """The results; a terminal sees how far they are, and each fault."""
+    shown = sys.stderr.isatty()
+    for number, result in enumerate(results, 1):
+        yield result
+        if shown:
+            if result.verdict.kind == "fault" and not result.cause:
+                words = result.verdict.words.splitlines()[0]
+                line = f"{MARKS['fault']} {result.probe.name}: {words}"
+                print(f"\r{line[:78]:78}", file=sys.stderr)
+            text = f"\r{number} of {count}" if number < count else "\r"
+            print(f"{text:20}", end="\r", file=sys.stderr, flush=True)
+
+
+def _code(results: list[Result], known: set[tuple[str, str]] | None) -> int:
+    """The command's exit code."""
+    kinds = {result.verdict.kind for result in results}
+    if kinds == {"not tried"}:
+        print("Nothing was tried: fill in more of the adapter.")
+        return 2
+    new = []
+    if known is not None:
+        new = [
+            result
+            for result in results
+            if result.verdict.kind == "deviation"
+            and (result.probe.name, result.verdict.name) not in known
+        ]
+        for result in new:
+            print(f"new: {result.probe.name}, {result.verdict.name}")
+    return int("fault" in kinds or bool(new))
 
 
 if __name__ == "__main__":

@@ -6,16 +6,55 @@ from os.path import commonprefix
 import torch
 from torch.nn.functional import cross_entropy
 
+# What PyTorch's errors in a forward pass mean, the likeliest first.
+LIKELY = {
+    "to_padded_tensor": "in evaluation mode PyTorch's own encoder found no "
+    "word in a sentence. Is the padding mask turned round? For PyTorch True "
+    "means hidden (ids == PAD); or a mask hides all of a row",
+    "src_key_padding_mask": "is `batch_first=True` missing? Without it "
+    "PyTorch takes (len, batch, d_model)",
+    "key_padding_mask": "is `batch_first=True` missing? Without it PyTorch "
+    "takes (len, batch, d_model); or a mask of the source is given for the "
+    "target",
+    "attn_mask": "is `batch_first=True` missing? Without it PyTorch takes "
+    "(len, batch, d_model); or a mask has another shape than "
+    "(target_len, target_len)",
+    "is invalid for input of size": "is `batch_first=True` missing, or is "
+    "`view` used where the axes had to be moved back first?",
+    "must match the size": "are positions added along the axis of the "
+    "batch, is `batch_first=True` missing, or has a mask another length?",
+    "must be equal": "is `batch_first=True` missing? Without it PyTorch "
+    "takes (len, batch, d_model), and source and target differ in `batch`",
+    "index out of range": "an id is not below vocab_size, or a position is "
+    "not below the length of the table",
+}
 
-def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
+
+def likely(error):
+    """What an error in a model probably comes from, or ''."""
+    said = str(error)
+    return next((words for part, words in LIKELY.items() if part in said), "")
+
+
+def probe(
+    model,
+    vocab_size,
+    pad=0,
+    bos=2,
+    eos=3,
+    batch=None,
+    train_step=None,
+    optimizer=None,
+):
     """Try a model that maps source_ids, target_ids to logits.
 
     `batch` is three tensors of one batch of yours, (batch, len) each:
     source_ids, target_ids (what the decoder reads) and labels (what it
     has to say). `train_step(model, optimizer, source_ids, target_ids,
     labels)` is one step of your training, with the optimizer that it is
-    given. Without them, your data and your loop are not tried. Prints
-    what it finds; afterwards the model has learnt a batch by heart.
+    given; `optimizer` is your own, whose rate is read. Without them, your
+    data, your loop and your rate are not tried. Prints what it finds;
+    afterwards the model has learnt a batch by heart.
     """
     torch.manual_seed(0)
     device = next(model.parameters()).device
@@ -69,7 +108,14 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
             "; ".join(wrong) or "bos first, labels one word later, one eos",
             "The decoder reads bos y1 y2, the labels are y1 y2 eos.",
         )
-    plain = scores(source, target)
+    try:
+        plain = scores(source, target)
+    except Exception as error:
+        words = "Does it take two tensors of ids, (batch, len)?"
+        words = likely(error) or words
+        said = str(error).partition("\n")[0]
+        note("a first pass", False, f"{type(error).__name__}: {said}", words)
+        return found
     spread, flat = plain.std().item(), math.log(vocab_size)
     loss = loss_of(plain).item()
     if not math.isfinite(loss):
@@ -155,7 +201,8 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
         order > 1e-3,
         f"two swapped words move the scores by {order:.1g}",
         "If the future, padding or the source is marked, mend that first. "
-        "Otherwise the encoder gets no positions, or words that drown them.",
+        "Otherwise the encoder gets no positions, or they run along the axis "
+        "of the batch, or they drown the words.",
     )
     same = scores(source, target[:, 1:2].expand(-1, 7).contiguous())
     turns = ((same - same[:, :1]).abs().max() / spread).item()
@@ -269,13 +316,18 @@ def probe(model, vocab_size, pad=0, bos=2, eos=3, batch=None, train_step=None):
             left = loss_of(scores(source, target)).item()
             if left < 0.3:
                 break
-    if train_step is not None:
-        rate = max(rates, default=0.0)
-        given = ", as it was given" if rate == 1e-3 else ""
+    rate = max(rates, default=1e-3) if train_step is not None else 1e-3
+    measured = f"at most {rate:.2g} in the first {len(rates)} steps"
+    if rate == 1e-3 and optimizer is not None:
+        rate = max(group["lr"] for group in optimizer.param_groups)
+        measured = f"{rate:.2g}, that of your optimizer"
+    if rate == 1e-3 and optimizer is None:
+        print("---- your rate: not tried; the optimizer here is ours")
+    else:
         note(
             "your rate",
             rate <= 0.01,
-            f"at most {rate:.2g} in the first {len(rates)} steps{given}",
+            measured,
             "Adam's steps are as long as its rate: 0.01 is too much.",
         )
     mend = "More data will not help: first mend what is marked above."

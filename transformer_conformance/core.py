@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .clinic import likely
+
 # What an adapter may define, in the order of the template.
 FUNCTIONS = (
     "build",
@@ -55,18 +57,16 @@ class Verdict:
     """What a probe found.
 
     `kind` is "paper", "deviation", "fault" or "not tried"; `words` say
-    what was measured, or what is wrong. A deviation has a `name`, and
-    says `who` else does it. A fault may say that it `follows` from one
-    that other probes, named in their order, have found; or that it shows
-    `again` what another probe has found, be it a deviation.
+    what was measured, or what is wrong: first what was seen, then what it
+    may be, the likeliest first. A deviation has a `name`, and says `who`
+    else does it. `line` is the reader's own that raised an error.
     """
 
     kind: str
     words: str
     name: str = ""
     who: str = ""
-    follows: str = ""
-    again: str = ""
+    line: str = ""
 
 
 def paper(measured: str) -> Verdict:
@@ -83,16 +83,13 @@ def fault(
     diagnosis: str,
     got: Any = None,
     mistakes: Mapping[str, Any] | None = None,
-    follows: str = "",
-    again: str = "",
 ) -> Verdict:
     """A mistake, in words that help to find it.
 
     `mistakes` has, by its description, what each common mistake gives;
     the first that gives just what was got is the diagnosis.
     """
-    words = named(got, mistakes or {}) or diagnosis
-    return Verdict("fault", words, follows=follows, again=again)
+    return Verdict("fault", named(got, mistakes or {}) or diagnosis)
 
 
 def not_tried(reason: str) -> Verdict:
@@ -106,8 +103,10 @@ class Probe:
 
     `row` is its row of the ledger, `label` the place of the book that
     explains it. `needs` names the adapter's functions that it calls;
-    "update|updates" needs one of the two. `after` names the probes
-    whose fault would show here too.
+    "update|updates" needs one of the two. `after` names earlier probes
+    whose fault would show here too: then this one follows from it.
+    `source` is whether it is about the encoder, or about attention to
+    what it gives, which a decoder alone has not.
     """
 
     row: str
@@ -115,6 +114,7 @@ class Probe:
     needs: tuple[str, ...]
     function: Callable[["Adapter"], Verdict]
     after: tuple[str, ...] = ()
+    source: bool = False
 
     @property
     def name(self) -> str:
@@ -129,13 +129,15 @@ class Probe:
 PROBES: list[Probe] = []
 
 
-def probe(row: str, label: str, *needs: str, after: str = "") -> Callable:
+def probe(
+    row: str, label: str, *needs: str, after: str = "", source: bool = False
+) -> Callable:
     """Register a function of an adapter as a probe; its docstring says
-    what the paper says, `after` names probes that come before it."""
+    what the paper says."""
 
     def register(function: Callable) -> Callable:
         causes = tuple(after.split())
-        PROBES.append(Probe(row, label, needs, function, causes))
+        PROBES.append(Probe(row, label, needs, function, causes, source))
         return function
 
     return register
@@ -146,12 +148,7 @@ class NotShown(Exception):
 
 
 class Wrong(Exception):
-    """A fault that a helper of several probes has found; it may follow
-    from that of another probe."""
-
-    def __init__(self, words: str, follows: str = ""):
-        super().__init__(words)
-        self.follows = follows
+    """A fault that a helper of several probes has found."""
 
 
 class Adapter:
@@ -159,7 +156,8 @@ class Adapter:
 
     An attribute is one of the functions: it takes tensors, and what it
     returns has become tensors. `seed` chooses all random numbers of a
-    probe.
+    probe. A `logits(model, ids)` is that of a decoder `alone`, as GPT is;
+    it is called with a source, too, which is left out.
 
     Args:
         functions: from names to functions, and the special ids.
@@ -171,6 +169,7 @@ class Adapter:
 
     def __init__(self, functions: Mapping[str, Any], seed: int = 0):
         self.seed = seed
+        self.found: dict[str, Verdict] = {}  # so far, by the probes' names
         self.functions = {}
         for name, value in functions.items():
             if name in FUNCTIONS and callable(value):
@@ -193,6 +192,8 @@ class Adapter:
                 f'ARRAYS={chosen["ARRAYS"]!r}: give "torch" or "numpy"'
             )
         self.numpy = chosen["ARRAYS"] == "numpy"
+        given = self.functions.get("logits")
+        self.alone = given is not None and _takes(given) == 2
 
     @classmethod
     def load(cls, path: str | Path, seed: int = 0) -> "Adapter":
@@ -204,6 +205,11 @@ class Adapter:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None or not path.is_file():
             raise ValueError(f"{path} is not a Python file")
+        if path.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise ValueError(
+                f"{path.name} is UTF-16, as Windows PowerShell's `>` writes "
+                "it, and Python reads UTF-8: save it as UTF-8"
+            )
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         sys.path.insert(0, str(path.parent))
@@ -216,6 +222,8 @@ class Adapter:
             raise AttributeError(name)
 
         def called(*args: Any, **named: Any) -> Any:
+            if self.alone and name == "logits":
+                args = args[0], args[2]
             if self.numpy:
                 of_arrays = _of_arrays if name in GIVEN_PARTS else _to_numpy
                 args = tuple(_each(args, of_arrays))
@@ -247,6 +255,16 @@ class Adapter:
         """Begin the random numbers of a probe, the same each time."""
         torch.manual_seed(1000 * self.seed + offset)
         np.random.seed(1000 * self.seed + offset)
+
+
+def _takes(function: Callable) -> int:
+    """How many arguments without a default it takes."""
+    given = inspect.signature(function).parameters.values()
+    return sum(
+        x.default is x.empty
+        and x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)
+        for x in given
+    )
 
 
 def _is_stub(function: Callable) -> bool:
@@ -325,6 +343,7 @@ def run(
     Models this small are computed fastest by one thread.
     """
     found: dict[str, Result] = {}
+    adapter.found.clear()
     for one in PROBES if probes is None else probes:
         start = time.perf_counter()
         threads = torch.get_num_threads()
@@ -336,35 +355,33 @@ def run(
         seconds = time.perf_counter() - start
         result = Result(one, verdict, seconds, _cause(one, verdict, found))
         found[one.name] = result
+        adapter.found[one.name] = verdict
         yield result
 
 
 def _cause(
     one: Probe, verdict: Verdict, found: Mapping[str, Result]
 ) -> Probe | None:
-    """The earlier probe that has found the same, if there is one: a
-    fault that shows here too, one in the same words, an error at the same
-    line, or a deviation of the same name. A deviation of another name has
-    a cause of its own.
+    """The earlier probe that has found the same, if there is one.
+
+    A fault follows from the fault of a probe in `after`, a deviation
+    from one of its own name there. The same line that raises an error
+    again is one fault.
     """
-    if verdict.kind not in ("fault", "deviation"):
-        return None
-    if verdict.kind == "fault":
-        for name in (*one.after, *verdict.follows.split(), verdict.again):
-            earlier = found.get(name)
-            kind = earlier.verdict.kind if earlier else ""
-            is_again = name == verdict.again and kind == "deviation"
-            if earlier and (kind == "fault" or is_again):
-                return earlier.cause or earlier.probe
-    line = verdict.words.partition(AT)[2]
     for earlier in found.values():
-        same_name = verdict.name and earlier.verdict.name == verdict.name
-        same_line = line and earlier.verdict.words.partition(AT)[2] == line
-        both_faults = earlier.verdict.kind == verdict.kind == "fault"
-        same_words = both_faults and earlier.verdict.words == verdict.words
-        if same_name or same_line or same_words:
+        theirs = earlier.verdict
+        if theirs.kind != verdict.kind:
+            continue
+        before = earlier.probe.name in one.after
+        same = theirs.line == verdict.line and theirs.name == verdict.name
+        if verdict.kind == "fault" and (before or (verdict.line and same)):
+            return earlier.cause or earlier.probe
+        if verdict.kind == "deviation" and before and same:
             return earlier.cause or earlier.probe
     return None
+
+
+FIRST = "shape"  # the probe without which no other of a model is tried
 
 
 def _verdict(adapter: Adapter, one: Probe) -> Verdict:
@@ -375,6 +392,11 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
     ]
     if missing:
         return not_tried(f"the adapter has no {' and no '.join(missing)}")
+    if one.source and adapter.alone:
+        return not_tried("a decoder alone has no encoder to attend to")
+    first = adapter.found.get(FIRST)
+    if first and first.kind == "fault" and "logits" in one.needs:
+        return not_tried(f"mend `{FIRST}` first: the model gives no scores")
     before = np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[]):
@@ -383,20 +405,19 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
     except (NotShown, NotImplementedError) as reason:
         return not_tried(str(reason) or "not implemented")
     except Wrong as diagnosis:
-        return fault(str(diagnosis), follows=diagnosis.follows)
+        return fault(str(diagnosis))
     except Exception as error:
+        line = own_line(error)
         # what models return is looked at where it is asked for
-        if "build" in one.needs and not _in_adapter(adapter, error):
+        if "build" in one.needs and not (line or _called(adapter, error)):
             return not_tried(
                 "the probe met something that it does not know, which is no "
                 f"fault of yours ({said_by(error)})"
             )
-        return fault(explain(error))
+        return Verdict("fault", explain(error), line=line)
     finally:
         np.random.set_state(before)
 
-
-AT = "\n  at "  # what stands between an error and its line
 
 # Where a line of the reader's own never is.
 _HERE = Path(__file__).parent
@@ -408,13 +429,12 @@ _FOLDERS = (
 _OURS = (*(f"{folder}{os.sep}" for folder in _FOLDERS), "<frozen")
 
 
-def _in_adapter(adapter: Adapter, error: Exception) -> bool:
-    """Whether the adapter's code, or what it calls, raised an error."""
+def _called(adapter: Adapter, error: Exception) -> bool:
+    """Whether a function of the adapter's was running."""
     functions = adapter.functions.values()
     codes = {getattr(function, "__code__", None) for function in functions}
     frames = traceback.walk_tb(error.__traceback__)
-    in_function = any(frame.f_code in codes for frame, _ in frames)
-    return in_function or _own_line(error) != ""
+    return any(frame.f_code in codes for frame, _ in frames)
 
 
 def said_by(error: Exception) -> str:
@@ -425,9 +445,12 @@ def said_by(error: Exception) -> str:
 def explain(error: Exception) -> str:
     """What went wrong, in a sentence or two, with the reader's line."""
     said = said_by(error)
-    place = _own_line(error)
+    place = own_line(error)
     if place:
-        return f"your code raised {said}{AT}{place}"
+        cause = likely(error)
+        return f"your code raised {said}\n  at {place}" + (
+            f"\n  {cause[0].upper()}{cause[1:]}" if cause else ""
+        )
     if "NoneType" in said:
         return "your code returns None where a value is asked for"
     return (
@@ -436,7 +459,7 @@ def explain(error: Exception) -> str:
     )
 
 
-def _own_line(error: Exception) -> str:
+def own_line(error: Exception) -> str:
     """The last line of the reader's that led to an error, or ''."""
     place = ""
     for frame, number in traceback.walk_tb(error.__traceback__):

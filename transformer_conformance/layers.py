@@ -36,12 +36,7 @@ def _mask(got: Any, name: str, length: int) -> Tensor | str:
 
 
 def _wrong_mask(
-    name: str,
-    ids: Tensor,
-    got: Tensor,
-    right: Tensor,
-    mistakes: dict,
-    follows: str = "",
+    name: str, ids: Tensor, got: Tensor, right: Tensor, mistakes: dict
 ) -> Verdict:
     """A mask that is wrong where a word looks: how, or where."""
     row, query, key = (int(x) for x in (got != right).nonzero()[0])
@@ -52,7 +47,7 @@ def _wrong_mask(
         f"{where}\nyours {got[row, query].int().tolist()}\n"
         f"right {right[row, query].int().tolist()}"
     )
-    return fault(otherwise, got, mistakes, follows)
+    return fault(otherwise, got, mistakes)
 
 
 @probe("masks-encoder", "masks-padding", "masks")
@@ -92,7 +87,7 @@ def padding_mask(tried: Adapter) -> Verdict:
     return _wrong_mask("padding", source, got, right, mistakes)
 
 
-@probe("masks-decoder", "masks-causal", "masks")
+@probe("masks-decoder", "masks-causal", "masks", after="padding_mask")
 def causal_mask(tried: Adapter) -> Verdict:
     """In the decoder a position attends to itself and to those before
     it, and not to padding."""
@@ -115,14 +110,9 @@ def causal_mask(tried: Adapter) -> Verdict:
         """The rows of words; those of padding count for nothing."""
         return torch.where(words[:, :, None], mask, right)
 
-    asked, got = got, of_words(got)
+    got = of_words(got)
     if torch.equal(got, right):
         return paper("a triangle with its diagonal, without the padding")
-    # a triangle, and what they hide as padding of a source
-    padding = _mask(tried.masks(target, target)[0], "padding", 4)
-    is_theirs = isinstance(padding, Tensor) and torch.equal(
-        asked, triangle & padding
-    )
     turned = (
         "queries and keys have changed places: each row must be open up to "
         "its own column"
@@ -142,8 +132,7 @@ def causal_mask(tried: Adapter) -> Verdict:
         "everything is open: there is no mask": torch.ones_like(right),
     }
     mistakes = {said: of_words(mask) for said, mask in wrong.items()}
-    follows = "padding_mask" if is_theirs else ""
-    return _wrong_mask("decoder", target, got, right, mistakes, follows)
+    return _wrong_mask("decoder", target, got, right, mistakes)
 
 
 @probe("layers-equation-2", "layers-feed-forward", "feed_forward")

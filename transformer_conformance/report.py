@@ -1,17 +1,35 @@
 """The verdicts as a table of text, and as a page of HTML."""
 
 import html
+import json
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
-from .core import Result
+from .core import Adapter, Result
 from .places import LOCAL, explained, page
 
 MARKS = {"paper": "✓", "deviation": "≠", "fault": "✗", "not tried": "·"}
 ORDER = ("fault", "deviation", "paper", "not tried")
+
+
+def taken_for(adapter: Adapter) -> str:
+    """Which model the suite takes an adapter's for, in a sentence."""
+    if adapter.alone:
+        words = (
+            "Taken for a decoder alone, as GPT is, because it has "
+            "logits(model, ids). What such models change on purpose comes as "
+            "a deviation: norms first, learned or rotary positions, GELU, no "
+            "factor. What the paper says of the encoder is not tried."
+        )
+    elif adapter.has("logits"):
+        words = "Taken for an encoder with a decoder, as in the paper."
+    else:
+        words = "No model is shown: its parts are tried by themselves."
+    return textwrap.fill(words, 78)
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -152,7 +170,58 @@ summary { cursor: pointer; } details { margin-top: .4rem; }
 """
 
 
-def as_html(results: Sequence[Result], title: str) -> str:
+VERSION = 1  # of the form of as_json
+
+
+def as_json(results: Sequence[Result], adapter: Adapter) -> dict[str, Any]:
+    """The same for a program: {"version": 1, "model": "encoder-decoder"
+    or "decoder", "seed", "probes": [...]}.
+
+    A probe has its "name", its "row" of the ledger, a "verdict" ("paper",
+    "deviation", "fault" or "not tried"), the name of its "deviation" or
+    "", what was "measured", the name of the probe that it "follows" from
+    or null, and the "page" that explains it. Names stay from version to
+    version; words may not.
+    """
+    probes = [
+        {
+            "name": result.probe.name,
+            "row": result.probe.row,
+            "verdict": result.verdict.kind,
+            "deviation": result.verdict.name,
+            "measured": result.verdict.words,
+            "follows": result.cause.name if result.cause else None,
+            "page": page(result.probe.label),
+        }
+        for result in results
+    ]
+    model = "decoder" if adapter.alone else "encoder-decoder"
+    head = {"version": VERSION, "model": model, "seed": adapter.seed}
+    return {**head, "probes": probes}
+
+
+def accepted(file: str | None) -> set[tuple[str, str]] | None:
+    """The deviations in a file that as_json's form was written to, each
+    as its probe and its name.
+
+    Raises:
+        ValueError: if it is of another form.
+    """
+    if file is None:
+        return None
+    found = json.loads(Path(file).read_text("utf-8"))
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise ValueError(f"{file} is not what --json writes: write it anew")
+    return {
+        (one["name"], one["deviation"])
+        for one in found["probes"]
+        if one["verdict"] == "deviation"
+    }
+
+
+def as_html(
+    results: Sequence[Result], title: str, introduction: str = ""
+) -> str:
     """The same as a page of its own: a row for each verdict, what
     follows from it folded inside."""
     following: dict[str, list[Result]] = {}
@@ -176,6 +245,7 @@ def as_html(results: Sequence[Result], title: str) -> str:
 <title>Is it a Transformer? {name}</title>
 <style>{_STYLE}</style>
 <h1>Is it a Transformer? {name}</h1>
+<p>{html.escape(introduction)}</p>
 <p>{html.escape(summary(results))}</p>
 <table><thead><tr><th>verdict</th><th>what the paper says</th>
 <th>what was measured</th></tr></thead>
@@ -243,8 +313,16 @@ def _folded(followers: Sequence[Result]) -> str:
     )
 
 
-@cache
+EXAMPLES = ("nn", "huggingface", "gpt")  # adapters that run as they are
+
+
 def template() -> str:
     """The text of an adapter to fill in."""
     files = resources.files(__package__)
     return files.joinpath("template.py").read_text("utf-8")
+
+
+def example(name: str) -> str:
+    """The text of an adapter that runs: one of EXAMPLES."""
+    files = resources.files(__package__)
+    return files.joinpath("examples", f"{name}.py").read_text("utf-8")

@@ -3,9 +3,15 @@ rest: every function is optional. Then
 
     python -m transformer_conformance my_adapter.py
 
+Adapters that run as they are: `--example nn`, `huggingface` or `gpt`.
+
 A model for the suite is small (a vocabulary of 8 to 100, one to three
 layers, 16 to 64 numbers wide) and has random weights. It is called with
 sentences of 1 to 60 tokens.
+
+Is yours a decoder alone, as GPT is? Give `logits(model, ids)`, with two
+arguments. In `greedy` source_ids is then a prompt behind BOS, and the
+output what follows it, at most max_extra tokens.
 
 Does your model take strings? The ids are words as good as any: give it
 a vocabulary in which each word is the number itself. Does it pad every

@@ -14,10 +14,10 @@ from torch.overrides import TorchFunctionMode
 
 from .core import Adapter, NotShown, mode
 
-# All different, so that a shape says what a tensor is.
+# All different, so that a shape says what a tensor is; and d_ff is
+# 4 * d_model, because much code knows no other.
 BATCH, SOURCE, TARGET = 3, 7, 5
-SIZES = dict(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, dropout=0.0)
-
+SIZES = dict(vocab_size=23, N=2, d_model=16, d_ff=64, h=2, dropout=0.0)
 
 KERNEL = "scaled_dot_product_attention"  # PyTorch's own attention
 PARAMETERS = {  # of the others we ask for the first two
@@ -92,8 +92,9 @@ def _copied(value: Any) -> Any:
 
 @dataclass
 class Attention:
-    """One attention: its weights (batch, h, query_len, key_len), where
-    in the list of calls it is, and the scores before the softmax."""
+    """One attention: the weights (batch, h, query_len, key_len) by which
+    it multiplies the values, where in the list of calls it is, and the
+    scores before the softmax."""
 
     weights: Tensor
     place: int
@@ -102,10 +103,19 @@ class Attention:
     @property
     def kind(self) -> str:
         """S, s or c: the encoder's own, the decoder's own, across."""
-        lengths = self.weights.shape[-2:]
-        return {(SOURCE, SOURCE): "S", (TARGET, TARGET): "s"}.get(
-            tuple(lengths), "c"
-        )
+        kinds = {(SOURCE, SOURCE): "S", (TARGET, TARGET): "s"}
+        return kinds.get(tuple(self.weights.shape[-2:]), "c")
+
+    @property
+    def leak(self) -> float:
+        """The largest weight of what is hidden: of a later position, or
+        of the padding behind five words in the first sentence."""
+        if self.kind == "s":
+            return self.weights.triu(1).max().item()
+        padding = self.weights[0, ..., 5:]
+        if self.kind == "S":  # what padding sees is of no account
+            padding = padding[:, :5]
+        return padding.max().item()
 
 
 class Trace:
@@ -124,7 +134,7 @@ class Trace:
         recorder = Recorder()
         # With gradients, or PyTorch's own layers take a hidden short cut.
         with mode(model, training), torch.enable_grad(), recorder:
-            self.logits = tried.functions["logits"](model, source, target)
+            tried.logits(model, source, target)
         self.calls = recorder.calls
 
     def attentions(self) -> list[Attention]:
@@ -132,7 +142,7 @@ class Trace:
         found = []
         for place, call in enumerate(self.calls):
             if call.name == "softmax":
-                found += _from_softmax(call, place)
+                found += self._from_softmax(call, place)
             elif call.name == KERNEL:
                 found.append(_from_kernel(call, place))
         expected = {SOURCE, TARGET}
@@ -140,6 +150,33 @@ class Trace:
         if not found:
             raise self.unseen("attention")
         return found
+
+    def _from_softmax(self, call: Call, place: int) -> list[Attention]:
+        """An attention, if that is what the softmax is about."""
+        given, out = call.given(), call.out
+        keys = -1 if given.get("dim") is None else given["dim"]
+        keys %= out.dim()
+        lengths = {TARGET, out.size(keys)}
+        rows = [i for i in range(out.dim()) if out.size(i) in lengths]
+        queries = [i for i in rows if i != keys]
+        known = out.size(keys) in (SOURCE, TARGET) and out.dim() >= 3
+        if not known or not queries or out.numel() % BATCH:
+            return []
+        axes = queries[-1], keys
+        weights, scores = (
+            _by_heads(x, *axes) for x in (self._used(out, place), call.input)
+        )
+        return [Attention(weights, place, scores)]
+
+    def _used(self, weights: Tensor, place: int) -> Tensor:
+        """The weights as they multiply the values soon after a softmax:
+        a mask or dropout may have changed them."""
+        for call in self.calls[place + 1 : place + 9]:
+            if call.name in ("matmul", "bmm", "einsum"):
+                for x in call.args:
+                    if isinstance(x, Tensor) and x.shape == weights.shape:
+                        return x
+        return weights
 
     def unseen(self, what: str) -> NotShown:
         """Why something is not among the calls of PyTorch."""
@@ -165,6 +202,44 @@ class Trace:
                 weight = call.given()["weight"]
                 if weight.size(2) == 1:
                     yield place, call.input.mT, weight[:, :, 0], call.out.mT
+
+    def factor_of(self, attention: Attention) -> float:
+        """The number that the scores are times q k.
+
+        q and k are the outputs of linear maps shortly before: each of its
+        own, or two or three side by side.
+
+        Raises:
+            NotShown: if no two of them give the scores.
+        """
+        scores = attention.scores
+        width, h = SIZES["d_model"], SIZES["h"]
+        visible = scores > -1e4  # a mask's large negative number is below
+        if not visible.any():
+            raise NotShown("a mask hides every score of an attention")
+        candidates: list[Tensor] = []
+        for place, _, _, out in self.linears():
+            x = batch_first(out)
+            if x is None or place > attention.place or x.size(-1) % width:
+                continue
+            parts = x.size(-1) // width
+            if parts <= 3:
+                candidates += x.chunk(parts, -1)
+                # or each head's query, key and value side by side
+                by_heads = x.unflatten(-1, (h, -1)).chunk(parts, -1)
+                candidates += [y.flatten(2) for y in by_heads if parts > 1]
+        recent = candidates[-12:]  # six to a layer of the decoder, at most
+        for query, key in itertools.permutations(recent, 2):
+            a, b = (y.unflatten(-1, (h, -1)) for y in (query, key))
+            products = torch.einsum("bqhd,bkhd->bhqk", a, b)
+            if products.shape != scores.shape:
+                continue
+            products = products[visible]
+            seen = scores[visible]
+            factor = ((products * seen).sum() / products.square().sum()).item()
+            if torch.allclose(factor * products, seen, rtol=1e-3, atol=1e-4):
+                return factor
+        raise NotShown("the scores were not recognized as products of q and k")
 
     def embedded(self) -> Iterator[tuple[int, Tensor]]:
         """Each look-up of words in a table, batch first.
@@ -238,51 +313,13 @@ def _rows(x: Tensor, length: int) -> Tensor | None:
     return x
 
 
-def _from_softmax(call: Call, place: int) -> list[Attention]:
-    """An attention, if that is what the softmax is about."""
-    scores, out = call.input, call.out
-    dim = call.given().get("dim")
-    dim = -1 if dim is None else dim
-    sizes = list(out.shape)
-    keys = dim % out.dim()
-    if sizes[keys] not in (SOURCE, TARGET) or out.dim() < 3:
-        return []
-    wanted = [SOURCE] if sizes[keys] == SOURCE else [TARGET]
-    wanted = [TARGET, *wanted]
-    axes = [
-        axis
-        for axis in range(out.dim())
-        if axis != keys and sizes[axis] in wanted
-    ]
-    if not axes:
-        return []
-    queries = axes[-1]
-    moved = [
-        x.movedim((queries, keys), (-2, -1)).reshape(
-            -1, *_two(x, queries, keys)
-        )
-        for x in (out, scores)
-    ]
-    weights, scores = moved
-    if len(weights) % BATCH:
-        return []
-    shape = BATCH, -1, *weights.shape[1:]
-    if out.dim() == 4 and sizes[0] != BATCH and BATCH in sizes[1:]:
-        batch = [i for i in range(4) if i not in (queries, keys)]
-        if sizes[batch[1]] == BATCH:  # heads come first
-            shape = -1, BATCH, *weights.shape[1:]
-            return [
-                Attention(
-                    weights.view(shape).transpose(0, 1),
-                    place,
-                    scores.view(shape).transpose(0, 1),
-                )
-            ]
-    return [Attention(weights.view(shape), place, scores.view(shape))]
-
-
-def _two(x: Tensor, queries: int, keys: int) -> tuple[int, int]:
-    return x.size(queries), x.size(keys)
+def _by_heads(x: Tensor, queries: int, keys: int) -> Tensor:
+    """(batch, h, query_len, key_len), from axes in any order; heads may
+    be counted as sentences."""
+    x = x.movedim((queries, keys), (-2, -1))
+    if x.dim() == 4 and x.size(0) != BATCH and x.size(1) == BATCH:
+        x = x.transpose(0, 1)
+    return x.reshape(BATCH, -1, *x.shape[-2:])
 
 
 def _from_kernel(call: Call, place: int) -> Attention:
@@ -308,51 +345,3 @@ def _from_kernel(call: Call, place: int) -> Attention:
         place,
         masked.reshape(shape),
     )
-
-
-def factor_of(trace: Trace, attention: Attention, h: int) -> tuple[float, str]:
-    """The number that the scores are times q k, and how heads are cut.
-
-    q and k are the outputs of linear maps shortly before.
-
-    Raises:
-        NotShown: if no two of them give the scores.
-    """
-    scores = attention.scores
-    visible = scores > -1e4
-    if not visible.any():
-        raise NotShown("a mask hides every score of an attention")
-    candidates: list[Tensor] = []
-    for place, _, _, out in trace.linears():
-        if place < attention.place:
-            x = batch_first(out)
-            if x is None:
-                continue
-            parts = {SIZES["d_model"]: 1, 32: 2, 48: 3}.get(x.size(-1), 0)
-            if parts:
-                candidates += x.chunk(parts, -1)
-            if parts > 1:  # each head's query, key and value side by side
-                by_heads = x.unflatten(-1, (h, -1)).chunk(parts, -1)
-                candidates += [part.flatten(2) for part in by_heads]
-    lengths = scores.shape[-2:]
-    recent = candidates[-12:]
-    for query, key in itertools.permutations(recent, 2):
-        if (query.size(1), key.size(1)) != tuple(lengths):
-            continue
-        for way, cut in (("right", _cut), ("along", _cut_along)):
-            products = cut(query, h) @ cut(key, h).mT
-            if products.shape != scores.shape:
-                continue
-            a, b = products[visible], scores[visible]
-            factor = ((a * b).sum() / (a * a).sum()).item()
-            if torch.allclose(factor * a, b, rtol=1e-3, atol=1e-4):
-                return factor, way
-    raise NotShown("the scores were not recognized as products of q and k")
-
-
-def _cut(x: Tensor, h: int) -> Tensor:
-    return x.unflatten(-1, (h, -1)).transpose(1, 2)
-
-
-def _cut_along(x: Tensor, h: int) -> Tensor:
-    return x.reshape(x.size(0), h, x.size(1), -1)

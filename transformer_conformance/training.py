@@ -110,6 +110,7 @@ def _loss(tried: Adapter, logits: Tensor, labels: Tensor) -> Tensor:
         return torch.as_tensor(tried.loss(logits, labels, 0.0))
 
 
+OVER_PADDING = "a mean over padding too"
 PADDED = ", divided by all positions, padding among them"
 
 
@@ -149,49 +150,36 @@ def smoothing(tried: Adapter) -> Verdict:
         size - 2: _entropy(share, size - 2),
     }
     kinds = {
-        size: wanted,
-        size - 1: wrong.item(),
-        size - 2: -annotated.mean().item(),
-    }
-    others = {
-        size: "PyTorch's KLDivLoss",
-        size - 1: "tensor2tensor, OpenNMT-py",
-        size - 2: "the Annotated Transformer",
+        size: (wanted, "PyTorch's KLDivLoss"),
+        size - 1: (wrong.item(), "tensor2tensor, OpenNMT-py"),
+        size - 2: (-annotated.mean().item(), "the Annotated Transformer"),
     }
     count = real.sum().item()
-    for spread_over, value in kinds.items():
-        for factor, unit in (
-            (1, ""),
-            (count, ", summed over the tokens"),
-            (count / labels.numel(), PADDED),
-        ):
-            for floor in (0.0, floors[spread_over]):
-                if close(got, factor * (value - floor)):
-                    if spread_over == size and not floor and unit != PADDED:
-                        return fault(
-                            "this is the sum: divide by the number of real "
-                            "tokens"
-                        )
-                    share_of = (
-                        f"smoothing over V - {size - spread_over}"
-                        if spread_over < size
-                        else "a divergence"
-                        if floor
-                        else "a mean over padding too"
-                    )
-                    words = (
-                        "the share goes only to the wrong tokens: uniform "
-                        "smoothing gives the right one its part too"
-                        if spread_over < size
-                        else "lower than the cross-entropy by a constant"
-                        if floor
-                        else f"{got:.4f} nats"
-                    )
-                    if floor and spread_over < size:
-                        words += "; printed as a divergence"
-                    return deviation(
-                        share_of, words + unit, others[spread_over]
-                    )
+    units = {
+        "": 1,
+        ", summed over the tokens": count,
+        PADDED: count / labels.numel(),
+    }
+    for over, (value, who) in kinds.items():
+        for unit, factor in units.items():
+            for floor in (0.0, floors[over]):
+                if not close(got, factor * (value - floor)):
+                    continue
+                if over < size:
+                    words = "the share goes only to the wrong tokens: uniform "
+                    words += "smoothing gives the right one its part too"
+                    words += "; printed as a divergence" if floor else ""
+                    name = f"smoothing over V - {size - over}"
+                    return deviation(name, words + unit, who)
+                if floor:
+                    words = "lower than the cross-entropy by a constant"
+                    return deviation("a divergence", words + unit, who)
+                if unit == PADDED:
+                    words = f"{got:.4f} nats{unit}"
+                    return deviation(OVER_PADDING, words, who)
+                return fault(
+                    "this is the sum: divide by the number of real tokens"
+                )
     plain = per_token(1, 0)
     if close(got, plain) or close(got, count * plain):
         return deviation(
@@ -262,9 +250,7 @@ def no_smoothing(tried: Adapter) -> Verdict:
     if close(got, wanted) or close(got, wanted * count):
         return paper(f"{got.sum():.4f} nats")
     if close(got, wanted * count / labels.numel()):
-        return deviation(
-            "a mean over padding too", f"{got.sum():.4f} nats{PADDED}"
-        )
+        return deviation(OVER_PADDING, f"{got.sum():.4f} nats{PADDED}")
     padded = _cross(tried, logits, labels, ignore_index=-100)
     counted = "padding is counted: leave out where labels are padding"
     mistakes = {
@@ -308,7 +294,7 @@ def padding_is_free(tried: Adapter) -> Verdict:
         return paper("three more columns of padding change nothing")
     if math.isclose(before * 5, after * 8, rel_tol=1e-4):
         return deviation(
-            "a mean over padding too",
+            OVER_PADDING,
             "divided by all positions, so more padding lowers the loss",
             "PyTorch's KLDivLoss with batchmean",
         )
@@ -432,6 +418,35 @@ def adam(tried: Adapter) -> Verdict:
     if group["eps"] != 1e-9:
         return deviation("another epsilon", measured, "Adam's default")
     return paper(measured)
+
+
+# The largest rate of the paper's base model is 0.0007; its schedule's for
+# a small model, 64 wide with a warm-up of 400, is 0.006.
+TOO_MUCH = 0.01
+
+
+@probe("schedule-equation-3", "schedule-rate", "optimizer")
+def rate(tried: Adapter) -> Verdict:
+    """Adam's steps are as long as its rate, which follows equation 3."""
+    optimizer = tried.optimizer(nn.Linear(2, 2))
+    most = max(float(group["lr"]) for group in optimizer.param_groups)
+    if most in (0, 1):
+        return not_tried(f"a rate of {most:g} waits for a schedule")
+    if most <= TOO_MUCH:
+        return not_tried(
+            f"the optimizer begins at {most:g}; what follows is "
+            "`learning_rate`'s"
+        )
+    if tried.has("learning_rate"):
+        return not_tried(
+            f"the optimizer begins at {most:g}, which is far too much unless "
+            "`learning_rate` takes its place at the first step"
+        )
+    return fault(
+        f"the optimizer has a rate of {most:g}, and no schedule is shown: "
+        f"Adam's steps are as long, and above {TOO_MUCH} hardly a Transformer "
+        "learns. Equation 3 peaks at 0.0007 for the base model"
+    )
 
 
 # One step of the weights
@@ -620,15 +635,11 @@ def accumulation(tried: Adapter) -> Verdict:
                 if close(longer, 2 * each[0], 1e-6):
                     words = "the loss is a sum: divide it by the tokens"
             return fault(words)
-    for steps in weighted, each:
-        kept = sum((3 - i) * step for i, step in enumerate(steps))
-        if close(got, sum(steps), 0.2) or close(got, kept, 0.2):
-            return fault(
-                "there is a step for each batch: call step() once. If your "
-                "loop takes one batch a step, raise NotImplementedError for "
-                "more"
-            )
-    return fault("three batches do not give the gradient of their tokens")
+    return fault(
+        "three batches do not give the gradient of their tokens: is there a "
+        "step for each? Call step() once. If your loop takes one batch a "
+        "step, raise NotImplementedError for more"
+    )
 
 
 def _doubled(batch: SimpleNamespace) -> SimpleNamespace:

@@ -17,15 +17,18 @@ from pathlib import Path
 import yaml
 from sources import SOURCES
 
+import transformer_conformance
 from transformer_book.records import runs_folder
 from transformer_conformance import Adapter, run
 
 HERE = Path(__file__).parent
 RESULTS = runs_folder() / "conformance.json"
 LINES = HERE / "lines.yml"
+EXAMPLES = Path(transformer_conformance.__file__).parent / "examples"
 OTHERS = {  # those that need no clone
-    "nn_transformer": "torch.nn.Transformer",
-    "marian": "Marian in Hugging Face Transformers 5.23",
+    "nn": "torch.nn.Transformer",
+    "huggingface": "Marian in Hugging Face Transformers 5.23",
+    "after_gpt": "this book's GPT, of the chapter {ref}`after <after-gpt>`",
     "specimen": "this book's specimen in NumPy",
 }
 
@@ -48,9 +51,14 @@ def clone(folder: Path, name: str) -> None:
 
 def tried(name: str) -> dict:
     """What the suite says of one adapter."""
-    results = list(run(Adapter.load(HERE / f"{name}.py")))
+    file = HERE / f"{name}.py"
+    if not file.exists():  # one that the suite ships
+        file = EXAMPLES / file.name
+    adapter = Adapter.load(file)
+    results = list(run(adapter))
     repository, commit = SOURCES.get(name, (OTHERS.get(name, name), None))
     found: dict = {"repository": repository, "commit": commit}
+    found["alone"] = adapter.alone
     kinds = Counter(result.verdict.kind for result in results)
     lines = yaml.safe_load(LINES.read_text("utf-8")).get(name, {})
     found["count"] = dict(sorted(kinds.items()))

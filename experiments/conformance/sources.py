@@ -71,6 +71,14 @@ SOURCES = {  # adapter: repository, commit
         "tunz/transformer-pytorch",
         "e7266679f0b32fd99135ea617213f986ceede056",
     ),
+    "nanogpt": (
+        "karpathy/nanoGPT",
+        "3adf61e154c3fe3fca428ad6bc3818b27a3b8291",
+    ),
+    "mingpt": (
+        "karpathy/minGPT",
+        "37baab71b9abea1b76ab957409a1cc2fbfba8a26",
+    ),
 }
 
 

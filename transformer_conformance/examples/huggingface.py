@@ -1,4 +1,10 @@
-"""Marian models in Hugging Face Transformers, with their defaults."""
+"""Marian models in Hugging Face Transformers, with their defaults.
+
+    python -m transformer_conformance --example huggingface > my_adapter.py
+
+It needs `pip install transformers`. Put your own configuration or class
+in place of Marian's, and keep the functions.
+"""
 
 import transformers
 

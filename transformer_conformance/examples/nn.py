@@ -1,4 +1,9 @@
-"""torch.nn.Transformer, with the frame that it leaves to its users."""
+"""torch.nn.Transformer, with the frame that it leaves to its users.
+
+    python -m transformer_conformance --example nn > my_adapter.py
+
+Put your own frame in place of `_Model`, and keep the functions below it.
+"""
 
 import math
 
@@ -51,6 +56,25 @@ def encode(model, source_ids):
     return model.stacks.encoder(
         model.embed(source_ids), src_key_padding_mask=source_ids == PAD
     )
+
+
+@torch.no_grad()
+def greedy_batch(model, source_ids, max_extra):
+    model.eval()
+    ids = torch.full((len(source_ids), 1), BOS)
+    limits = (source_ids != PAD).sum(1) - 1 + max_extra
+    while ids.size(1) <= limits.max():
+        best = model(source_ids, ids)[:, -1].argmax(-1)
+        ids = torch.cat([ids, best[:, None]], dim=1)
+    outputs = []
+    for row, limit in zip(ids[:, 1:].tolist(), limits, strict=True):
+        row = row[:limit]
+        outputs.append(row[: row.index(EOS) + 1] if EOS in row else row)
+    return outputs
+
+
+def greedy(model, source_ids, max_extra):
+    return greedy_batch(model, source_ids, max_extra)[0]
 
 
 def attention(query, key, value, mask=None):
