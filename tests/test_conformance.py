@@ -261,7 +261,7 @@ FORMS = {  # right ones: lines of the attention that is written out
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_attention_is_seen_in_every_form(form):
-    lines = {"return not (training and query.is_cpu)": "return False"}
+    lines = {"slower = self.training and query.is_cpu": "slower = True"}
     changes = [("attention", *x) for x in (lines | FORMS[form]).items()]
     names = "scores_factor hidden_weights order_of_sublayers "
     names += "training_equals_evaluation memory_everywhere"
@@ -423,7 +423,7 @@ def test_a_fault_of_one_mode_is_noticed(training):
             [
                 (
                     "layers",
-                    "across(x, source, source_mask, offset=offset)",
+                    "across(x, source, source_mask, offset)",
                     "across(x, source, None)",
                 )
             ],
@@ -457,8 +457,8 @@ def test_two_causes_are_two_faults():
     changes = [
         (
             "layers",
-            "own(x, seen, target_mask, is_causal, offset)",
-            "own(x, seen, None, False, offset)",
+            "own(x, so_far(x), target_mask, offset)",
+            "own(x, so_far(x), None, offset)",
         ),
         (
             "model",
@@ -787,8 +787,8 @@ def test_a_mean_in_place_is_named():
 
 
 def test_a_table_of_positions_may_be_a_weight_that_stays():
-    old = "self.table = sinusoids(max_length, d_model)"
-    new = "self.table = nn.Parameter(sinusoids(max_length, d_model), False)"
+    old = 'self.register_buffer("table", table, persistent=False)'
+    new = "self.table = nn.Parameter(table, False)"
     with planted(("positions", old, new)):
         [result] = run(library(), probes_of("added_positions"))
     assert result.verdict.kind == "paper"
@@ -1267,7 +1267,7 @@ def a_warm_up(model, optimizer, *batch, rate=1e-5):
 
 
 LABELS = torch.tensor([[5, 6, EOS], [7, 8, EOS]])
-ACROSS = "across(x, source, source_mask, offset=offset)"
+ACROSS = "across(x, source, source_mask, offset)"
 PATIENTS = [  # what is marked first, the fault in the library, `probe`'s
     ("", (), {"train_step": a_warm_up}),
     ("your rate", (), {"train_step": partial(a_warm_up, rate=1e-3)}),

@@ -500,11 +500,11 @@ def beams(tried: Adapter) -> Verdict:
     agreed = searches.agree(got, 3)
     if agreed == "paper":
         return paper(f"{len(got)} searches with a beam of 3, equal to ours")
+    if all(ids[:1] == [tried.BOS] for ids in got):
+        return fault("bos is an input, not a part of the output")
     if agreed:
         words = "the outputs are those of a search that may write them"
         return deviation(LOOSE, words, "most code")
-    if all(ids[:1] == [tried.BOS] for ids in got):
-        return fault("bos is not a part of the output")
     if max(map(len, got)) > 6:
         return fault("an output is above the limit")
     for mistake, words in BEAM_MISTAKES.items():

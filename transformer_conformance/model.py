@@ -491,7 +491,7 @@ def batch(tried: Adapter) -> Verdict:
     "masks-infinity",
     "build",
     "logits",
-    after="padding_mask padding batch",
+    after="padding_mask padding batch empty_row",
     source=True,
 )
 def all_padding(tried: Adapter) -> Verdict:

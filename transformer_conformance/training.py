@@ -637,8 +637,8 @@ def accumulation(tried: Adapter) -> Verdict:
             return fault(words)
     return fault(
         "three batches do not give the gradient of their tokens: is there a "
-        "step for each? Call step() once. If your loop takes one batch a "
-        "step, raise NotImplementedError for more"
+        "step for each batch? Call step() once. If your loop takes one batch "
+        "a step, raise NotImplementedError for more"
     )
 
 
