@@ -1,0 +1,443 @@
+"""The Transformer of "Attention Is All You Need" in one file.
+
+    python transformer.py
+
+Python is all that it needs. In about a minute it learns to translate
+small English sentences into Spanish, and then it translates a hundred
+that it has never seen. Numbers such as 3.2.1 are the paper's sections.
+
+Three things of the paper are left out: batches (sentences are read one
+after the other, so nothing is padded), dropout, and beam search.
+"""
+
+import math
+import random
+from operator import add, mul
+
+try:
+    from math import sumprod
+except ImportError:  # before Python 3.12
+
+    def sumprod(u, v):
+        return sum(map(mul, u, v))
+
+
+# Matrices that remember
+#
+# To learn is to ask of each weight: if it grew a little, how would the
+# loss change? That is the weight's gradient. So a matrix remembers which
+# matrices it was made from, and how a gradient goes back to them.
+
+
+class Matrix:
+    """Rows of numbers; `back` turns its gradient into its parents'."""
+
+    def __init__(self, rows, parents=(), back=None):
+        self.rows, self.parents, self.back = rows, parents, back
+        self.grad = None
+
+    def __matmul__(self, other):  # (n, k) @ (k, m) is (n, m)
+        columns = list(zip(*other.rows))
+        rows = [[sumprod(row, c) for c in columns] for row in self.rows]
+
+        def back(grad):
+            inputs, outputs = list(zip(*self.rows)), list(zip(*grad))
+            return (
+                [[sumprod(g, row) for row in other.rows] for g in grad],
+                [[sumprod(x, g) for g in outputs] for x in inputs],
+            )
+
+        return Matrix(rows, (self, other), back)
+
+    def __add__(self, other):  # a matrix of one row is added to each row
+        one = len(other.rows) == 1
+        rows = other.rows * len(self.rows) if one else other.rows
+        rows = [list(map(add, *pair)) for pair in zip(self.rows, rows)]
+
+        def back(grad):
+            return grad, [list(map(sum, zip(*grad)))] if one else grad
+
+        return Matrix(rows, (self, other), back)
+
+    def __mul__(self, number):
+        def times(rows):
+            return [[value * number for value in row] for row in rows]
+
+        return Matrix(times(self.rows), (self,), lambda grad: (times(grad),))
+
+    def __getitem__(self, ids):  # one row for each id
+        def back(grad):
+            rows = [[0.0] * len(row) for row in self.rows]
+            for i, g in zip(ids, grad):
+                rows[i] = list(map(add, rows[i], g))
+            return (rows,)
+
+        return Matrix([self.rows[i] for i in ids], (self,), back)
+
+    @property
+    def T(self):
+        def turned(rows):
+            return list(zip(*rows))
+
+        return Matrix(turned(self.rows), (self,), lambda g: (turned(g),))
+
+
+def concat(parts):
+    """Matrices side by side."""
+    rows = [sum(map(list, row), []) for row in zip(*(p.rows for p in parts))]
+    width = len(parts[0].rows[0])
+
+    def back(grad):
+        starts = range(0, len(grad[0]), width)
+        return [[g[i : i + width] for g in grad] for i in starts]
+
+    return Matrix(rows, parts, back)
+
+
+def relu(x):
+    """max(0, x), number by number."""
+    rows = [[max(0.0, value) for value in row] for row in x.rows]
+
+    def back(grad):
+        pairs = zip(rows, grad)
+        return ([[g * (r > 0) for r, g in zip(*pair)] for pair in pairs],)
+
+    return Matrix(rows, (x,), back)
+
+
+def softmax(x):
+    """Each row becomes shares, which are positive and add up to 1."""
+    rows = []
+    for row in x.rows:
+        highest = max(row)
+        grown = [math.exp(value - highest) for value in row]
+        total = sum(grown)
+        rows.append([value / total for value in grown])
+
+    def back(grad):
+        result = []
+        for row, g in zip(rows, grad):
+            mean = sumprod(row, g)
+            result.append([p * (value - mean) for p, value in zip(row, g)])
+        return (result,)
+
+    return Matrix(rows, (x,), back)
+
+
+def layer_norm(x, gain, bias):
+    """Each row gets mean 0 and variance 1; gain and bias are learnt."""
+    normal, roots = [], []
+    for row in x.rows:
+        mean = sum(row) / len(row)
+        row = [value - mean for value in row]
+        roots.append(math.sqrt(sumprod(row, row) / len(row) + 1e-5))
+        normal.append([value / roots[-1] for value in row])
+    (gains,), (biases,) = gain.rows, bias.rows
+    rows = [list(map(add, map(mul, row, gains), biases)) for row in normal]
+
+    def back(grad):
+        to_x = []
+        for row, root, g in zip(normal, roots, grad):
+            g = list(map(mul, g, gains))
+            mean, slope = sum(g) / len(g), sumprod(g, row) / len(g)
+            pairs = zip(g, row)
+            to_x.append([(v - mean - slope * n) / root for v, n in pairs])
+        to_gain = [sumprod(*pair) for pair in zip(zip(*grad), zip(*normal))]
+        return to_x, [to_gain], [list(map(sum, zip(*grad)))]
+
+    return Matrix(rows, (x, gain, bias), back)
+
+
+def backward(loss):
+    """Add to the gradient of all that `loss` was made from."""
+    order, met = [], set()
+
+    def visit(matrix):
+        if matrix not in met:
+            met.add(matrix)
+            for parent in matrix.parents:
+                visit(parent)
+            order.append(matrix)
+
+    visit(loss)
+    loss.grad = [[1.0]]
+    for matrix in reversed(order):  # from the loss to the weights
+        if matrix.back is None:
+            continue
+        for parent, grad in zip(matrix.parents, matrix.back(matrix.grad)):
+            if parent.grad is not None:  # it was used more than once
+                pairs = zip(parent.grad, grad)
+                grad = [list(map(add, *pair)) for pair in pairs]
+            parent.grad = grad
+
+
+# 3 The model
+
+
+def attention(query, key, value, mask=None):
+    """3.2.1, equation 1: softmax(Q K^T / sqrt(d_k)) V."""
+    d_k = len(query.rows[0])
+    scores = query @ key.T * (1 / math.sqrt(d_k))
+    if mask is not None:
+        scores = scores + mask
+    return softmax(scores) @ value
+
+
+def multi_head(x, memory, heads, W_O, mask=None):
+    """3.2.2: Concat(head_1, ..., head_h) W^O."""
+    results = [
+        attention(x @ W_Q, memory @ W_K, memory @ W_V, mask)
+        for W_Q, W_K, W_V in heads
+    ]
+    return concat(results) @ W_O
+
+
+def feed_forward(x, W_1, b_1, W_2, b_2):
+    """3.3, equation 2: max(0, x W_1 + b_1) W_2 + b_2."""
+    return relu(x @ W_1 + b_1) @ W_2 + b_2
+
+
+def causal_mask(length):
+    """3.2.3: a score of minus infinity for every later position."""
+    places = range(length)
+    return Matrix(
+        [[0.0 if j <= i else -math.inf for j in places] for i in places]
+    )
+
+
+def positions(length, d_model):
+    """3.5: a row for each position, sines and cosines by turns."""
+
+    def encoding(pos, i):
+        angle = pos / 10_000 ** (2 * (i // 2) / d_model)
+        return math.cos(angle) if i % 2 else math.sin(angle)
+
+    return Matrix(
+        [[encoding(pos, i) for i in range(d_model)] for pos in range(length)]
+    )
+
+
+class Transformer:
+    """Encoder and decoder, figure 1. The paper: N=6, 512, 2048, h=8."""
+
+    def __init__(self, vocab_size, N=1, d_model=16, d_ff=32, h=2):
+        self.d_model, self.d_ff, self.h = d_model, d_ff, h
+        self.weights = []  # all that is learnt
+        self.table = self.random(vocab_size, d_model, d_model**-0.5)
+        self.encoder = [self.layer(attentions=1) for _ in range(N)]
+        self.decoder = [self.layer(attentions=2) for _ in range(N)]
+
+    def random(self, n, m, size=None):
+        size = size or math.sqrt(2 / (n + m))
+        rows = [[random.gauss(0, size) for _ in range(m)] for _ in range(n)]
+        self.weights.append(Matrix(rows))
+        return self.weights[-1]
+
+    def constant(self, length, value):
+        self.weights.append(Matrix([[value] * length]))
+        return self.weights[-1]
+
+    def layer(self, attentions):
+        """The weights of a layer, 3.1 to 3.3, by the paper's names."""
+        d, d_k = self.d_model, self.d_model // self.h
+        return {
+            "heads": [
+                [[self.random(d, d_k) for _ in "QKV"] for _ in range(self.h)]
+                for _ in range(attentions)
+            ],
+            "W_O": [self.random(d, d) for _ in range(attentions)],
+            "W_1": self.random(d, self.d_ff),
+            "b_1": self.constant(self.d_ff, 0.0),
+            "W_2": self.random(self.d_ff, d),
+            "b_2": self.constant(d, 0.0),
+            "norms": [
+                (self.constant(d, 1.0), self.constant(d, 0.0))
+                for _ in range(attentions + 1)
+            ],
+        }
+
+    def attend(self, layer, i, x, memory, mask=None):
+        """3.1: LayerNorm(x + Sublayer(x)), where that is attention."""
+        output = multi_head(
+            x, memory, layer["heads"][i], layer["W_O"][i], mask
+        )
+        return layer_norm(x + output, *layer["norms"][i])
+
+    def think(self, layer, x):
+        """3.1 again, with the feed-forward network."""
+        output = feed_forward(
+            x, *(layer[name] for name in ("W_1", "b_1", "W_2", "b_2"))
+        )
+        return layer_norm(x + output, *layer["norms"][-1])
+
+    def embed(self, ids):
+        """3.4: rows of the table times sqrt(d_model), plus positions."""
+        words = self.table[ids] * math.sqrt(self.d_model)
+        return words + positions(len(ids), self.d_model)
+
+    def encode(self, source):
+        """3.1: the memory, a row for each word of the source."""
+        x = self.embed(source)
+        for layer in self.encoder:
+            x = self.attend(layer, 0, x, x)
+            x = self.think(layer, x)
+        return x
+
+    def decode(self, target, memory):
+        """3.1: for each word of the target, scores for the next one."""
+        x, mask = self.embed(target), causal_mask(len(target))
+        for layer in self.decoder:
+            x = self.attend(layer, 0, x, x, mask)
+            x = self.attend(layer, 1, x, memory)
+            x = self.think(layer, x)
+        return x @ self.table.T  # 3.4: the same table once more
+
+
+BOS, EOS = 0, 1  # the beginning and the end of a sentence
+
+
+def translate(model, source, max_extra=50):
+    """Greedy decoding: the likeliest word, again and again."""
+    memory, target = model.encode(source), [BOS]
+    while target[-1] != EOS and len(target) < len(source) + max_extra:
+        scores = model.decode(target, memory).rows[-1]
+        target.append(scores.index(max(scores)))
+    return target[1:]
+
+
+# 5 Training
+
+
+def smoothed_loss(logits, labels, smoothing=0.1):
+    """5.4: the mean cross-entropy, in nats, with smoothed labels."""
+    p = softmax(logits).rows
+    n, vocab_size = len(p), len(p[0])
+    wanted = [[smoothing / vocab_size] * vocab_size for _ in labels]
+    for row, label in zip(wanted, labels):
+        row[label] += 1 - smoothing
+    logs = [[math.log(value) for value in row] for row in p]
+    loss = -sum(map(sumprod, wanted, logs)) / n
+
+    def back(grad):
+        pairs, share = zip(p, wanted), grad[0][0] / n
+        return ([[share * (a - b) for a, b in zip(*pair)] for pair in pairs],)
+
+    return Matrix([[loss]], (logits,), back)
+
+
+def learning_rate(step, d_model, warmup_steps):
+    """5.3, equation 3."""
+    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+
+
+class Adam:
+    """5.3: a step against the mean gradient, over its usual size."""
+
+    def __init__(self, weights, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
+        self.weights, self.steps = weights, 0
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.means, self.squares = (
+            [[[0.0] * len(row) for row in w.rows] for w in weights]
+            for _ in range(2)
+        )
+
+    def step(self, rate):
+        self.steps += 1
+        young_1 = 1 - self.beta_1**self.steps  # means begin at zero
+        young_2 = 1 - self.beta_2**self.steps
+        for w, means, squares in zip(self.weights, self.means, self.squares):
+            for row, grad, m, v in zip(w.rows, w.grad, means, squares):
+                for i, g in enumerate(grad):
+                    m[i] += (1 - self.beta_1) * (g - m[i])
+                    v[i] += (1 - self.beta_2) * (g * g - v[i])
+                    size = math.sqrt(v[i] / young_2) + self.epsilon
+                    row[i] -= rate * m[i] / young_1 / size
+            w.grad = None
+
+
+# Sentences to learn from
+
+NOUNS = {  # in Spanish: one, many, and 1 if it is feminine
+    "house": ("casa", "casas", 1),
+    "table": ("mesa", "mesas", 1),
+    "flower": ("flor", "flores", 1),
+    "shirt": ("camisa", "camisas", 1),
+    "tree": ("árbol", "árboles", 0),
+    "book": ("libro", "libros", 0),
+    "garden": ("jardín", "jardines", 0),
+    "hat": ("sombrero", "sombreros", 0),
+}
+ADJECTIVES = {"red": "roj", "white": "blanc", "small": "pequeñ", "old": "viej"}
+
+
+def sentences():
+    """All pairs, such as "the old trees are red" and its translation."""
+    pairs = []
+    for noun, (*forms, feminine) in NOUNS.items():
+        for many, article in enumerate((("el", "la"), ("los", "las"))):
+            ending = "oa"[feminine] + "s" * many
+            for adjective, stem in [("", ""), *ADJECTIVES.items()]:
+                thing = f"the {adjective} {noun}{'s' * many}"
+                cosa = f"{article[feminine]} {forms[many]} "
+                cosa += stem + ending if stem else ""
+                pleases = "gustan" if many else "gusta"
+                pairs += [
+                    (f"I like {thing}", f"me {pleases} {cosa}"),
+                    (f"you like {thing}", f"te {pleases} {cosa}"),
+                    (f"I see {thing}", f"veo {cosa}"),
+                    (f"you see {thing}", f"ves {cosa}"),
+                ]
+                for other, root in ADJECTIVES.items():
+                    if other != adjective:
+                        english = f"{thing} {'are' if many else 'is'} {other}"
+                        spanish = f"{cosa} {'son' if many else 'es'} {root}"
+                        pairs.append((english, spanish + ending))
+    return [(english.split(), spanish.split()) for english, spanish in pairs]
+
+
+def main(seed=0, steps=600, batch=8, warmup_steps=60, scale=0.5, test=100):
+    random.seed(seed)
+    pairs = sentences()
+    random.shuffle(pairs)
+    to_test, to_learn = pairs[:test], pairs[test:]
+    words = sorted({word for pair in pairs for side in pair for word in side})
+    vocabulary = ["<bos>", "<eos>", *words]
+    ids = {word: i for i, word in enumerate(vocabulary)}
+
+    def encoded(words):
+        return [ids[word] for word in words] + [EOS]
+
+    def translated(words):
+        target = translate(model, encoded(words), max_extra=3)
+        return [vocabulary[i] for i in target if i != EOS]
+
+    model = Transformer(len(vocabulary))
+    adam = Adam(model.weights)
+    count = sum(len(w.rows) * len(w.rows[0]) for w in model.weights)
+    print(f"{len(to_learn)} pairs to learn from, {count:,} weights")
+    example = "I like the trees".split()
+    for step in range(1, steps + 1):
+        mean = 0.0
+        for source, target in random.sample(to_learn, batch):
+            memory = model.encode(encoded(source))
+            labels = encoded(target)
+            logits = model.decode([BOS, *labels[:-1]], memory)
+            loss = smoothed_loss(logits, labels) * (1 / batch)
+            backward(loss)
+            mean += loss.rows[0][0]
+        rate = learning_rate(step, model.d_model, warmup_steps)
+        adam.step(scale * rate)
+        if step in (1, 10, 25, 50) or step % 100 == 0:
+            said = " ".join(translated(example))
+            print(f"step {step:3}  loss {mean:.2f}  {said}", flush=True)
+    right = 0
+    for source, target in to_test:
+        right += translated(source) == target
+    print(f"{right} of {len(to_test)} new sentences are right, among them")
+    for source, _ in to_test[:5]:
+        print(f"  {' '.join(source)}: {' '.join(translated(source))}")
+    return right
+
+
+if __name__ == "__main__":
+    main()
