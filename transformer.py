@@ -310,19 +310,22 @@ def translate(model, source, max_extra=50):
 
 def smoothed_loss(logits, labels, smoothing=0.1):
     """5.4: the mean cross-entropy, in nats, with smoothed labels."""
-    p = softmax(logits).rows
-    n, vocab_size = len(p), len(p[0])
+    n, vocab_size = len(logits.rows), len(logits.rows[0])
     wanted = [[smoothing / vocab_size] * vocab_size for _ in labels]
     for row, label in zip(wanted, labels):
         row[label] += 1 - smoothing
-    logs = [[math.log(value) for value in row] for row in p]
-    loss = -sum(map(sumprod, wanted, logs)) / n
+    p = softmax(logits).rows
+    loss = 0.0
+    for row, share in zip(logits.rows, wanted):
+        highest = max(row)
+        total = sum(math.exp(value - highest) for value in row)
+        loss += highest + math.log(total) - sumprod(share, row)  # -log p
 
     def back(grad):
-        pairs, share = zip(p, wanted), grad[0][0] / n
-        return ([[share * (a - b) for a, b in zip(*pair)] for pair in pairs],)
+        pairs, part = zip(p, wanted), grad[0][0] / n
+        return ([[part * (a - b) for a, b in zip(*pair)] for pair in pairs],)
 
-    return Matrix([[loss]], (logits,), back)
+    return Matrix([[loss / n]], (logits,), back)
 
 
 def learning_rate(step, d_model, warmup_steps):
