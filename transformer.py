@@ -398,7 +398,7 @@ def sentences():
     return [(english.split(), spanish.split()) for english, spanish in pairs]
 
 
-def main(seed=0, steps=600, batch=8, warmup_steps=60, scale=0.5, test=100):
+def main(seed=0, steps=800, batch=8, warmup_steps=60, scale=0.5, test=100):
     random.seed(seed)
     pairs = sentences()
     random.shuffle(pairs)
