@@ -32,7 +32,7 @@ EDITS = {
     "no look at the source": [
         (
             "x = self.attend(layer, 1, x, memory)",
-            "x = self.attend(layer, 1, x, x)",
+            "x = self.attend(layer, 1, x, memory * 0)",
         )
     ],
     "no positions": [
