@@ -207,7 +207,7 @@ def test_79_columns_have_room_in_folds(read):
     assert not page.evaluate(CUT, "details .cell_input pre")
 
 
-@pytest.mark.parametrize("name", ["architecture/layers", "appendix/rivals"])
+@pytest.mark.parametrize("name", ["architecture/layers", "results/rivals"])
 def test_no_formula_is_cut_on_a_phone(read, name):
     page = read(f"book/{name}.html", width=390)
     page.evaluate("""async () => {

@@ -149,22 +149,3 @@ def differences(rows: Sequence[Row]) -> Picture:
         "Every change by what it adds to the nats of the base model, the "
         f"dearest first, with an interval and what the paper says: {said}.",
     )
-
-
-def vocabularies(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """Parameters, ours and printed, and the vocabulary that would fit."""
-    return Markdown(
-        markdown_table(
-            [
-                {
-                    "row": row["row"],
-                    "ours, million": f"{row['ours'] / 1e6:.1f}",
-                    "printed": row["printed"],
-                    "a vocabulary that would fit": "{:,} to {:,}".format(
-                        *row["fits"]
-                    ),
-                }
-                for row in rows
-            ]
-        )
-    )
