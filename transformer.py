@@ -349,6 +349,8 @@ class Adam:
         young_1 = 1 - self.beta_1**self.steps  # means begin at zero
         young_2 = 1 - self.beta_2**self.steps
         for w, means, squares in zip(self.weights, self.means, self.squares):
+            if w.grad is None:  # no sentence used it
+                continue
             for row, grad, m, v in zip(w.rows, w.grad, means, squares):
                 for i, g in enumerate(grad):
                     m[i] += (1 - self.beta_1) * (g - m[i])

@@ -104,14 +104,18 @@ def run(text: str, seed: int) -> dict:
 def main() -> None:
     file = ROOT / "runs" / "one_file.json"
     found = {"python": platform.python_version(), "of": 100, "edits": {}}
+    if file.exists():  # a row that is there is not made again
+        found = json.loads(file.read_text("utf-8"))
     for name, edits in EDITS.items():
+        if name in found["edits"]:
+            continue
         seeds = range(1 if edits else 3)
         found["edits"][name] = {
             "changes": edits,
             "runs": [run(edited(edits), seed) for seed in seeds],
         }
         print(name, [run["right"] for run in found["edits"][name]["runs"]])
-        file.write_text(json.dumps(found, indent=1, ensure_ascii=False))
+        file.write_text(json.dumps(found, ensure_ascii=False) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
