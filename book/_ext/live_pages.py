@@ -9,19 +9,26 @@ The parts `cover` and `play` ask for nothing: their data, recorded in
 no script runs. Of `zoom` the page has the outermost level; for what is
 inside the model is fetched. `beams` has the searches of one sentence in its
 page, and `train` a recorded run; it fetches its sentences when a training
-is asked for, and shows what was trained as `zoom` does.
+is asked for, and shows what was trained as `zoom` does. `onefile` has the
+file in its page; Python for the browser, Pyodide from npm, is a part of the
+site where npm brought it, and is loaded when a reader runs the file.
 """
 
 import hashlib
 import html
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from docutils import nodes
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -30,6 +37,19 @@ WEB = ROOT / "web"
 MADE = ROOT / "_build" / "live"
 PLACES = re.compile(r'data-live="(\w+)"')
 RECORDED = WEB / "recorded"
+ONE_FILE = ROOT / "transformer.py"
+EDITS = ROOT / "experiments" / "one_file.py"
+PYODIDE = MADE / "pyodide-314.0.7"  # npm's name and version
+PYODIDE_SHA256 = (
+    "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0"
+)
+PYODIDE_FILES = [
+    "pyodide.mjs",
+    "pyodide.asm.mjs",
+    "pyodide.asm.wasm",
+    "pyodide-lock.json",
+    "python_stdlib.zip",
+]
 LEARNT_FROM = ["little_spanish.tsv", "little_people.tsv"]
 SITES = ("html", "dirhtml")  # no paper, no EPUB
 ABSENT = (
@@ -37,6 +57,11 @@ ABSENT = (
     "site, in a browser. If you are there and it does not appear, JavaScript "
     "is switched off, or the page was opened as a file: run "
     "<code>make serve</code> and open it from there.</p>"
+)
+WITHOUT_PYTHON = (
+    '<p class="live-missing" role="status">This copy of the site was built '
+    "without Python for the browser. <code>python transformer.py</code> runs "
+    "the file; here it is as it stands:</p>"
 )
 say = logging.getLogger(__name__).info
 
@@ -61,14 +86,37 @@ def make_data(app):
     note = MADE / "made_of"
     if app.builder.name not in SITES:
         return
+    fetch_pyodide()
     app.live_data_is_new = not note.is_file() or note.read_text() != digest()
     if not app.live_data_is_new:
         return
     say("making the data of the live parts")
-    shutil.rmtree(MADE, ignore_errors=True)
+    shutil.rmtree(MADE / "data", ignore_errors=True)
     script = str(WEB / "make_data.py")
     subprocess.run([sys.executable, script, MADE / "data"], check=True)
     note.write_text(digest())
+
+
+def fetch_pyodide() -> None:
+    """Python for the browser, once; the site can be built without."""
+    if PYODIDE.is_dir():
+        return
+    MADE.mkdir(parents=True, exist_ok=True)
+    package = PYODIDE.name.replace("-", "@")
+    ask = ["npm", "pack", package, "--silent", "--fetch-retries=0"]
+    try:
+        with tempfile.TemporaryDirectory(dir=MADE) as folder:
+            subprocess.run(
+                ask, cwd=folder, check=True, capture_output=True, timeout=300
+            )
+            (archive,) = Path(folder).glob("*.tgz")
+            sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+            if sha256 != PYODIDE_SHA256:
+                raise ValueError(f"{package} has the sha256 {sha256}")
+            shutil.unpack_archive(archive, folder, filter="data")
+            Path(folder, "package").rename(PYODIDE)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        say(f"the site is built without Python for the browser: {error}")
 
 
 def write_data(app, error):
@@ -82,6 +130,10 @@ def write_data(app, error):
     for name in LEARNT_FROM:
         path = ROOT / "transformer_lib" / "data" / name
         shutil.copy(path, live / "data")
+    if PYODIDE.is_dir():
+        (live / PYODIDE.name).mkdir()
+        for name in PYODIDE_FILES:
+            shutil.copy2(PYODIDE / name, live / PYODIDE.name)
 
 
 class Live(SphinxDirective):
@@ -100,6 +152,9 @@ class Live(SphinxDirective):
         self.env.live_parts = getattr(self.env, "live_parts", set()) | {
             self.env.docname
         }
+        if name == "onefile":  # what its page is written from
+            for path in ONE_FILE, EDITS, PYODIDE / PYODIDE_FILES[0]:
+                self.env.note_dependency(path)
         if name == "cover":  # it has the room of the contents at the side
             about = self.env.metadata[self.env.docname]
             about["html_theme.sidebar_secondary.remove"] = "true"
@@ -186,9 +241,26 @@ def kept(path: Path) -> str:
     return ABSENT + inlined(path.read_text("utf-8"))
 
 
+def editable() -> str:
+    """The file, and what a script needs for changing and running it."""
+    text = ONE_FILE.read_text("utf-8")
+    about = {"edits": runpy.run_path(str(EDITS))["EDITS"]}
+    del about["edits"]["as it is"]
+    if PYODIDE.is_dir():
+        about["folder"] = PYODIDE.name
+        about["files"] = {
+            name: (PYODIDE / name).stat().st_size for name in PYODIDE_FILES
+        }
+    code = highlight(text, PythonLexer(), HtmlFormatter())
+    code = code.replace("<pre>", '<pre tabindex="0">')
+    words = ABSENT if "folder" in about else WITHOUT_PYTHON
+    return words + code + inlined(json.dumps(about))
+
+
 GIVEN = {  # what stands in a part's place before its script runs
     "beams": lambda: kept(RECORDED / "beams.json"),
     "cover": lambda: covered(RECORDED / "cover.json"),
+    "onefile": editable,
     "play": lambda: told(RECORDED / "play.json"),
     "train": lambda: kept(RECORDED / "train.json"),
     "zoom": lambda: kept(MADE / "data" / "zoom.json"),

@@ -260,6 +260,17 @@ export function redraw(draw) {
 /** A file of the site's live data, by its name. */
 export const address = (name) => new URL(`data/${name}`, import.meta.url);
 
+/** The same answer; `count(bytes)` is called for each part that arrives. */
+export function counting(answer, count) {
+  const counted = new TransformStream({
+    transform(part, on) {
+      count(part.length);
+      on.enqueue(part);
+    },
+  });
+  return new Response(answer.body.pipeThrough(counted), answer);
+}
+
 /** Read one of the data files; an error says what the reader can do.
  *
  * `count(bytes)` is called for each part that arrives.
@@ -268,14 +279,7 @@ export async function load(name, kind = "json", count = () => {}) {
   let answer;
   try {
     answer = await fetch(address(name));
-    const counted = new TransformStream({
-      transform(part, on) {
-        count(part.length);
-        on.enqueue(part);
-      },
-    });
-    if (answer.ok)
-      return await new Response(answer.body.pipeThrough(counted))[kind]();
+    if (answer.ok) return await counting(answer, count)[kind]();
   } catch {
     throw new Error(
       `${name} could not be loaded. Is there still a connection to the ` +
