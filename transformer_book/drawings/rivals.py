@@ -1,4 +1,4 @@
-"""What the appendix page on table 2's rivals shows."""
+"""What the page on table 2's rivals shows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
