@@ -475,9 +475,13 @@ def test_a_checkpoint_of_ones_own_loop_is_named(tmp_path):
 def test_a_schedulers_signals_save(tmp_path):
     for number in signal.SIGHUP, signal.SIGUSR1:
         folder = tmp_path / str(number)
-        interrupted(folder, QUICK, 2, number)
+        before = signal.signal(number, signal.SIG_DFL)  # nohup ignores one
+        try:
+            interrupted(folder, QUICK, 2, number)
+            assert signal.getsignal(number) == signal.SIG_DFL
+        finally:
+            signal.signal(number, before)
         assert steps_of(folder) == [2]
-        assert signal.getsignal(number) == signal.SIG_DFL
 
 
 def test_a_handler_of_the_callers_stays():

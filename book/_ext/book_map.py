@@ -19,7 +19,7 @@ LIT = {
     "embeddings": (r'href="embeddings\.', "embedding and linear layer"),
     "positions": (r'href="positions\.', "positions"),
     "attention": (r'href="attention\.', "attention, in all its places"),
-    "masks": (r">masked ", "masked self-attention"),
+    "masks": (r">masked\b", "masked self-attention"),
     "layers": (r'href="layers\.', "feed-forward, add & norm"),
 }
 LINK = re.compile(r"<a (.*?)</a>", re.DOTALL)
