@@ -91,13 +91,12 @@ def default_of(function, name):
 
 NAN = float("nan")
 WRONG = {
-    "label_smoothing": (1.0, -0.1, NAN),
+    "label_smoothing": (1.1, -0.1, NAN),
     "smoothing": ("Others",),
     "warmup_steps": (0,),
     "accumulate": (0, 2.0),
     "max_steps": (0, 2.8),
     "learning_rate_scale": (0.0, NAN, "1"),
-    "betas": ((0.9, 1.0), (-0.1, 0.98), (0.9,)),
     "epsilon": (-1e-9, NAN),
     "clip_norm": (0, NAN),
     "precision": ("auto",),
@@ -109,12 +108,15 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [each.name for each in fields(TrainingConfig)]
-)
+def test_each_setting_can_be_wrong():
+    names = {each.name for each in fields(TrainingConfig)}
+    assert names - {"betas"} == WRONG.keys()  # Adam looks at its own
+
+
+@pytest.mark.parametrize("name", WRONG)
 def test_a_setting_that_cannot_be_right_is_named(name):
     for value in WRONG[name]:
-        with pytest.raises(ValueError, match=f"^{name} cannot be "):
+        with pytest.raises(ValueError, match=f"^{name}=.*: give "):
             TrainingConfig(**{name: value})
 
 

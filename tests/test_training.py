@@ -10,7 +10,6 @@ import time
 from contextlib import redirect_stdout
 from dataclasses import replace
 from itertools import chain, count
-from threading import Timer
 
 import pytest
 import torch
@@ -702,17 +701,6 @@ def test_an_infinite_gradient_is_not_saved(tmp_path):
     assert all(weight.isfinite().all() for weight in model.parameters())
 
 
-class TooLarge(Transformer):
-    def hidden(self, source_ids, target_ids):
-        return torch.empty(10**15)
-
-
-def test_out_of_memory_says_what_helps():
-    cure = r"batch of \d+ pairs, .* fewer tokens_per_batch, and accumulate=2"
-    with pytest.raises(torch.OutOfMemoryError, match=cure):
-        train(small(TooLarge), batches(), QUICK)
-
-
 def sgd(model, lr=0.1):
     return torch.optim.SGD(model.parameters(), lr)
 
@@ -735,17 +723,14 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"batches": [*batches().epoch(0)]}, "a list has no epoch: give T"),
-        ({"evaluate": copies()}, "a list has no epoch: give a function"),
-        ({"model": torch.nn.Linear(2, 2)}, "a Linear has no hidden"),
-        ({"optimizer": sgd(small())}, "that is not the model's"),
-        ({"optimizer": sgd(MODEL, 0.0)}, "all learning rates are 0"),
-        ({"optimizer": [sgd(MODEL), sgd(MODEL)]}, "given to two optimizers"),
-        ({"optimizer": PART}, "no optimizer has a weight that is to learn"),
+        ({"evaluate": copies()}, "a list is no function"),
+        ({"optimizer": sgd(small())}, "has to be in one optimizer"),
+        ({"optimizer": sgd(MODEL, 0.0)}, "or all learning rates are 0"),
+        ({"optimizer": [sgd(MODEL), sgd(MODEL)]}, "to be in one optimizer"),
+        ({"optimizer": PART}, "has to be in one optimizer"),
         ({"model": frozen()}, "all weights are frozen"),
-        ({"model": small().half()}, "in float16 gradients vanish"),
-        ({"model": hooked()}, "a hook on model"),
-        ({"schedule": COOLING}, "a LambdaLR has no __call__: give a func"),
+        ({"model": hooked()}, "put a hook on a part"),
+        ({"schedule": COOLING}, "a LambdaLR is no function"),
     ],
 )
 def test_a_slip_is_named(given, words):
@@ -859,18 +844,13 @@ def test_two_workers_equal_one(two_workers):
 
 
 def test_one_who_waits_for_workers_says_so(monkeypatch, caplog):
-    def soon(seconds, function, args):
-        return Timer(0, function, args)
-
     def never(*args, timeout):
         assert timeout.total_seconds() <= 3600
-        time.sleep(0.2)
         raise RuntimeError("1/2 clients joined")
 
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(threading, "Timer", soon)
-    monkeypatch.setattr(torch.distributed, "rendezvous", never)
+    monkeypatch.setattr(torch.distributed, "init_process_group", never)
     with pytest.raises(RuntimeError, match="1/2 clients"):
         train(small(), batches(), QUICK)
     assert "worker 0 waits for the other 1" in caplog.text

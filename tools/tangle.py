@@ -73,7 +73,8 @@ if __name__ == "__main__":
 # What modules share, and nobody needs from the package's top.
 INNER = set(
     """
-    as_texts check_folder check_ids check_source checked_hypothesis
+    as_texts check_fields check_folder check_ids check_source
+    checked_hypothesis
     decode_line describe_machine encode_texts is_utf16 length_limits padded
     rows_to_keep uncompiled write_atomically
     """.split()

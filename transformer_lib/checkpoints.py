@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from zipfile import BadZipFile, ZipFile
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file as read_safetensors
+from safetensors.torch import load_model as read_safetensors
 from safetensors.torch import save as as_safetensors
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -101,26 +100,25 @@ def check_folder(folder: str | Path) -> Path:
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise NotADirectoryError(f"{place} is a file: name another folder")
+
+    def first_json(path: Path) -> Any:
+        return json.JSONDecoder().raw_decode(path.read_text("utf-8"))[0]
+
     readers: dict[str, Callable[[Path], Any]] = {
         "tokenizer.json": BPETokenizer.load,
-        "config.json": lambda path: _read_config(path.parent),
-        "report.json": lambda path: _first_json(path)["result"],
-        "log.jsonl": lambda path: _first_json(path)["step"],
+        "config.json": lambda path: _read_config(folder),
+        "report.json": lambda path: first_json(path)["result"],
+        "log.jsonl": lambda path: first_json(path)["step"],
     }
-    for name, read in readers.items():
-        if (folder / name).exists():
-            try:
-                read(folder / name)
-            except (KeyError, TypeError, ValueError):
-                raise ValueError(
-                    f"{folder / name} is another program's: name another "
-                    "folder"
-                ) from None
+    for path in [folder / name for name in readers]:
+        try:
+            if path.exists():
+                readers[path.name](path)
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"{path} is another program's: name another folder"
+            ) from None
     return folder
-
-
-def _first_json(path: Path) -> Any:
-    return json.JSONDecoder().raw_decode(path.read_text("utf-8"))[0]
 
 
 def save_checkpoint(
@@ -129,41 +127,39 @@ def save_checkpoint(
     optimizer: Optimizer | Sequence[Optimizer],
     state: dict[str, Any],
     keep: int = 5,
-    replaces: Path | None = None,
 ) -> Path:
     """Write all that a training run needs to go on; returns the file.
 
     `state` is what JSON can hold, with the number of the "step". Of the
     folder's checkpoints, this one and the newest before it are kept,
-    `keep` in all; `replaces` is one to delete in any case. What
-    `torch.compile` compiled is saved as if it were not. Section 6.1.
+    `keep` in all. What `torch.compile` compiled is saved as if it were
+    not. Section 6.1.
 
     Raises:
-        FloatingPointError: if a weight, or what the optimizer keeps for
-            one, is not finite: nothing is written.
+        FloatingPointError: if a weight is not finite: nothing is
+            written.
         TypeError: for a `state` that JSON cannot hold.
-        ValueError: if it has no "step".
+        KeyError: if it has no "step".
 
     Chapter: checkpoints-library
     """
-    step = state.get("step")
-    if not isinstance(step, int):
-        raise ValueError(f"{step=}: the state needs the number of its step")
-    optimizers = as_list(optimizer)
+    step, optimizers = state["step"], as_list(optimizer)
+    if bad := _not_finite(model):
+        raise FloatingPointError(
+            f"{bad[0]} holds NaN or infinity at step {step}, so no "
+            "checkpoint is written: go on from the one before, with a "
+            "lower rate or a clip_norm"
+        )
     content = {
         "model": plain_weights(model),
         "optimizer": [one.state_dict()["state"] for one in optimizers],
         "kinds": [type(one).__name__ for one in optimizers],
         "state": json.dumps(state),
     }
-    _refuse_what_is_not_finite(model, content["optimizer"], step)
     path = Path(folder).expanduser() / f"checkpoint-{step:08d}.pt"
     write_atomically(path, lambda part: torch.save(content, part))
-    old = [x for x in checkpoint_files(folder) if x not in (path, replaces)]
-    dropped = old[: max(0, len(old) + 1 - keep)]
-    if replaces not in (None, path):
-        dropped.append(replaces)
-    for file in dropped:
+    old = [file for file in checkpoint_files(folder) if file != path]
+    for file in old[: max(0, len(old) + 1 - keep)]:
         file.unlink(missing_ok=True)
     return path
 
@@ -173,13 +169,8 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-library
     """
-    found = Path(folder).expanduser().glob("checkpoint-*.pt")
-    numbered = [path for path in found if _number_in(path).isdecimal()]
-    return sorted(numbered, key=lambda path: int(_number_in(path)))
-
-
-def _number_in(path: Path) -> str:
-    return path.stem.removeprefix("checkpoint-")
+    name = f"checkpoint-{'[0-9]' * 8}.pt"
+    return sorted(Path(folder).expanduser().glob(name))
 
 
 def as_list(optimizer: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
@@ -202,26 +193,13 @@ def plain_weights(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _refuse_what_is_not_finite(
-    model: nn.Module, kept: list[dict[int, Any]], step: int
-) -> None:
-    """From NaN no training can go on: the checkpoint before it can.
+def _not_finite(model: nn.Module) -> list[str]:
+    """The names of weights that hold NaN or infinity.
 
     Chapter: checkpoints-library
     """
-    named = dict(model.named_parameters())
-    for states in kept:
-        for number, state in states.items():
-            for name, value in state.items():
-                if isinstance(value, Tensor):
-                    named[f"{name} of weight {number}, in Adam,"] = value
-    for name, value in named.items():
-        if not value.isfinite().all():
-            raise FloatingPointError(
-                f"{name} holds NaN or infinity at step {step}, so no "
-                "checkpoint is written: go on from the one before, with a "
-                "lower rate or a clip_norm"
-            )
+    named = model.named_parameters()
+    return [name for name, weight in named if not weight.isfinite().all()]
 
 
 def _read(path: str | Path) -> dict[str, Any]:
@@ -291,36 +269,14 @@ def load_checkpoint(
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Put a state_dict into a model, all or a part of which is compiled.
 
-    Of weights that the model ties, one is enough.
-
     Raises:
         RuntimeError: if names or shapes are not the model's, as PyTorch
-            says, or if the model ties what differs.
+            says.
 
     Chapter: checkpoints-library
     """
-    own = plain_weights(model)
-    given, first = dict(weights), {}
-    for name, weight in own.items():
-        if name in weights:
-            same = first.setdefault(_place(weight), weights[name])
-            if same is not weights[name] and not same.equal(weights[name]):
-                raise RuntimeError(
-                    f"{name} differs from a weight that the model ties it to"
-                )
-    for name, weight in own.items():
-        if name not in given and _place(weight) in first:
-            given[name] = first[_place(weight)]
-    names = dict(zip(own, model.state_dict(), strict=True))
-    model.load_state_dict({names.get(x, x): given[x] for x in given})
-
-
-def _place(weight: Tensor) -> tuple[Any, ...]:
-    """Where a tensor is: the same for weights that are tied.
-
-    Chapter: checkpoints-library
-    """
-    return weight.device, weight.data_ptr(), weight.shape
+    names = dict(zip(plain_weights(model), model.state_dict(), strict=True))
+    model.load_state_dict({names.get(x, x): w for x, w in weights.items()})
 
 
 def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
@@ -332,6 +288,7 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
         FileNotFoundError: if there is no such file.
         ValueError: without paths, for a damaged checkpoint, or for
             models of unlike weights.
+        RuntimeError: for weights of unlike sizes, as PyTorch says.
 
     Chapter: checkpoints-library
     """
@@ -342,7 +299,7 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     for path in paths:  # one at a time, as they may be large
         weights = _read(path)["model"]
         total = total or {x: w.double().zero_() for x, w in weights.items()}
-        if _shapes(weights) != _shapes(total):
+        if weights.keys() != total.keys():
             raise ValueError(
                 f"{path} and {paths[0]} hold models of unlike weights: their "
                 "mean would be no model"
@@ -353,10 +310,6 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
         name: (total[name] / len(paths)).to(weight.dtype)
         for name, weight in weights.items()
     }
-
-
-def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: weight.shape for name, weight in weights.items()}
 
 
 def save_model(
@@ -382,14 +335,16 @@ def save_model(
     anew = rebuilt(model)
     if half:
         anew = anew.half()
-    for name, weight in anew.named_parameters():
-        if not weight.isfinite().all():
-            raise ValueError(f"{name} holds NaN or infinity with {half=}")
+    if bad := _not_finite(anew):
+        raise ValueError(f"{bad[0]} holds NaN or infinity with {half=}")
     weights = anew.state_dict()
     # Of tied weights the first by name is written.
-    names = {_place(weights[x]): x for x in sorted(weights, reverse=True)}
+    last_first = sorted(weights, reverse=True)
+    names = {(weights[x].data_ptr(), weights[x].shape): x for x in last_first}
     kept = {x: weights[x].contiguous() for x in sorted(names.values())}
-    _save(folder, anew, tokenizer, info, as_safetensors(kept))
+    save_config(
+        folder, anew, tokenizer, info=info, weights=as_safetensors(kept)
+    )
 
 
 def save_config(
@@ -398,11 +353,13 @@ def save_config(
     tokenizer: BPETokenizer | None = None,
     *,
     info: Mapping[str, Any] | None = None,
+    weights: bytes | None = None,
 ) -> None:
     """Write tokenizer.json, if there is one, and then config.json.
 
-    `info` is what JSON can hold, such as {"languages": ["en", "es"]}.
-    A tokenizer that the folder held before is replaced or removed.
+    `info` is what JSON can hold, such as {"languages": ["en", "es"]};
+    `weights` are what model.safetensors will hold. A tokenizer that the
+    folder held before is replaced or removed.
 
     Raises:
         TypeError: for an `info` that JSON cannot hold, or for another
@@ -412,7 +369,29 @@ def save_config(
 
     Chapter: checkpoints-models
     """
-    _save(folder, model, tokenizer, info)
+    folder = check_folder(folder)
+    if tokenizer is not None and not isinstance(tokenizer, BPETokenizer):
+        raise TypeError(
+            f"a {type(tokenizer).__name__} is no BPETokenizer: save the "
+            "model without a tokenizer, and yours beside it"
+        )
+    size = model.config.vocab_size
+    if tokenizer is not None and len(tokenizer) != size:
+        raise ValueError(f"{len(tokenizer)=}, vocab_size={size}: not a pair")
+    content = {
+        "model": asdict(model.config),
+        "class": type(uncompiled(model)).__name__,
+        "info": dict(info or {}),
+    }
+    config = json.dumps(content, indent=2) + "\n"
+    if weights is not None:
+        write_atomically(folder / "model.safetensors", weights)
+    if tokenizer is not None:
+        write_atomically(folder / "tokenizer.json", tokenizer.save)
+    else:
+        (folder / "tokenizer.json").unlink(missing_ok=True)
+    # A model is found by this file, so it comes last.
+    write_atomically(folder / "config.json", config)
 
 
 def rebuilt(model: nn.Module) -> nn.Module:
@@ -462,55 +441,8 @@ def probe(model: nn.Module) -> Tensor:
     source_ids = ids.clone()
     source_ids[1, 5:] = PAD
     device = next(model.parameters()).device
-    plain: AbstractContextManager[Any] = nullcontext()
-    if any(hasattr(part, "_orig_mod") for part in model.modules()):
-        # Nothing is compiled for this.
-        plain = torch.compiler.set_stance("force_eager")
-    with evaluating(model), plain:
+    with evaluating(model):
         return model(source_ids.to(device), ids.to(device)).float().cpu()
-
-
-def _save(
-    folder: str | Path,
-    model: nn.Module,
-    tokenizer: BPETokenizer | None,
-    info: Mapping[str, Any] | None,
-    weights: bytes | None = None,
-) -> None:
-    """Write a model's folder, once nothing can be refused any more.
-
-    Chapter: checkpoints-models
-    """
-    folder = check_folder(folder)
-    if tokenizer is not None and not isinstance(tokenizer, BPETokenizer):
-        raise TypeError(
-            f"a {type(tokenizer).__name__} is no BPETokenizer: save the "
-            "model without a tokenizer, and yours beside it"
-        )
-    size = model.config.vocab_size
-    if tokenizer is not None and len(tokenizer) != size:
-        raise ValueError(f"{len(tokenizer)=}, vocab_size={size}: not a pair")
-    content = {"model": asdict(model.config), "info": dict(info or {})}
-    if _class_of(model) is not None:
-        content["class"] = _class_of(model)
-    config = json.dumps(content, indent=2) + "\n"
-    if weights is not None:
-        write_atomically(folder / "model.safetensors", weights)
-    if tokenizer is not None:
-        write_atomically(folder / "tokenizer.json", tokenizer.save)
-    else:
-        (folder / "tokenizer.json").unlink(missing_ok=True)
-    # A model is found by this file, so it comes last.
-    write_atomically(folder / "config.json", config)
-
-
-def _class_of(model: nn.Module) -> str | None:
-    """The name of a model's class, if it is not `Transformer`.
-
-    Chapter: checkpoints-models
-    """
-    kind = type(uncompiled(model))
-    return None if kind is Transformer else kind.__name__
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -533,7 +465,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         ) from None
     if "parts" in content:  # as an earlier version named a class
         content["class"] = content["parts"][0]
-    return content
+    return {"class": Transformer.__name__} | content
 
 
 def load_config(
@@ -598,18 +530,21 @@ def load_model(
             f"there is no {path}: its training has not ended (give its "
             "command again), or the file is lost"
         )
-    built, saved = model(config), _read_config(folder).get("class")
-    if _class_of(built) != saved:
+    built, saved = model(config), _read_config(folder)["class"]
+    kind = type(uncompiled(built)).__name__
+    if kind != saved:
         raise ValueError(
-            f"{folder} holds a model of the class {saved or 'Transformer'}, "
-            f"not {_class_of(built) or 'Transformer'}: in Python give "
-            "model=, its class"
+            f"{folder} holds a model of the class {saved}, not {kind}: in "
+            "Python give model=, its class"
         )
     try:
-        load_weights(built, weights or read_safetensors(path))
+        if weights is not None:
+            load_weights(built, weights)
+        else:
+            read_safetensors(uncompiled(built), path)
     except (SafetensorError, RuntimeError) as error:
         message = f"{path} is damaged or another model's"
         raise ValueError(f"{message} ({error!s:.200})") from None
-    if not all(weight.isfinite().all() for weight in built.parameters()):
+    if _not_finite(built):
         raise ValueError(f"{path} holds NaN or infinity")
     return SavedModel(built.eval(), tokenizer, info)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from threading import get_ident
 from typing import Any, Literal, Self, get_args, get_origin
 
@@ -29,6 +30,32 @@ from transformer_lib.layers import (
 )
 from transformer_lib.masks import padding_mask
 from transformer_lib.positions import LearnedPositions, SinusoidalPositions
+
+
+def check_fields(config: Any, **limits: tuple[float, float]) -> None:
+    """Refuse a choice that does not exist, or a number out of its limits.
+
+    If not given, these are 1 and more for whole numbers, else 0 to 1.
+
+    Chapter: model-config
+    """
+    for field in fields(config):
+        value, kind = getattr(config, field.name), field.type
+        whole = kind in (int, int | None)
+        if get_origin(kind) is Literal:
+            wanted, fine = f"one of {get_args(kind)}", value in get_args(kind)
+        elif whole or kind in (float, float | None):
+            usual = (1, math.inf) if whole else (0, 1)
+            least, most = limits.get(field.name, usual)
+            name = "a whole number" if whole else "a number"
+            wanted = f"{name}, {least:g} to {most:g}"
+            fine = isinstance(value, Integral if whole else Real)
+            fine = fine and least <= value <= most
+            fine = fine or (value is None and field.default is None)
+        else:
+            continue
+        if not fine:
+            raise ValueError(f"{field.name}={value!r}: give {wanted}")
 
 
 @dataclass(frozen=True)
@@ -85,28 +112,7 @@ class TransformerConfig:
     init: Literal["xavier", "packed", "small"] = "small"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if get_origin(field.type) is not Literal:
-                continue
-            value, choices = getattr(self, field.name), get_args(field.type)
-            if value not in choices:
-                raise ValueError(
-                    f"{field.name}={value!r}: give one of {choices}"
-                )
-        least = {"vocab_size": EOS + 1}  # with all special ids
-        for name in "vocab_size N d_model d_ff h d_k d_v max_length".split():
-            size = getattr(self, name)
-            if size is None and name in ("d_k", "d_v"):
-                continue
-            if type(size) is not int or size < least.get(name, 1):
-                raise ValueError(
-                    f"{name}={size!r}: give a whole number, "
-                    f"{least.get(name, 1)} or more"
-                )
-        for name in "dropout", "attention_dropout", "relu_dropout":
-            share = getattr(self, name)
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name}={share!r}: give a share, 0 to 1")
+        check_fields(self, vocab_size=(EOS + 1, math.inf))
 
     @classmethod
     def base(cls, vocab_size: int, **changes: Any) -> Self:

@@ -6,12 +6,14 @@
 Chapter: book/training/schedule
 """
 
-from dataclasses import dataclass, fields
-from numbers import Integral, Real
+import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import nn
+
+from transformer_lib.model import check_fields
 
 
 def learning_rate(step: int, d_model: int, warmup_steps: int = 4000) -> float:
@@ -94,30 +96,13 @@ class TrainingConfig:
     keep_checkpoints: int = 5
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            kind = {int: Integral, float: Real}.get(each.type, object)
-            if not isinstance(getattr(self, each.name), kind):
-                raise ValueError(
-                    f"{each.name} cannot be {getattr(self, each.name)!r}: "
-                    f"give {'a whole' if kind is Integral else 'a'} number"
-                )
-        possible = {
-            "label_smoothing": 0 <= self.label_smoothing < 1,
-            "smoothing": self.smoothing in ("uniform", "others"),
-            "warmup_steps": self.warmup_steps >= 1,
-            "accumulate": self.accumulate >= 1,
-            "max_steps": self.max_steps >= 1,
-            "learning_rate_scale": self.learning_rate_scale > 0,
-            "betas": len(self.betas) == 2
-            and all(0 <= beta < 1 for beta in self.betas),
-            "epsilon": self.epsilon >= 0,
-            "clip_norm": self.clip_norm is None or self.clip_norm > 0,
-            "precision": self.precision in ("fp32", "bf16"),
-            "log_every": self.log_every >= 0,
-            "validate_every": self.validate_every >= 0,
-            "checkpoint_every": self.checkpoint_every >= 0,
-            "keep_checkpoints": self.keep_checkpoints >= 1,
-        }
-        for name, fine in possible.items():
-            if not fine:
-                raise ValueError(f"{name} cannot be {getattr(self, name)!r}")
+        some, never = (1e-12, math.inf), (0, math.inf)
+        check_fields(
+            self,
+            learning_rate_scale=some,
+            clip_norm=some,
+            seed=(-math.inf, math.inf),
+            log_every=never,
+            validate_every=never,
+            checkpoint_every=never,
+        )

@@ -102,8 +102,7 @@ def train(
             `Replays`; step by step if not given.
 
     Raises:
-        TypeError: for a model, batches, `evaluate` or `schedule` of
-            another kind.
+        TypeError: for an `evaluate` or `schedule` of another kind.
         ValueError: in the folder of a run with other settings, data,
             optimizers or rates, or with more steps; if workers differ
             in any of these; if nothing would be learnt, for instance
@@ -112,7 +111,6 @@ def train(
         NotADirectoryError: if `folder` is a file, or in one.
         FloatingPointError: if the loss or, where a checkpoint is due, a
             weight is not finite.
-        torch.OutOfMemoryError: says which batch was too large.
         RuntimeError: if other workers do not come.
         KeyboardInterrupt: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1,
             once the current step is saved.
@@ -120,7 +118,9 @@ def train(
     Chapter: training-loop
     """
     config = training_config
-    _check_kinds(model, batches, evaluate, schedule)
+    for given in evaluate, schedule:
+        if not (given is None or callable(given) or hasattr(given, "epoch")):
+            raise TypeError(f"a {type(given).__name__} is no function")
     updates = _Updates(model, config, optimizer, schedule)
     run = _Run(model, batches, config, evaluate, folder, updates, gradients)
     progress = run.progress
@@ -165,7 +165,7 @@ class _Run:
         _meet(gpu=model.output_weight.is_cuda)
         self.rank, self.workers = worker()
         self.batches_per_step = config.accumulate * self.workers
-        self.progress, self.replaces = _Progress(), None
+        self.progress, self.between = _Progress(), None
         self.settings: dict[str, Any] = {}
         if self.folder is not None or self.workers > 1:
             self.settings = _settings(model, batches, config, updates)
@@ -205,7 +205,7 @@ class _Run:
         names = [each.name for each in fields(_Progress)]
         self.progress = _Progress(**{name: state[name] for name in names})
         if not state.get("regular", True):
-            self.replaces = file
+            self.between = file
         scores = probe(self.model)[..., :8]
         before = torch.tensor(state.get("probe", scores.tolist()))
         if not torch.allclose(scores, before, 1e-3, 1e-3):
@@ -238,8 +238,7 @@ class _Run:
         for batch in mine:
             if self.workers > 1:  # gradients are sent at the last one
                 self.losses.require_backward_grad_sync = batch is mine[-1]
-            with _memory_explained(batch):
-                self.unread.append(self.gradients.add(batch, tokens))
+            self.unread.append(self.gradients.add(batch, tokens))
         if self.config.clip_norm is not None:
             weights = self.losses.parameters()
             nn.utils.clip_grad_norm_(weights, self.config.clip_norm)
@@ -321,13 +320,15 @@ class _Run:
                 "probe": probe(self.model)[..., :8].tolist(),
                 "regular": every > 0 and step % every == 0,
             }
-            keep = self.config.keep_checkpoints
+            keep = self.config.keep_checkpoints + bool(self.between)
             optimizers = self.updates.optimizers
             file = save_checkpoint(
-                self.folder, self.model, optimizers, state, keep, self.replaces
+                self.folder, self.model, optimizers, state, keep
             )
             # What a stop left between two is in no mean of the last.
-            self.replaces = None if state["regular"] else file
+            if self.between not in (None, file):
+                self.between.unlink(missing_ok=True)
+            self.between = None if state["regular"] else file
         self.restart_clock()
 
     def read_losses(self) -> None:
@@ -342,7 +343,8 @@ class _Run:
         if not math.isfinite(progress.loss):
             raise FloatingPointError(
                 f"the loss is {progress.loss} by step {progress.step}: "
-                "lower learning_rate_scale, or give a clip_norm"
+                "lower learning_rate_scale, give a clip_norm, or train "
+                "weights in float32"
             )
 
     def restart_clock(self) -> None:
@@ -367,29 +369,6 @@ def _as_number(value: Any) -> Any:
     return value.tolist()
 
 
-def _check_kinds(
-    model: Any, batches: Any, evaluate: Any, schedule: Any
-) -> None:
-    """Raise TypeError for what cannot be trained or trained on.
-
-    Chapter: training-loop
-    """
-    needed = [
-        (model, "hidden", "a Transformer, or a model with its methods"),
-        (batches, "epoch", "TokenBatches(pairs, tokens_per_batch)"),
-    ]
-    if evaluate is not None and not callable(evaluate):
-        wanted = "a function of model and step, or TokenBatches(pairs)"
-        needed.append((evaluate, "epoch", wanted))
-    if schedule is not None:
-        wanted = "a function of the step, which returns a factor"
-        needed.append((schedule, "__call__", wanted))
-    for given, name, wanted in needed:
-        if not hasattr(given, name):
-            kind = type(given).__name__
-            raise TypeError(f"a {kind} has no {name}: give {wanted}")
-
-
 class _Losses(nn.Module):
     """Batch in, losses out: the smoothed sum and the plain one.
 
@@ -398,15 +377,12 @@ class _Losses(nn.Module):
 
     def __init__(self, model: nn.Module, config: TrainingConfig):
         super().__init__()
-        if model._forward_hooks or model._forward_pre_hooks:
+        hooks = model._forward_hooks or model._forward_pre_hooks
+        if hooks or model._compiled_call_impl is not None:
             raise ValueError(
-                "the model has a hook on model(...), which training does not "
-                "call: put it on model.encoder, model.decoder or a layer"
-            )
-        if getattr(model, "_compiled_call_impl", None) is not None:
-            raise ValueError(
-                "model.compile() compiles model(...), which training does "
-                "not call: give train(torch.compile(model), ...)"
+                "training calls model.hidden, not model(...): put a hook on "
+                "a part, and give train(torch.compile(model), ...) in place "
+                "of model.compile()"
             )
         self.model, self.config = model, config
         self.hidden = model.hidden
@@ -457,26 +433,6 @@ class Gradients:
         """Forget all gradients, before the next step."""
         for weight in self.weights:
             weight.grad = None
-
-
-@contextmanager
-def _memory_explained(batch: Batch) -> Iterator[None]:
-    """If the memory is too small for a batch, say what helps.
-
-    Chapter: training-step
-    """
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        short = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        if not (short or "can't allocate memory" in str(error)):
-            raise
-        (rows, source), target = batch.source_ids.shape, batch.labels.size(1)
-        raise torch.OutOfMemoryError(
-            f"out of memory for a batch of {rows} pairs, {source} source and "
-            f"{target} target ids long: give fewer tokens_per_batch, and "
-            "accumulate=2 or more to have as many tokens in a step"
-        ) from error
 
 
 @contextmanager
@@ -536,28 +492,20 @@ class _Updates:
     def check(self, model: nn.Module) -> None:
         """Refuse what would teach a weight nothing, or twice as much."""
         given = [w for group in self.groups() for w in group["params"]]
-        names = {weight: name for name, weight in model.named_parameters()}
-        left = {w for w in names if w.requires_grad} - {*given}
-        slips = {
-            "the optimizer has a weight that is not the model's: make it of "
-            "model.parameters()": not names.keys() >= {*given},
-            "a weight is given to two optimizers, and each would move it": (
-                len({*given}) < len(given)
-            ),
-            "no optimizer has a weight that is to learn: give it to one, or "
-            "freeze it with requires_grad_(False)": len(left) > 0,
-            "all weights are frozen": not any(w.requires_grad for w in given),
-            "all learning rates are 0": not any(self.own_rates),
-            "train was called inside of torch.no_grad()": (
-                not torch.is_grad_enabled()
-            ),
-            "in float16 gradients vanish: train model.float()": any(
-                weight.dtype == torch.float16 for weight in given
-            ),
-        }
-        for slip, is_made in slips.items():
-            if is_made:
-                raise ValueError(slip)
+        moved = [w for w in given if w.requires_grad]
+        learning = {w for w in model.parameters() if w.requires_grad}
+        frozen = not learning or not torch.is_grad_enabled()
+        if frozen or not any(self.own_rates):
+            raise ValueError(
+                "nothing would be learnt: all weights are frozen, or train "
+                "is inside of torch.no_grad(), or all learning rates are 0"
+            )
+        if {*moved} != learning or len(moved) > len(learning):
+            raise ValueError(
+                "each of the model's weights that are to learn has to be in "
+                "one optimizer: make it of model.parameters(), or freeze "
+                "others with requires_grad_(False)"
+            )
 
     def set_rates(self, factor: float) -> None:
         """The optimizers' own rates, times a factor."""
@@ -725,21 +673,15 @@ def _meet(gpu: bool) -> None:
     rank, workers = worker()
     if workers == 1 or distributed.is_initialized():
         return
-    said = "worker %d waits for the other %d: start them, or unset WORLD_SIZE"
-    waiting = threading.Timer(10, _logger.warning, [said, rank, workers - 1])
-    waiting.start()
-    try:
-        soon = timedelta(minutes=10)
-        store, *_ = next(distributed.rendezvous("env://", timeout=soon))
-        distributed.init_process_group(
-            "cpu:gloo,cuda:nccl" if gpu else "gloo",
-            store=store,
-            rank=rank,
-            world_size=workers,
-            timeout=timedelta(hours=1),  # while the first one validates
-        )
-    finally:
-        waiting.cancel()
+    _logger.warning(
+        "worker %d waits for the other %d: start them, or unset WORLD_SIZE",
+        rank,
+        workers - 1,
+    )
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if gpu else "gloo",
+        timeout=timedelta(minutes=30),  # as the first one validates, too
+    )
     atexit.register(distributed.destroy_process_group)
 
 
@@ -769,10 +711,7 @@ def _shared(losses: nn.Module) -> nn.Module:
         return losses
     for buffer in losses.buffers():  # once, and not in every step
         distributed.broadcast(buffer, src=0)
-    losses._ddp_params_and_buffers_to_ignore = [
-        name for name, _ in losses.named_buffers()
-    ]
-    return DistributedDataParallel(losses)
+    return DistributedDataParallel(losses, broadcast_buffers=False)
 
 
 def _total(tensor: Tensor) -> Tensor:
