@@ -334,12 +334,6 @@ def test_whole_numbers_of_numpy_are_numbers():
     assert beam_search(a_model(), source, np.int64(3)) == wanted
 
 
-@pytest.mark.parametrize("wrong", [None, b"ab", 7, ["ab"]])
-def test_what_is_no_text_is_named(wrong):
-    with pytest.raises(TypeError, match="sentence 2 is"):
-        translate_all(a_model(), Letters(), ["ab", wrong])
-
-
 @pytest.mark.parametrize(
     "config, most",
     [

@@ -91,7 +91,7 @@ def default_of(function, name):
 
 NAN = float("nan")
 WRONG = {
-    "label_smoothing": (1.1, -0.1, NAN),
+    "label_smoothing": (1.0, -0.1, NAN),
     "smoothing": ("Others",),
     "warmup_steps": (0,),
     "accumulate": (0, 2.0),

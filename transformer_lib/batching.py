@@ -68,8 +68,13 @@ def encode_texts(
 ) -> list[list[int]]:
     """Ids of each text, with its eos; ours on all cores.
 
+    Raises:
+        TypeError: for one text in place of a list.
+
     Chapter: batching-pairs
     """
+    if isinstance(texts, str):
+        raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
     if isinstance(tokenizer, BPETokenizer):
         ids = tokenizer.encode_all(texts)
     else:

@@ -270,16 +270,9 @@ def translate_all(
 
     Chapter: beams-texts
     """
-    if isinstance(texts, str):
-        raise TypeError("texts is one text: give a list, [text]")
-    texts = list(texts)
-    for number, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise TypeError(f"sentence {number} is {text!r:.60}: give a text")
     sources = encode_texts(texts, tokenizer)
-    return as_texts(
-        tokenizer, decode_all(model, sources, beam_size, length_penalty)
-    )
+    found = decode_all(model, sources, beam_size, length_penalty)
+    return as_texts(tokenizer, found)
 
 
 def as_texts(

@@ -258,12 +258,7 @@ def _export(
     Chapter: cli-translate
     """
     translator = Translator.from_pretrained(model)
-    try:
-        export_model(translator, out, to, int8)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f'{error}: pip install "executable-transformer[export]"'
-        ) from error
+    export_model(translator, out, to, int8)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,13 +7,14 @@ Chapter: book/translating/export
 """
 
 import copy
-import logging
 import random
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -47,20 +48,34 @@ def _examples(model: Transformer) -> list[tuple[list[int], list[int]]]:
     ]
 
 
-def _check_same(found: Tensor, wanted: Tensor, advice: str) -> None:
+def _check_same(
+    model: Transformer,
+    score: Callable[[list[int], list[int]], list[float]],
+    never: list[int],
+    advice: str,
+) -> None:
     """Refuse an export whose log-probabilities are not the model's.
+
+    `score` has those of a target's tokens, given a source, as the
+    export computes them; the ids `never` are not among its tokens.
 
     Raises:
         ValueError: if they differ by more than rounding.
 
     Chapter: export-copy
     """
-    if not torch.allclose(found, wanted, atol=1e-3):
-        raise ValueError(
-            "what was written computes something else than the model: "
-            f"a log-probability is {(found - wanted).abs().max():.1e} off. "
-            f"{advice}"
-        )
+    for source, target in _examples(model):
+        labels = [*target, EOS]
+        inputs = torch.tensor([[BOS, *target]])
+        logits = model(torch.tensor([source]), inputs)[0]
+        logits[:, never] = -torch.inf  # (len, vocab_size)
+        wanted = logits.log_softmax(-1)[range(len(labels)), labels]
+        off = (torch.tensor(score(source, labels)) - wanted).abs().max()
+        if not off < 1e-3:
+            raise ValueError(
+                "what was written computes something else than the model: "
+                f"a log-probability is {off:.1e} off. {advice}"
+            )
 
 
 def _linear(spec: Any, *parts: nn.Linear) -> None:
@@ -166,27 +181,24 @@ def _save_ctranslate2(
     import ctranslate2
 
     model = _frozen(model)
-    for kind in ["float32", "int8"][: 1 + int8]:
-        try:
-            spec = _ctranslate2_spec(model, tokens)
-        except (AttributeError, TypeError) as error:
-            raise ValueError(f"{error}: {_TAKE_ONNX}") from error
-        spec.optimize(kind)
+    try:
+        spec = _ctranslate2_spec(model, tokens)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"{error}: {_TAKE_ONNX}") from error
+    spec.optimize("float32")
+    spec.save(str(folder))
+    engine = ctranslate2.Translator(str(folder))
+
+    def score(source: list[int], labels: list[int]) -> list[float]:
+        names = [[tokens[i] for i in ids] for ids in (source, labels[:-1])]
+        [scored] = engine.score_batch(names[:1], names[1:])
+        return scored.log_probs
+
+    _check_same(model, score, [PAD, BOS], _TAKE_ONNX)
+    if int8:
+        spec = _ctranslate2_spec(model, tokens)
+        spec.optimize("int8")
         spec.save(str(folder))
-        if kind == "int8":
-            return
-        engine = ctranslate2.Translator(str(folder))
-        for source, target in _examples(model):
-            names = [[tokens[i] for i in ids] for ids in (source, target)]
-            [scored] = engine.score_batch(names[:1], names[1:])
-            memory = model.encode(torch.tensor([source]))
-            inputs = torch.tensor([[BOS, *target]])
-            hidden = model.decode(inputs, memory, None)
-            logits = model.project(hidden)[0]  # (len, vocab_size)
-            logits[:, [PAD, BOS]] = -torch.inf
-            log_p = logits.log_softmax(-1)
-            wanted = log_p[range(len(log_p)), [*target, EOS]]
-            _check_same(torch.tensor(scored.log_probs), wanted, _TAKE_ONNX)
 
 
 class _EncoderGraph(nn.Module):
@@ -238,22 +250,15 @@ def _save_graph(
     Chapter: export-onnx
     """
     any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
-    # PyTorch remarks on packages that no graph of ours needs.
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            program = torch.onnx.export(
-                graph,
-                kwargs=inputs,
-                output_names=outputs,
-                dynamic_shapes=dict.fromkeys(inputs, any_size),
-                dynamo=True,
-                verbose=False,
-            )
-    finally:
-        logger.setLevel(level)
+    with warnings.catch_warnings(action="ignore"):
+        program = torch.onnx.export(
+            graph,
+            kwargs=inputs,
+            output_names=outputs,
+            dynamic_shapes=dict.fromkeys(inputs, any_size),
+            dynamo=True,
+            verbose=False,
+        )
     program.save(path)
 
 
@@ -286,26 +291,24 @@ def _compare(model: Transformer, folder: Path) -> None:
     A part of one's own may have been written down as it computes the
     example, and not as it computes every sentence.
 
-    Raises:
-        ValueError: if the graphs and the model disagree.
-
     Chapter: export-onnx
     """
     from onnx.reference import ReferenceEvaluator
 
     encoder = ReferenceEvaluator(str(folder / "encoder.onnx"))
     decoder = ReferenceEvaluator(str(folder / "decoder.onnx"))
-    for source, target in _examples(model):
-        source_ids = torch.tensor([source])
-        target_ids = torch.tensor([[BOS, *target]])
-        inputs = {"source_ids": source_ids.numpy()}
+
+    def score(source: list[int], labels: list[int]) -> list[float]:
+        inputs, found = {"source_ids": np.array([source])}, []
         (inputs["memory"],) = encoder.run(["memory"], inputs)
-        inputs["target_ids"] = target_ids.numpy()
-        (found,) = decoder.run(["log_probabilities"], inputs)
-        memory = model.encode(source_ids)
-        wanted, _ = _DecoderGraph(model)(target_ids, memory, source_ids)
-        advice = "A part must not depend on the sizes of its example"
-        _check_same(torch.tensor(found), wanted, advice)
+        for place, label in enumerate(labels):
+            inputs["target_ids"] = np.array([[BOS, *labels[:place]]])
+            (log_p,) = decoder.run(["log_probabilities"], inputs)
+            found.append(log_p[0, label])
+        return found
+
+    advice = "A part must not depend on the sizes of its example"
+    _check_same(model, score, [], advice)
 
 
 def export_model(

@@ -96,9 +96,10 @@ class TrainingConfig:
     keep_checkpoints: int = 5
 
     def __post_init__(self) -> None:
-        some, never = (1e-12, math.inf), (0, math.inf)
+        some, never = (math.ulp(0), math.inf), (0, math.inf)
         check_fields(
             self,
+            label_smoothing=(0, 0.999),
             learning_rate_scale=some,
             clip_norm=some,
             seed=(-math.inf, math.inf),

@@ -184,8 +184,6 @@ class Translator:
         Raises:
             TypeError: if `sentences` is one string instead of a list.
         """
-        if isinstance(sentences, str):
-            raise TypeError("sentences is one text: give a list, [text]")
         return encode_texts(sentences, self.tokenizer)
 
     @overload
