@@ -74,7 +74,7 @@ def encode_texts(
     Chapter: batching-pairs
     """
     if isinstance(texts, str):
-        raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
+        raise TypeError("texts is one text: give a list, [text]")
     if isinstance(tokenizer, BPETokenizer):
         ids = tokenizer.encode_all(texts)
     else:
