@@ -10,6 +10,7 @@ from transformer_book.figures import (
     Sketch,
     show,
 )
+from transformer_book.records import Run
 from transformer_book.tables import markdown_table
 
 Row = tuple[int, float, float, str]
@@ -71,3 +72,26 @@ def wrong(rows: Sequence[tuple[str, str, str]]) -> Markdown:
     return Markdown(
         markdown_table([dict(zip(names, row, strict=True)) for row in rows])
     )
+
+
+def recipes(runs: Sequence[Run]) -> Markdown:
+    """How recorded runs were trained, how long, and what came of it."""
+    rows = []
+    for run in runs:
+        model, info = run.config["model"], run.config["info"]
+        training, result = run.report["training"], run.report["result"]
+        tokens = training["tokens_per_batch"]
+        minutes = round(result["seconds"] / 60)
+        rows.append(
+            {
+                "model": f"`{run.name}`",
+                "pairs": f"{info['pairs']:,}",
+                "vocabulary": f"{model['vocab_size']:,}",
+                "dropout": model["dropout"],
+                "steps of tokens": f"{result['steps']:,} of {tokens:,}",
+                "time": f"{minutes // 60} h {minutes % 60} min",
+                "validation loss": f"{result['validation_loss']:.2f}",
+                "test BLEU": f"{run.report['test']['bleu']:.1f}",
+            }
+        )
+    return Markdown(markdown_table(rows))

@@ -99,7 +99,7 @@ def warm_ups(
     looks = {  # dash and ink
         "ten times the peak at once": ("-", "bad"),
         "the same peak at once": ("-", "position"),
-        "ten times, but pre-norm": ("--", "norm"),
+        "the same peak, but pre-norm": ("--", "norm"),
         "warm-up of 100 steps": ("-", "attention"),
     }
 
