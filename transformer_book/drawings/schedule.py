@@ -105,19 +105,19 @@ def warm_ups(
 
     figure, ax = chart(330)
     last = max(map(len, runs.values()))
-    below = float("inf")
+    place = -float("inf")
     ends = {name: sum(run[-10:]) / 10 for name, run in runs.items()}
     known = {"color": "black", "lw": 1.2, "zorder": 3}
     ax.plot([0, last], 2 * [frequencies], ":", **known)
     told = "dotted: knows only frequencies"
-    ax.text(last, frequencies + 0.5, told, ha="right")
-    for name in sorted(runs, key=ends.__getitem__, reverse=True):
+    ax.text(0.95 * last, frequencies + 0.5, told, ha="right")
+    for name in sorted(runs, key=ends.__getitem__):
         dash, colour = looks[name]
         ax.plot(runs[name], dash, color=COLOURS[colour])
-        below = min(ends[name], below - 1.1)
+        place = max(ends[name], place + 1.1)
         told = name.replace(", ", ",\n").replace(" peak at", "\npeak at")
         told = told.replace(" of", "\nof")
-        ax.text(last + 2, below, told, va="center", color=COLOURS[colour])
+        ax.text(last + 2, place, told, va="center", color=COLOURS[colour])
     ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 7.8))
     ax.set_xlim(0, 1.55 * last)
     ax.set_xticks(range(0, last + 1, 40))
