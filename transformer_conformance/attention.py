@@ -152,8 +152,6 @@ def mask_inside(tried: Adapter) -> Verdict:
         "before the softmax": plain * mask,
         "a forbidden key has weight: True in the mask means that a "
         "query may attend": shared(plain * ~mask),
-        "the mask is added to the scores as 1 and 0: a forbidden one "
-        "needs minus infinity": (scores + mask).softmax(-1),
     }
     # whatever the scores are, those of the allowed keys stay
     if close(got, shared(plain * mask)):
@@ -262,14 +260,7 @@ def _wrong_heads(x, memory, matrices, h) -> dict[str, Tensor]:
     heads = equation_1(*split)[0]
     along = equation_1(viewed(q), viewed(k), viewed(v))[0]
     sides = "the heads are cut along the words: cut the last axis, then "
-    turned = x @ w_q.T, memory @ w_k.T, memory @ w_v.T
-    positive = equation_1(*(cut(y.relu(), h) for y in (q, k, v)))[0]
-    relu = "a ReLU follows the projections, which are linear maps"
     return {
-        relu: joined(positive),
-        f"{relu}; and the last product, with w_o, is missing": (
-            positive.transpose(1, 2).flatten(2)
-        ),
         f"{sides}move the axis of heads": joined(along),
         f"{sides}move the axis of heads; they are joined likewise": (
             along.reshape(x.shape) @ w_o
@@ -279,23 +270,10 @@ def _wrong_heads(x, memory, matrices, h) -> dict[str, Tensor]:
         "d_k is the width of one head, d_model / h: divide by its root": (
             joined(equation_1(*split, factor=h**-0.5)[0])
         ),
-        "the scores are not divided by the root of d_k": (
-            joined(equation_1(*split, factor=(d_model / h) ** 0.5)[0])
-        ),
-        "the scores are divided by the root of d_k twice": (
-            joined(equation_1(*split, factor=(d_model / h) ** -0.5)[0])
-        ),
         "this is a single head of full width": equation_1(q, k, v)[0] @ w_o,
         "keys and values come from memory": heads_of(x, x, *matrices, h),
         "the last product, with w_o, is missing": (
             heads.transpose(1, 2).flatten(2)
-        ),
-        "the values are the keys": heads_of(x, memory, w_q, w_k, w_k, w_o, h),
-        "the values are not projected": joined(
-            equation_1(split[0], split[1], cut(memory, h))[0]
-        ),
-        "the matrices are transposed": (
-            joined(equation_1(*(cut(y, h) for y in turned))[0])
         ),
     }
 

@@ -11,7 +11,6 @@ from .core import (
     Adapter,
     NotShown,
     Verdict,
-    Wrong,
     close,
     deviation,
     fault,
@@ -146,16 +145,12 @@ def scores_factor(tried: Adapter) -> Verdict:
     trace = Trace(tried, wild(tried), *pairs(tried))
     d_k = SIZES["d_model"] // SIZES["h"]
     found = {trace.factor_of(attention) for attention in trace.attentions()}
-    keys = "the root is of the number of keys, not of d_k"
     names = {
         1.0: "the scores are not divided by the root of d_k",
         1 / d_k: "the scores are divided by d_k: take its root",
-        d_k**0.5: "the scores are multiplied by the root of d_k",
         SIZES["d_model"] ** -0.5: (
             "the root is of d_model: d_k is the width of one head"
         ),
-        SOURCE**-0.5: keys,
-        TARGET**-0.5: keys,
     }
     for factor in found:
         if math.isclose(factor, d_k**-0.5, rel_tol=1e-2):
@@ -250,8 +245,6 @@ def _sums(tried: Adapter, model: nn.Module) -> list[tuple]:
     """The sums of words and positions at the bottom of a model."""
     trace = Trace(tried, model, *pairs(tried))
     sums = trace.sums()
-    if not sums and trace.sums(("mul", "imul", "rmul")):
-        raise Wrong("positions are multiplied with the words: add them")
     if not sums:
         raise trace.unseen("sum of a look-up in a table and positions")
     return sums

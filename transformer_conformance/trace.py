@@ -19,6 +19,7 @@ from .core import Adapter, NotShown, mode
 BATCH, SOURCE, TARGET = 3, 7, 5
 SIZES = dict(vocab_size=23, N=2, d_model=16, d_ff=64, h=2, dropout=0.0)
 
+ADDS = ("add", "iadd", "radd")
 KERNEL = "scaled_dot_product_attention"  # PyTorch's own attention
 PARAMETERS = {  # of the others we ask for the first two
     KERNEL: ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
@@ -225,9 +226,6 @@ class Trace:
             parts = x.size(-1) // width
             if parts <= 3:
                 candidates += x.chunk(parts, -1)
-                # or each head's query, key and value side by side
-                by_heads = x.unflatten(-1, (h, -1)).chunk(parts, -1)
-                candidates += [y.flatten(2) for y in by_heads if parts > 1]
         recent = candidates[-12:]  # six to a layer of the decoder, at most
         for query, key in itertools.permutations(recent, 2):
             a, b = (y.unflatten(-1, (h, -1)) for y in (query, key))
@@ -252,15 +250,13 @@ class Trace:
                 if out is not None and not torch.equal(out[0], out[1]):
                     yield place, out
 
-    def sums(
-        self, names: tuple[str, ...] = ("add", "iadd", "radd")
-    ) -> list[tuple[float, Tensor, Tensor]]:
+    def sums(self) -> list[tuple[float, Tensor, Tensor]]:
         """Each sum of words and positions that was seen: the words'
         factor, the positions (len, d_model), and the words."""
         found = []
         for place, words in self.embedded():
             for call in self.calls[place + 1 : place + 40]:
-                if call.name not in names:
+                if call.name not in ADDS:
                     continue
                 given = call.given()
                 parts = [given.get("input"), given.get("other")]
