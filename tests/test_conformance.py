@@ -20,7 +20,6 @@ from another_transformer import _Heads
 import transformer_conformance as conformance
 from transformer_book.plant import ours as library
 from transformer_book.plant import planted
-from transformer_book.specimen import Specimen
 from transformer_conformance import Adapter, run
 from transformer_conformance import ours as ours_module
 from transformer_conformance.__main__ import main
@@ -41,7 +40,6 @@ from transformer_lib import (
     EOS,
     Transformer,
     TransformerConfig,
-    Translator,
 )
 
 PACKAGE = Path(conformance.__path__[0])
@@ -181,12 +179,6 @@ def test_the_books_own_gpt_is_a_decoder_alone(root):
     assert not [r for r in results if r.verdict.kind == "fault"]
     named = {r.verdict.name for r in results if r.verdict.name}
     assert "pre-norm" in named
-
-
-def test_the_specimen_passes(root):
-    folder = root / "experiments" / "conformance"
-    results = list(run(Adapter.load(folder / "specimen.py")))
-    assert {r.verdict.kind for r in results} == {"paper", "not tried"}
 
 
 def test_the_first_loss_of_ours_is_what_the_probe_says():
@@ -1030,23 +1022,6 @@ def test_nothing_that_is_planted_stays():
     with pytest.raises(ValueError, match="'nowhere' is not in"):
         with planted(("attention", "nowhere", "")):
             importlib.import_module(before.__name__)
-
-
-# The specimen
-
-
-def test_the_specimen_translates_with_the_librarys_probabilities(root):
-    translator = Translator.from_pretrained("little-spanish")
-    file = root / "pretrained" / "little-spanish" / "model.safetensors"
-    specimen = Specimen(str(file), h=translator.model.config.h)
-    source = [*translator.tokenizer.encode("I like trees"), EOS]
-    ids, shares = specimen.greedy(np.array([source]))
-    assert translator.tokenizer.decode(ids[:-1]) == "Me gustan los árboles"
-    target = torch.tensor([[BOS, *ids[:-1]]])
-    with torch.no_grad():
-        logits = translator.model(torch.tensor([source]), target)[0]
-    right = logits.softmax(-1)[range(len(ids)), ids].tolist()
-    assert shares == pytest.approx(right, abs=1e-5)
 
 
 # The clinic's function

@@ -158,7 +158,7 @@ def test_initializations_differ_only_by_their_factors(init):
 
 
 def test_an_untrained_model_predicts_what_it_reads():
-    """By its tied matrix and its small start; the page `clinic` says so."""
+    """By its tied matrix and its small start, as page `conformance` says."""
     model = Transformer(TransformerConfig.tiny(100)).eval()
     source, target = torch.randint(4, 100, (2, 16, 12))
     predicted = model(source, target).argmax(-1)

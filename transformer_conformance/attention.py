@@ -95,6 +95,7 @@ def variance(tried: Adapter) -> Verdict:
         spreads.append(centred.var().item())
     said = ", ".join(f"{spread:.2f}" for spread in spreads)
     measured = f"variance of the scores for d_k of 4, 64 and 256: {said}"
+    # Chance moves it by some tenths, a wrong root by a factor of 4 and more.
     if all(0.6 < spread < 1.6 for spread in spreads):
         return paper(measured)
     if max(spreads) > 1.5 * min(spreads):

@@ -305,7 +305,10 @@ def _to_tensor(value: Any) -> Any:
 
 
 def close(a: Any, b: Any, within: float = 1e-4) -> bool:
-    """Whether two tensors have one shape and, nearly, one content."""
+    """Whether two tensors have one shape and, nearly, one content.
+
+    Rounding in single precision takes some 1e-6 of the largest number.
+    """
     a, b = torch.as_tensor(a).double(), torch.as_tensor(b).double()
     if a.shape != b.shape or not a.isfinite().all():
         return False

@@ -325,11 +325,6 @@ def equation_3(tried: Adapter) -> Verdict:
         ],
         "there is no ramp: up to the warm-up's end the rate is "
         "step * warmup_steps^-1.5": [of_width * b for b in root],
-        "the fall counts its steps from the end of the warm-up: step counts "
-        "from 1": [
-            of_width * min(max(s - warmup, 1) ** -0.5, a)
-            for s, a in zip(steps, ramp, strict=True)
-        ],
         "the factor d_model^-0.5 is missing": low,
         "the rate falls with the width: d_model^-0.5, not d_model^0.5": [
             width**0.5 * x for x in low

@@ -29,7 +29,7 @@ OTHERS = {  # those that need no clone
     "nn": "torch.nn.Transformer",
     "huggingface": "Marian in Hugging Face Transformers 5.23",
     "after_gpt": "this book's GPT, of the chapter {ref}`after <after-gpt>`",
-    "specimen": "this book's specimen in NumPy",
+    "one_file": "this book's {ref}`paper in one file <one_file>`",
 }
 
 

@@ -1,4 +1,4 @@
-"""Tables of the page `conformance` and of the clinic."""
+"""Tables of the page `conformance`."""
 
 import contextlib
 import io
