@@ -484,6 +484,18 @@ class Steps:
         )
         return torch.cat([(a - b).flatten() for a, b in pairs])
 
+    def expected(self, batch: SimpleNamespace) -> Tensor:
+        """The displacement by one step, on the mean over tokens."""
+        self.model.load_state_dict(self.start)
+        logits = self.model(batch.source_ids, batch.target_ids)
+        loss = cross_entropy(
+            logits.flatten(0, 1),
+            batch.labels.flatten(),
+            ignore_index=self.tried.PAD,
+        )
+        slopes = torch.autograd.grad(loss, list(self.model.parameters()))
+        return -0.01 * torch.cat([slope.flatten() for slope in slopes])
+
     def loss(self, batch: SimpleNamespace) -> float:
         """Nats per token as the weights are now."""
         with torch.no_grad():
@@ -509,6 +521,8 @@ def step(tried: Adapter) -> Verdict:
             f"a small step raised the loss from {before:.3f} to {after:.3f}: "
             "is its sign right, and are labels shifted by one?"
         )
+    if close(distance, 2 * moved.expected(batch), 1e-3):
+        return fault("a batch is stepped with twice: call step() once")
     return paper(f"{before:.3f} to {after:.3f} nats per token")
 
 
