@@ -570,7 +570,9 @@ def accumulation(tried: Adapter) -> Verdict:
     ]
     mistakes = {
         "only the last batch counts: clear the gradients once": each[-1],
+        "only the last batch counts, divided by all tokens": weighted[-1],
         "only the first batch counts: go through all of them": each[0],
+        "only the first batch counts, divided by all tokens": weighted[0],
         "this is a mean of means: divide by the tokens of all": sum(each) / 3,
         "the batches' means are summed: divide all gradients by all tokens": (
             sum(each)
