@@ -106,7 +106,9 @@ def test_values_stand_in_the_text_in_jupyterlab(browser, lab):
     page.goto(
         f"{lab}doc/tree/book/training/loss.md?factory=Jupytext%20Notebook"
     )
-    page.wait_for_selector(".jp-CodeCell")
+    # Text that is run before there is a kernel keeps its expressions.
+    ready = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
+    page.wait_for_selector(ready, state="attached", timeout=60_000)
     page.get_by_text("Run", exact=True).first.click()
     page.get_by_text("Run All Cells", exact=True).click()
     said = page.get_by_text("with a share of 0.1 it is 96.1%")
