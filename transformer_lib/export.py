@@ -7,6 +7,7 @@ Chapter: book/translating/export
 """
 
 import copy
+import logging
 import random
 import shutil
 import warnings
@@ -250,15 +251,22 @@ def _save_graph(
     Chapter: export-onnx
     """
     any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
-    with warnings.catch_warnings(action="ignore"):
-        program = torch.onnx.export(
-            graph,
-            kwargs=inputs,
-            output_names=outputs,
-            dynamic_shapes=dict.fromkeys(inputs, any_size),
-            dynamo=True,
-            verbose=False,
-        )
+    # PyTorch remarks on packages that no graph of ours needs.
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            program = torch.onnx.export(
+                graph,
+                kwargs=inputs,
+                output_names=outputs,
+                dynamic_shapes=dict.fromkeys(inputs, any_size),
+                dynamo=True,
+                verbose=False,
+            )
+    finally:
+        logger.setLevel(level)
     program.save(path)
 
 
