@@ -6,7 +6,7 @@ from test_chapters import CHAPTERS
 
 PAGES = "corpora", "tokenization", "batching"
 SAID = {  # of the outputs that an argument rests on
-    "corpora": ["already seen in training", "English 23.1%", "English  0.0%"],
+    "corpora": ["already seen in training", "  23.1%", "  0.0%"],
     "tokenization": ["10,000 tokens", "▁Kinder", "35%"],
     "batching": ["116 batches", "fixed width 79%"],
 }

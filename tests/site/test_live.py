@@ -386,8 +386,10 @@ def test_a_paragraph_is_translated_sentence_by_sentence(visit):
 def test_the_site_needs_no_rare_kinds_of_files():
     """A server that comes as it is knows how to send each of them."""
     known = {".js", ".css", ".json", ".bin", ".tsv", ".wat"}
-    files = (SITE / "_static" / "live").rglob("*.*")
-    assert {path.suffix for path in files} <= known
+    files = [p for p in (SITE / "_static/live").rglob("*.*") if p.is_file()]
+    # Pyodide alone, which is asked for by a press of Run, has others.
+    ours = [path for path in files if "pyodide" not in path.parent.name]
+    assert {path.suffix for path in ours} <= known
 
 
 HOSTILE = "<img src=x onerror='window.hit = 1'> <b>trees</b> & <bos>"

@@ -125,10 +125,12 @@ export function start(place) {
     if (!possible(name)) return;
     const marked = [];
     for (const [old, fresh] of edits[name]) {
-      marked.push(lineOf(area.value.indexOf(old)));
+      const line = lineOf(area.value.indexOf(old));
+      marked.push(fresh ? line : line - 1); // what is gone was after it
       area.value = area.value.replaceAll(old, () => fresh);
     }
     changed(marked, "onefile-changed");
+    editor.scrollIntoView({ block: "nearest" }); // the page may hide it
     status.textContent = `${name}: line ${marked.join(" and ")}`;
   }
   const button = (text, onclick) =>
