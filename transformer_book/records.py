@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 MODELS = "models"  # the experiment of the models that ship
+READ: set[Path] = set()  # what a page asked for, and so depends on
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,13 @@ def runs_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "runs"
 
 
+def record(name: str) -> Path:
+    """A file of the records, or for "" all of them; noted in READ."""
+    path = runs_folder() / name
+    READ.add(path)
+    return path
+
+
 @cache
 def read_record(path: Path) -> dict[str, dict[str, Any]]:
     """The runs of an experiment's .jsonl: {run: {file: content}}."""
@@ -104,8 +112,9 @@ def recorded_runs(experiment: str | None = None) -> list[str]:
     A model that ships goes by the name that `from_pretrained` takes,
     another run by its experiment and its name: "variations/h-16-0".
     """
+    asked = record(f"{experiment}.jsonl" if experiment else "")
     names = []
-    for path in sorted(runs_folder().glob(f"{experiment or '*'}.jsonl")):
+    for path in [asked] if experiment else sorted(asked.glob("*.jsonl")):
         for run, content in sorted(read_record(path).items()):
             if "report.json" in content:
                 names.append(f"{path.stem}/{run}".removeprefix(f"{MODELS}/"))
@@ -118,12 +127,12 @@ def load_files(name: str | Path) -> dict[str, Any]:
     A folder is looked for by itself, then in `runs`.
     """
     experiment, _, run = str(name).rpartition("/")
-    record = runs_folder() / f"{experiment or MODELS}.jsonl"
-    recorded = read_record(record) if record.is_file() else {}
+    path = record(f"{experiment or MODELS}.jsonl")
+    recorded = read_record(path) if path.is_file() else {}
     if run in recorded:
         return recorded[run]
     folder = Path(name)
-    return read_folder(folder if folder.is_dir() else runs_folder() / name)
+    return read_folder(folder if folder.is_dir() else record(str(name)))
 
 
 def load_run(name: str | Path) -> Run:
@@ -144,11 +153,11 @@ def load_run(name: str | Path) -> Run:
 
 def load_copying() -> list[dict[str, Any]]:
     """What each run of the copying experiment found."""
-    runs = read_record(runs_folder() / "copying.jsonl")
+    runs = read_record(record("copying.jsonl"))
     return [content["copying.json"] for _, content in sorted(runs.items())]
 
 
 def load_counts(name: str) -> dict[str, Any]:
     """What an experiment counted: runs/NAME.json, else nothing."""
-    path = runs_folder() / f"{name}.json"
+    path = record(f"{name}.json")
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}

@@ -1,10 +1,10 @@
 """Runs the chapters, and keeps what came of it in `_build/executed`.
 
-A chapter runs again when its code, a package or module that it imported, or
-the data that these read has changed. What failed or wrote to stderr runs
-again in any case. Two chapters run at a time, the longest first. MyST-NB's
-own cache notices neither a changed library nor changed data, and runs one
-chapter after the other.
+A chapter runs again when its code, a package or module that it imported, a
+record that it read, or the data have changed. What failed or wrote to
+stderr runs again in any case. Two chapters run at a time, the longest
+first. MyST-NB's own cache notices neither a changed library nor changed
+data, and runs one chapter after the other.
 """
 
 import json
@@ -39,14 +39,16 @@ from notebooks import (  # noqa: E402
 from tangle import digest  # noqa: E402
 
 PACKAGES = "transformer_lib", "transformer_book", "transformer_conformance"
-OURS = [ROOT / name for name in PACKAGES]
+OURS = [ROOT / name for name in (*PACKAGES, "runs")]
 CORPORA = "corpora"  # wherever they are
 AT_ONCE = 2
 THREADS = str(max(1, (os.cpu_count() or 1) // AT_ONCE))  # for each
 IMPORTED = """\
 import json, sys
-print(json.dumps({name: getattr(module, "__file__", None)
-                  for name, module in [*sys.modules.items()]}))"""
+records = sys.modules.get("transformer_book.records")
+print(json.dumps([{name: getattr(module, "__file__", None)
+                   for name, module in [*sys.modules.items()]},
+                  [str(path) for path in getattr(records, "READ", ())]]))"""
 
 
 # What a result depends on
@@ -91,13 +93,12 @@ def packages_of(modules) -> dict[str, str]:
     return {name: version_of(name) for name in sorted(found)}
 
 
-def digests_of(modules: dict[str, str | None]) -> dict[str, str]:
-    """Our own modules and the data that they read."""
-    paths = [Path(os.path.realpath(file)) for file in modules.values() if file]
+def digests_of(modules: dict[str, str | None], records) -> dict[str, str]:
+    """Our own modules, the records, and the data that they read."""
+    files = [*filter(None, modules.values()), *records]
+    paths = [Path(os.path.realpath(file)) for file in files]
     read = {path for path in paths if any(map(path.is_relative_to, OURS))}
     read |= {ROOT / "transformer_lib/data", ROOT / "pretrained"}
-    if "transformer_book.records" in modules:
-        read.add(ROOT / "runs")
     names = sorted(str(path.relative_to(ROOT)) for path in read)
     if "transformer_lib.corpora" in modules:
         names.append(CORPORA)
@@ -136,14 +137,15 @@ def is_current(result: dict, path: Path) -> bool:
 
 def run(path: Path) -> dict:
     """Execute a chapter; how that went, and its outputs."""
-    notebook, modules, error = jupytext.read(path), {}, None
+    notebook, error = jupytext.read(path), None
+    modules, records = {}, []
     key, began, values = key_of(notebook), time.perf_counter(), []
     last = nbformat.v4.new_code_cell(IMPORTED)
     notebook.cells.append(last)
     env = {"OMP_NUM_THREADS": THREADS, **os.environ, "BOOK_BUILD": "1"}
     try:
         values = execute(notebook, path.parent, env)
-        modules = json.loads(last.outputs[0].text)
+        modules, records = json.loads(last.outputs[0].text)
     except (CellExecutionError, CellTimeoutError, ValueError) as raised:
         error = str(raised)
     seconds = time.perf_counter() - began
@@ -155,7 +157,7 @@ def run(path: Path) -> dict:
     return {
         "key": key,
         "packages": packages_of(modules),
-        "depends": digests_of(modules),
+        "depends": digests_of(modules, records),
         "seconds": seconds,
         "when": time.time(),
         "error": error,

@@ -62,19 +62,21 @@ def page(path, code):
 def test_what_a_chapter_imports_is_noted(tmp_path):
     """Paths from the checkout's root, so that a copy's result is as good."""
     code = (
-        "import yaml\nimport transformer_book.records, transformer_lib.masks"
+        "import yaml\nimport transformer_book.records, transformer_lib.masks\n"
+        "transformer_book.records.load_run('rivals/transformer-0')"
     )
     path = page(tmp_path / "page.md", code)
     result = run(path)
     assert result["keep"] and result["error"] is None
     read = set(result["depends"])
-    assert {"runs", "transformer_lib/masks.py"} <= read
+    assert {"runs/rivals.jsonl", "transformer_lib/masks.py"} <= read
+    assert "runs/recipes.jsonl" not in read
     assert "transformer_lib/training.py" not in read
     assert "PyYAML" in result["packages"]
     assert "spacy" not in result["packages"]  # which anybody may install
     assert is_current(result, path)
     for kind, name in [
-        ("depends", "runs"),
+        ("depends", "runs/rivals.jsonl"),
         ("depends", "transformer_lib/masks.py"),
         ("packages", "PyYAML"),
     ]:
