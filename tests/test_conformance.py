@@ -828,13 +828,14 @@ def test_a_known_deviation_is_accepted_and_a_new_one_fails(tmp_path, capsys):
     ],
 )
 def test_an_adapter_that_cannot_be_read_is_named(
-    tmp_path, capsys, content, words
+    tmp_path, capsys, monkeypatch, content, words
 ):
     file = tmp_path / "mine.py"
+    monkeypatch.setenv("HOME", str(tmp_path))
     if content is not None:
         text = content if isinstance(content, bytes) else content.encode()
         file.write_bytes(text)
-    assert main([str(file)]) == 2
+    assert main(["~/mine.py"]) == 2
     assert words in capsys.readouterr().err
     assert main([str(tmp_path)]) == 2
     assert "is not a Python file" in capsys.readouterr().err

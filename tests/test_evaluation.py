@@ -272,6 +272,22 @@ def test_a_reference_is_read_in_the_form_that_a_model_can_write(
     assert report["chrf"] == 100
 
 
+def test_a_tokenizer_without_a_normal_form_is_compared_in_ours():
+    said = "The  red\u00a0cat sle\u00adeps ."
+
+    class Raw:
+        encode = TOKENIZER.encode
+
+        def __len__(self):
+            return len(TOKENIZER)
+
+        def decode(self, ids):
+            return said
+
+    corpus = ParallelCorpus([(said, said)] * 2)
+    assert evaluate(a_model(), Raw(), corpus)["exact"] == 1
+
+
 def test_a_test_set_is_translated_as_a_users_sentences():
     """White space alone, and white space around."""
     sources = ["   ", f" {SYSTEM[1]}\t", SYSTEM[1]]

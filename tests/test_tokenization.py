@@ -196,9 +196,11 @@ def test_plain_text_keeps_its_ids(bpe):
 NASTY = ["<eos>", "a <pad> b", "<bos><unk>", " two  spaces\r", "\ufeff", " "]
 
 
-def test_its_file_says_all_of_it(bpe, root, tmp_path):
+def test_its_file_says_all_of_it(bpe, root, tmp_path, monkeypatch):
     """A copy, and any program that reads the file, gives the same ids."""
-    bpe.save(tmp_path / "new" / "bpe.json")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    bpe.save("~/new/bpe.json")
+    assert len(BPETokenizer.load("~/new/bpe.json")) == len(bpe)
     shipped = [*root.glob("pretrained/*/tokenizer.json")]
     for path in (tmp_path / "new" / "bpe.json", *shipped):
         ours = BPETokenizer.load(path)

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -112,6 +113,8 @@ def test_a_model_is_found_by_its_folder_or_its_name(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert find_model("~/mine") == find_model(tmp_path / "mine")
     assert find_model("little-spanish") == bundled_models()["little-spanish"]
+    with pytest.raises(FileNotFoundError, match="is no folder"):
+        find_model(Path("little-spanish"))  # a Path is a folder
 
 
 def test_a_compiled_model_is_looked_into(translator):

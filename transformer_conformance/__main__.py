@@ -60,11 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
     name = Path(options.adapter).stem
     if options.html:
         text = as_html(results, name, taken_for(adapter))
-        Path(options.html).write_text(text, "utf-8")
+        Path(options.html).expanduser().write_text(text, "utf-8")
     if options.json:
         found = as_json(results, adapter)
         text = json.dumps(found, indent=1, ensure_ascii=False)
-        Path(options.json).write_text(text + "\n", "utf-8")
+        Path(options.json).expanduser().write_text(text + "\n", "utf-8")
     return _code(results, known)
 
 

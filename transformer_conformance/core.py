@@ -198,7 +198,7 @@ class Adapter:
     @classmethod
     def load(cls, path: str | Path, seed: int = 0) -> "Adapter":
         """The functions of a file, which may import its neighbours."""
-        path = Path(path).resolve()
+        path = Path(path).expanduser().resolve()
         if not path.exists():
             raise ValueError(f"{path} is not there")
         name = f"adapter_{path.stem}"  # a module of its own name may exist

@@ -229,9 +229,10 @@ class HeldOut:
         beam_size: int = 4,
         length_penalty: float = 0.6,
     ) -> list[str]:
-        """The best translation of each source."""
+        """The best translation of each source, as references are written."""
         found = decode_all(model, self.sources, beam_size, length_penalty)
-        return [best.text for best, *_ in as_texts(self.tokenizer, found)]
+        texts = as_texts(self.tokenizer, found)
+        return [normalize(best.text) for best, *_ in texts]
 
 
 def evaluate(

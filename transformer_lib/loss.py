@@ -210,7 +210,7 @@ def _only_multiplies(model: Transformer) -> bool:
     last = getattr(model, "pre_softmax", None)
     return (
         getattr(model.project, "__func__", None) is Transformer.project
-        and type(last) is nn.Linear
+        and getattr(last.forward, "__func__", None) is nn.Linear.forward
         and last.bias is None
         and model.output_weight is last.weight
         and not (last._forward_hooks or last._forward_pre_hooks)

@@ -161,8 +161,9 @@ class BPETokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer as JSON."""
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(self.tokenizer.to_str(), "utf-8")
+        path = Path(path).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.tokenizer.to_str(), "utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> "BPETokenizer":
@@ -172,7 +173,7 @@ class BPETokenizer:
             FileNotFoundError: if there is no such file.
             ValueError: if it is not a tokenizer that `save` wrote.
         """
-        content = Path(path).read_bytes()
+        content = Path(path).expanduser().read_bytes()
         try:
             return cls(tokenizers.Tokenizer.from_buffer(content))
         except ValueError as error:

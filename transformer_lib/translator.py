@@ -56,8 +56,8 @@ def find_model(name: str | Path) -> Path:
     folder, bundled = Path(name).expanduser(), bundled_models()
     if (folder / "config.json").is_file():
         return folder
-    if str(name) in bundled:
-        return bundled[str(name)]
+    if isinstance(name, str) and name in bundled:
+        return bundled[name]
     lack = "has no config.json" if folder.is_dir() else "is no folder"
     raise FileNotFoundError(
         f"{str(name)!r} {lack}: give the folder of a model, or one of "
