@@ -39,7 +39,7 @@ CARELESS = [
     (f"{TRAIN} --corpus old", "line 1: a carriage return inside"),
     (f"{TRAIN} --from nowhere --preset fine-tuning", "--from: nowhere keeps"),
     ("train --from nowhere --out new", "nowhere"),
-    (f"train {SMALL} --out model", "holds a model"),
+    (f"train {SMALL} --out model", "model.safetensors"),
     (f"train {SMALL} --out file", "file is a file: name another folder"),
     (f"train {SMALL} --out file/new", "file is a file: name another"),
     ("translate --model nowhere Hello", "nowhere"),

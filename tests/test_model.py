@@ -250,6 +250,7 @@ def test_no_recurrence_no_convolution(norm, training):
         (dict(max_length=0), ["max_length=0", "1 to inf"]),
         (dict(dropout=1.5), ["dropout=1.5", "0 to 1"]),
         (dict(attention_dropout=-0.1), ["attention_dropout=-0.1", "0 to 1"]),
+        (dict(bias="no"), ["bias='no'", "(False, True)"]),
     ],
 )
 def test_impossible_sizes_are_refused(changes, words):

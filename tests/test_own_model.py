@@ -45,6 +45,23 @@ def built(kind):
     return kind(CONFIG)
 
 
+class OwnHidden(Transformer):
+    def hidden(self, source_ids, target_ids):
+        return super().hidden(source_ids, target_ids) * 2
+
+
+def test_what_a_search_would_pass_by_is_refused(tmp_path):
+    """A search goes through encode, decode and project alone."""
+    model, batches = built(OwnHidden), TokenBatches(PAIRS, 60)
+    for use in (
+        lambda: save_model(tmp_path / "model", model),
+        lambda: train(model, batches, TrainingConfig(), folder=tmp_path),
+    ):
+        with pytest.raises(ValueError, match="encode, decode and project"):
+            use()
+    assert not [*tmp_path.iterdir()]
+
+
 @each_kind
 def test_it_trains_is_averaged_saved_loaded_and_searched(kind, tmp_path):
     model = built(kind)

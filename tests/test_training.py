@@ -715,6 +715,11 @@ def hooked():
     return model
 
 
+class OwnForward(Transformer):
+    def forward(self, source_ids, target_ids):
+        return super().forward(source_ids, target_ids) / 2
+
+
 MODEL = small()
 PART = torch.optim.SGD(MODEL.encoder.parameters(), lr=0.1)
 COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
@@ -729,7 +734,9 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
         ({"optimizer": [sgd(MODEL), sgd(MODEL)]}, "to be in one optimizer"),
         ({"optimizer": PART}, "has to be in one optimizer"),
         ({"model": frozen()}, "all weights are frozen"),
-        ({"model": hooked()}, "put a hook on a part"),
+        ({"model": hooked()}, "a hook on a part"),
+        ({"model": OwnForward(MODEL.config)}, "your own forward there"),
+        ({"schedule": lambda step: step // 4000}, "all learning rates are 0"),
         ({"schedule": COOLING}, "a LambdaLR is no function"),
     ],
 )
@@ -804,9 +811,11 @@ def work(folder):
     place = f"{folder}/unlike"
     other = TokenBatches(copies(seed=rank), tokens_per_batch=40)
     slower = replace(QUICK, warmup_steps=10 + rank)
+    oftener = replace(QUICK, log_every=3 + rank)
     for data, config, where, said in (
         (other, QUICK, place, "the pairs are not the same"),
         (batches(), slower, place, "warmup_steps is 10 in worker 0, 11 in w"),
+        (batches(), oftener, place, "log_every is 3 in worker 0, 4 in w"),
         (batches(), QUICK, f"{folder}/whole/{rank or ''}", "step is 12 in w"),
     ):
         with pytest.raises(ValueError, match=f"workers differ: .*{said}"):
@@ -844,15 +853,25 @@ def test_two_workers_equal_one(two_workers):
 
 
 def test_one_who_waits_for_workers_says_so(monkeypatch, caplog):
+    timer = threading.Timer
+    monkeypatch.setattr(
+        threading, "Timer", lambda late, *told: timer(late / 50, *told)
+    )
+
+    waits = iter([0, 1])  # for late / 50, and no longer
+
     def never(*args, timeout):
         assert timeout.total_seconds() <= 3600
+        time.sleep(next(waits))
         raise RuntimeError("1/2 clients joined")
 
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(torch.distributed, "init_process_group", never)
-    with pytest.raises(RuntimeError, match="1/2 clients"):
-        train(small(), batches(), QUICK)
+    for _ in range(2):
+        assert not caplog.text
+        with pytest.raises(RuntimeError, match="1/2 clients"):
+            train(small(), batches(), QUICK)
     assert "worker 0 waits for the other 1" in caplog.text
 
 

@@ -38,6 +38,7 @@ from .beams import length_divisor as length_divisor
 from .beams import longest_source as longest_source
 from .beams import translate_all as translate_all
 from .checkpoints import SavedModel as SavedModel
+from .checkpoints import alike as alike
 from .checkpoints import as_list as as_list
 from .checkpoints import average_checkpoints as average_checkpoints
 from .checkpoints import checkpoint_files as checkpoint_files

@@ -19,7 +19,7 @@ from zipfile import BadZipFile, ZipFile
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_model as read_safetensors
+from safetensors.torch import load_file as read_safetensors
 from safetensors.torch import save as as_safetensors
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -107,14 +107,15 @@ def check_folder(folder: str | Path) -> Path:
     readers: dict[str, Callable[[Path], Any]] = {
         "tokenizer.json": BPETokenizer.load,
         "config.json": lambda path: _read_config(folder),
-        "report.json": lambda path: first_json(path)["result"],
-        "log.jsonl": lambda path: first_json(path)["step"],
+        "model.safetensors": lambda path: _read_config(folder),
+        "report.json": lambda path: first_json(path)["result"]["steps"],
+        "log.jsonl": lambda path: first_json(path)["nll"],
     }
     for path in [folder / name for name in readers]:
         try:
             if path.exists():
                 readers[path.name](path)
-        except (KeyError, TypeError, ValueError):
+        except (FileNotFoundError, KeyError, TypeError, ValueError):
             raise ValueError(
                 f"{path} is another program's: name another folder"
             ) from None
@@ -269,14 +270,33 @@ def load_checkpoint(
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Put a state_dict into a model, all or a part of which is compiled.
 
+    Of weights that the model ties one is enough.
+
     Raises:
         RuntimeError: if names or shapes are not the model's, as PyTorch
-            says.
+            says, or if what the model ties differs.
 
     Chapter: checkpoints-library
     """
-    names = dict(zip(plain_weights(model), model.state_dict(), strict=True))
-    model.load_state_dict({names.get(x, x): w for x, w in weights.items()})
+    plain, whole = plain_weights(model), dict(weights)
+    for tied in _tied(plain):
+        given = [weights[name] for name in tied if name in weights]
+        if not all(alike(given[0], other, 0) for other in given):
+            raise RuntimeError(f"{' and '.join(tied)} are tied, but differ")
+        whole |= dict.fromkeys(tied, given[0]) if given else {}
+    names = dict(zip(plain, model.state_dict(), strict=True))
+    model.load_state_dict({names.get(x, x): w for x, w in whole.items()})
+
+
+def _tied(weights: Mapping[str, Tensor]) -> list[list[str]]:
+    """The names of each weight; those that are tied have several.
+
+    Chapter: checkpoints-library
+    """
+    names: dict[Any, list[str]] = {}
+    for name, weight in sorted(weights.items()):
+        names.setdefault((weight.data_ptr(), weight.shape), []).append(name)
+    return [*names.values()]
 
 
 def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
@@ -339,9 +359,7 @@ def save_model(
         raise ValueError(f"{bad[0]} holds NaN or infinity with {half=}")
     weights = anew.state_dict()
     # Of tied weights the first by name is written.
-    last_first = sorted(weights, reverse=True)
-    names = {(weights[x].data_ptr(), weights[x].shape): x for x in last_first}
-    kept = {x: weights[x].contiguous() for x in sorted(names.values())}
+    kept = {x: weights[x].contiguous() for x, *_ in _tied(weights)}
     save_config(
         folder, anew, tokenizer, info=info, weights=as_safetensors(kept)
     )
@@ -417,7 +435,7 @@ def rebuilt(model: nn.Module) -> nn.Module:
         weight = next(model.parameters())
         anew.to(weight.device, weight.dtype)
         load_weights(anew, plain_weights(model))
-        same = torch.allclose(probe(model), probe(anew), 1e-3, 1e-3, True)
+        same = alike(probe(model), probe(anew))
         reason = "the two compute different scores"
     except (RuntimeError, TypeError) as error:
         same, reason = False, f"{error!s:.200}"
@@ -433,6 +451,10 @@ def rebuilt(model: nn.Module) -> nn.Module:
 def probe(model: nn.Module) -> Tensor:
     """A model's scores for two short sentences, to know it again by.
 
+    Raises:
+        ValueError: if its parts, which training and searches call, give
+            other scores than the model itself.
+
     Chapter: checkpoints-models
     """
     model = uncompiled(model)
@@ -441,8 +463,25 @@ def probe(model: nn.Module) -> Tensor:
     source_ids = ids.clone()
     source_ids[1, 5:] = PAD
     device = next(model.parameters()).device
+    source_ids, ids = source_ids.to(device), ids.to(device)
     with evaluating(model):
-        return model(source_ids.to(device), ids.to(device)).float().cpu()
+        scores = model(source_ids, ids)
+        hidden = model.decode(ids, model.encode(source_ids), source_ids)
+        by_parts = model.project(hidden)
+    if not alike(scores, by_parts):
+        raise ValueError(
+            "model(...) gives other scores than its encode, decode and "
+            "project, which training and searches call: override these"
+        )
+    return scores.float().cpu()
+
+
+def alike(one: Tensor, other: Tensor, off: float = 1e-3) -> bool:
+    """Whether numbers are the same but for rounding.
+
+    Chapter: checkpoints-models
+    """
+    return torch.allclose(one, other, off, off, equal_nan=True)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -538,12 +577,10 @@ def load_model(
             "Python give model=, its class"
         )
     try:
-        if weights is not None:
-            load_weights(built, weights)
-        else:
-            read_safetensors(uncompiled(built), path)
+        load_weights(built, weights or read_safetensors(path))
     except (SafetensorError, RuntimeError) as error:
-        message = f"{path} is damaged or another model's"
+        what = "what was given" if weights else path
+        message = f"{what} is damaged or another model's"
         raise ValueError(f"{message} ({error!s:.200})") from None
     if _not_finite(built):
         raise ValueError(f"{path} holds NaN or infinity")

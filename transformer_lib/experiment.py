@@ -7,6 +7,7 @@ Chapter: book/training/experiment
 """
 
 import json
+import math
 import os
 import platform
 import re
@@ -16,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from errno import ENOLCK, EOPNOTSUPP
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -42,7 +42,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.corpora import ParallelCorpus, load_corpus
 from transformer_lib.evaluation import HeldOut, bleu, evaluate
 from transformer_lib.loss import perplexity, validation_loss
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Transformer, TransformerConfig, check_fields
 from transformer_lib.schedule import TrainingConfig
 from transformer_lib.tokenization import BPETokenizer, Tokenizer
 from transformer_lib.training import Gradients, History, train, worker
@@ -73,7 +73,7 @@ class Experiment:
         device: cpu, cuda or mps; the best one if not given
 
     Raises:
-        ValueError: for a `limit` below 1.
+        ValueError: naming a field that cannot be right, and its value.
 
     Chapter: experiment-settings
     """
@@ -93,8 +93,7 @@ class Experiment:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"limit cannot be {self.limit}: 1 or more")
+        check_fields(self, average=(0, math.inf))
 
     @classmethod
     def tiny(cls) -> Self:
@@ -229,8 +228,9 @@ def run_experiment(
     if not os.access(place, os.W_OK):
         raise PermissionError(f"{place} is not to be written in")
     begun = len(checkpoint_files(folder)) > 0
-    if (folder / "model.safetensors").exists() and not begun:
-        raise ValueError(f"{folder} holds a model: name another folder")
+    for file in folder / "model.safetensors", folder / "translations.txt":
+        if file.exists() and not begun:
+            raise ValueError(f"there is {file}: name another folder")
 
     # Prepare.
     device = pick_device(experiment.device)
@@ -300,7 +300,7 @@ def _finished(
     Chapter: experiment-run
     """
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    asked = json.loads(json.dumps(asdict(experiment)))
+    asked = json.loads(json.dumps(asdict(experiment), default=str))
     advice = "name another folder, or delete its report.json to go on"
     others = report.get("experiment", asked) != asked
     if others or command not in ("", report["command"]):
@@ -327,10 +327,10 @@ def _locked(folder: Path) -> Iterator[None]:
             f"another run writes to {folder} (it holds .lock): name another "
             "folder"
         ) from None
-    except OSError as error:
-        if error.errno not in (ENOLCK, EOPNOTSUPP):
-            raise
-        _say(f"warning: no locks in {folder}: start no other run there")
+    except PermissionError:
+        raise
+    except OSError as error:  # not every file system has locks
+        _say(f"warning: {error}: start no other run in {folder}")
     try:
         yield
     finally:
@@ -521,8 +521,8 @@ def write_report(
         report["test"] = dict(scores)
         lines = report["test"].pop("translations")
         write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
-    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(folder / "report.json", text)
+    text = json.dumps(report, indent=1, ensure_ascii=False, default=str)
+    write_atomically(folder / "report.json", text + "\n")
     return json.loads(text)
 
 

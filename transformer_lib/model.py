@@ -36,14 +36,17 @@ def check_fields(config: Any, **limits: tuple[float, float]) -> None:
     """Refuse a choice that does not exist, or a number out of its limits.
 
     If not given, these are 1 and more for whole numbers, else 0 to 1.
+    Numbers of NumPy become Python's, as a file will hold them.
 
     Chapter: model-config
     """
     for field in fields(config):
         value, kind = getattr(config, field.name), field.type
         whole = kind in (int, int | None)
-        if get_origin(kind) is Literal:
-            wanted, fine = f"one of {get_args(kind)}", value in get_args(kind)
+        if kind is bool or get_origin(kind) is Literal:
+            choices = get_args(kind) or (False, True)
+            wanted, fine = f"one of {choices}", value in choices
+            python = type(choices[0])
         elif whole or kind in (float, float | None):
             usual = (1, math.inf) if whole else (0, 1)
             least, most = limits.get(field.name, usual)
@@ -51,10 +54,12 @@ def check_fields(config: Any, **limits: tuple[float, float]) -> None:
             wanted = f"{name}, {least:g} to {most:g}"
             fine = isinstance(value, Integral if whole else Real)
             fine = fine and least <= value <= most
-            fine = fine or (value is None and field.default is None)
+            python = int if whole else float
         else:
             continue
-        if not fine:
+        if fine:
+            object.__setattr__(config, field.name, python(value))
+        elif value is not None or field.default is not None:
             raise ValueError(f"{field.name}={value!r}: give {wanted}")
 
 

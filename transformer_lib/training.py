@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
-from itertools import count, islice, zip_longest
+from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tqdm import tqdm
 
 from transformer_lib.batching import Batch, TokenBatches
 from transformer_lib.checkpoints import (
+    alike,
     as_list,
     check_folder,
     checkpoint_files,
@@ -40,7 +41,12 @@ from transformer_lib.checkpoints import (
     write_atomically,
 )
 from transformer_lib.loss import model_losses, validation_loss
-from transformer_lib.model import evaluating, in_training, uncompiled
+from transformer_lib.model import (
+    Transformer,
+    evaluating,
+    in_training,
+    uncompiled,
+)
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -169,10 +175,13 @@ class _Run:
         self.settings: dict[str, Any] = {}
         if self.folder is not None or self.workers > 1:
             self.settings = _settings(model, batches, config, updates)
-        if self.folder is not None and checkpoint_files(self.folder):
-            self.resume(checkpoint_files(self.folder)[-1])
+        if self.folder is not None:
+            probe(model)  # as each checkpoint will
+            for file in checkpoint_files(self.folder)[-1:]:
+                self.resume(file)
         if self.workers > 1:
-            _agree(self.settings, self.progress.step, updates)
+            settings = self.settings | asdict(config)
+            _agree(settings, self.progress.step, updates)
         if self.progress.step > config.max_steps:
             raise ValueError(f"{folder} is beyond step {config.max_steps}")
         self.losses = _shared(losses)
@@ -208,7 +217,7 @@ class _Run:
             self.between = file
         scores = probe(self.model)[..., :8]
         before = torch.tensor(state.get("probe", scores.tolist()))
-        if not torch.allclose(scores, before, 1e-3, 1e-3):
+        if not alike(scores, before):
             raise ValueError(
                 f"with the weights of {file} this model computes other scores "
                 "than the one that was trained: was a part exchanged?"
@@ -377,12 +386,15 @@ class _Losses(nn.Module):
 
     def __init__(self, model: nn.Module, config: TrainingConfig):
         super().__init__()
+        plain = uncompiled(model)
+        forward = getattr(plain.forward, "__func__", None)
+        own = isinstance(plain, Transformer) and forward != Transformer.forward
         hooks = model._forward_hooks or model._forward_pre_hooks
-        if hooks or model._compiled_call_impl is not None:
+        if own or hooks or model._compiled_call_impl is not None:
             raise ValueError(
-                "training calls model.hidden, not model(...): put a hook on "
-                "a part, and give train(torch.compile(model), ...) in place "
-                "of model.compile()"
+                "training calls model.hidden and project, not model(...): put "
+                "your own forward there and a hook on a part, and give "
+                "train(torch.compile(model), ...) in place of model.compile()"
             )
         self.model, self.config = model, config
         self.hidden = model.hidden
@@ -479,7 +491,7 @@ class _Updates:
         ours = all(type(one) is Adam for one in self.optimizers)
         ours = ours and all(rate == 1 for rate in self.own_rates)
         self.schedule = schedule or (equation_3 if ours else constant)
-        self.check(model)
+        self.check(model, config.max_steps)
 
     def groups(self) -> list[dict[str, Any]]:
         """The groups of weights of all optimizers, with their settings."""
@@ -489,13 +501,14 @@ class _Updates:
             for group in optimizer.param_groups
         ]
 
-    def check(self, model: nn.Module) -> None:
+    def check(self, model: nn.Module, most_steps: int) -> None:
         """Refuse what would teach a weight nothing, or twice as much."""
         given = [w for group in self.groups() for w in group["params"]]
         moved = [w for w in given if w.requires_grad]
         learning = {w for w in model.parameters() if w.requires_grad}
         frozen = not learning or not torch.is_grad_enabled()
-        if frozen or not any(self.own_rates):
+        rates = [*map(self.rates, (1, most_steps // 2 + 1, most_steps))]
+        if frozen or not any(rate > 0 for rate in chain(*rates)):
             raise ValueError(
                 "nothing would be learnt: all weights are frozen, or train "
                 "is inside of torch.no_grad(), or all learning rates are 0"
@@ -673,15 +686,16 @@ def _meet(gpu: bool) -> None:
     rank, workers = worker()
     if workers == 1 or distributed.is_initialized():
         return
-    _logger.warning(
-        "worker %d waits for the other %d: start them, or unset WORLD_SIZE",
-        rank,
-        workers - 1,
-    )
-    distributed.init_process_group(
-        "cpu:gloo,cuda:nccl" if gpu else "gloo",
-        timeout=timedelta(minutes=30),  # as the first one validates, too
-    )
+    text = "worker %d waits for the other %d: start them, or unset WORLD_SIZE"
+    late = threading.Timer(10, _logger.warning, [text, rank, workers - 1])
+    late.start()
+    try:
+        distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if gpu else "gloo",
+            timeout=timedelta(minutes=30),  # as the first one validates, too
+        )
+    finally:
+        late.cancel()
     atexit.register(distributed.destroy_process_group)
 
 
