@@ -12,40 +12,48 @@ after the other, so nothing is padded), dropout, and beam search.
 
 import math
 import random
+from itertools import chain
 from operator import add, mul
 
 try:
     from math import sumprod
 except ImportError:  # before Python 3.12
 
-    def sumprod(u, v):
+    def sumprod(u, v):  # the dot product
         return sum(map(mul, u, v))
 
 
 # Matrices that remember
 #
 # To learn is to ask of each weight: if it grew a little, how would the
-# loss change? That is the weight's gradient. So a matrix remembers which
-# matrices it was made from, and how a gradient goes back to them.
+# loss change? That is the weight's gradient. So a matrix remembers its
+# parents, the matrices that it was made from. A gradient of it is rows of
+# the same shape, and `back` turns that into a gradient for each parent.
+
+
+def transposed(rows):
+    return list(zip(*rows))
+
+
+def products(rows, columns):
+    """The dot product of each row with each column."""
+    return [[sumprod(row, column) for column in columns] for row in rows]
 
 
 class Matrix:
-    """Rows of numbers; `back` turns its gradient into its parents'."""
+    """Rows of numbers, how they came about, and their gradient."""
 
     def __init__(self, rows, parents=(), back=None):
         self.rows, self.parents, self.back = rows, parents, back
         self.grad = None
 
     def __matmul__(self, other):  # (n, k) @ (k, m) is (n, m)
-        columns = list(zip(*other.rows))
-        rows = [[sumprod(row, c) for c in columns] for row in self.rows]
+        rows = products(self.rows, transposed(other.rows))
 
         def back(grad):
-            inputs, outputs = list(zip(*self.rows)), list(zip(*grad))
-            return (
-                [[sumprod(g, row) for row in other.rows] for g in grad],
-                [[sumprod(x, g) for g in outputs] for x in inputs],
-            )
+            to_self = products(grad, other.rows)  # grad @ other.T
+            to_other = products(transposed(self.rows), transposed(grad))
+            return to_self, to_other  # the second one is self.T @ grad
 
         return Matrix(rows, (self, other), back)
 
@@ -55,7 +63,7 @@ class Matrix:
         rows = [list(map(add, *pair)) for pair in zip(self.rows, rows)]
 
         def back(grad):
-            return grad, [list(map(sum, zip(*grad)))] if one else grad
+            return grad, [list(map(sum, transposed(grad)))] if one else grad
 
         return Matrix(rows, (self, other), back)
 
@@ -67,27 +75,28 @@ class Matrix:
 
     def __getitem__(self, ids):  # one row for each id
         def back(grad):
-            rows = [[0.0] * len(row) for row in self.rows]
+            to_self = [[0.0] * len(row) for row in self.rows]
             for i, g in zip(ids, grad):
-                rows[i] = list(map(add, rows[i], g))
-            return (rows,)
+                to_self[i] = list(map(add, to_self[i], g))
+            return (to_self,)
 
         return Matrix([self.rows[i] for i in ids], (self,), back)
 
     @property
     def T(self):
-        def turned(rows):
-            return list(zip(*rows))
+        def back(grad):
+            return (transposed(grad),)
 
-        return Matrix(turned(self.rows), (self,), lambda g: (turned(g),))
+        return Matrix(transposed(self.rows), (self,), back)
 
 
 def concat(parts):
     """Matrices side by side."""
-    rows = [sum(map(list, row), []) for row in zip(*(p.rows for p in parts))]
+    pieces = zip(*(part.rows for part in parts))
+    rows = [list(chain(*row)) for row in pieces]
     width = len(parts[0].rows[0])
 
-    def back(grad):
+    def back(grad):  # cut into parts again
         starts = range(0, len(grad[0]), width)
         return [[g[i : i + width] for g in grad] for i in starts]
 
@@ -100,7 +109,7 @@ def relu(x):
 
     def back(grad):
         pairs = zip(rows, grad)
-        return ([[g * (r > 0) for r, g in zip(*pair)] for pair in pairs],)
+        return ([[g * (y > 0) for y, g in zip(*pair)] for pair in pairs],)
 
     return Matrix(rows, (x,), back)
 
@@ -109,59 +118,66 @@ def softmax(x):
     """Each row becomes shares, which are positive and add up to 1."""
     rows = []
     for row in x.rows:
-        highest = max(row)
-        grown = [math.exp(value - highest) for value in row]
-        total = sum(grown)
-        rows.append([value / total for value in grown])
+        highest = max(row)  # taken away, it changes no share
+        powers = [math.exp(value - highest) for value in row]
+        total = sum(powers)
+        rows.append([power / total for power in powers])
 
     def back(grad):
-        result = []
+        to_x = []
         for row, g in zip(rows, grad):
             mean = sumprod(row, g)
-            result.append([p * (value - mean) for p, value in zip(row, g)])
-        return (result,)
+            to_x.append([p * (value - mean) for p, value in zip(row, g)])
+        return (to_x,)
 
     return Matrix(rows, (x,), back)
 
 
 def layer_norm(x, gain, bias):
     """Each row gets mean 0 and variance 1; gain and bias are learnt."""
-    normal, roots = [], []
+    normal, deviations = [], []
     for row in x.rows:
         mean = sum(row) / len(row)
         row = [value - mean for value in row]
-        roots.append(math.sqrt(sumprod(row, row) / len(row) + 1e-5))
-        normal.append([value / roots[-1] for value in row])
-    (gains,), (biases,) = gain.rows, bias.rows
+        deviation = math.sqrt(sumprod(row, row) / len(row) + 1e-5)
+        deviations.append(deviation)
+        normal.append([value / deviation for value in row])
+    gains, biases = gain.rows[0], bias.rows[0]
     rows = [list(map(add, map(mul, row, gains), biases)) for row in normal]
 
     def back(grad):
         to_x = []
-        for row, root, g in zip(normal, roots, grad):
+        for row, deviation, g in zip(normal, deviations, grad):
             g = list(map(mul, g, gains))
-            mean, slope = sum(g) / len(g), sumprod(g, row) / len(g)
-            pairs = zip(g, row)
-            to_x.append([(v - mean - slope * n) / root for v, n in pairs])
-        to_gain = [sumprod(*pair) for pair in zip(zip(*grad), zip(*normal))]
-        return to_x, [to_gain], [list(map(sum, zip(*grad)))]
+            # the norm undoes a shift and a stretch of the row
+            shift, stretch = sum(g) / len(g), sumprod(g, row) / len(g)
+            to_x.append(
+                [
+                    (value - shift - stretch * n) / deviation
+                    for value, n in zip(g, row)
+                ]
+            )
+        to_gain = list(map(sumprod, transposed(grad), transposed(normal)))
+        to_bias = list(map(sum, transposed(grad)))
+        return to_x, [to_gain], [to_bias]
 
     return Matrix(rows, (x, gain, bias), back)
 
 
+def visit(matrix, met):
+    """Meet a matrix and all that it was made from, parents first."""
+    if matrix not in met:
+        for parent in matrix.parents:
+            visit(parent, met)
+        met[matrix] = True
+
+
 def backward(loss):
     """Add to the gradient of all that `loss` was made from."""
-    order, met = [], set()
-
-    def visit(matrix):
-        if matrix not in met:
-            met.add(matrix)
-            for parent in matrix.parents:
-                visit(parent)
-            order.append(matrix)
-
-    visit(loss)
+    met = {}
+    visit(loss, met)
     loss.grad = [[1.0]]
-    for matrix in reversed(order):  # from the loss to the weights
+    for matrix in reversed(met):  # from the loss to the weights
         if matrix.back is None:
             continue
         for parent, grad in zip(matrix.parents, matrix.back(matrix.grad)):
@@ -184,12 +200,16 @@ def attention(query, key, value, mask=None):
 
 
 def multi_head(x, memory, heads, W_O, mask=None):
-    """3.2.2: Concat(head_1, ..., head_h) W^O."""
-    results = [
+    """3.2.2: Concat(head_1, ..., head_h) W^O.
+
+    The queries come from x, keys and values from the memory. In
+    self-attention the memory is x.
+    """
+    outputs = [
         attention(x @ W_Q, memory @ W_K, memory @ W_V, mask)
         for W_Q, W_K, W_V in heads
     ]
-    return concat(results) @ W_O
+    return concat(outputs) @ W_O
 
 
 def feed_forward(x, W_1, b_1, W_2, b_2):
@@ -198,7 +218,7 @@ def feed_forward(x, W_1, b_1, W_2, b_2):
 
 
 def causal_mask(length):
-    """3.2.3: a score of minus infinity for every later position."""
+    """3.2.3: added to the scores; row i may look at columns 0 to i."""
     places = range(length)
     return Matrix(
         [[0.0 if j <= i else -math.inf for j in places] for i in places]
@@ -223,50 +243,56 @@ class Transformer:
     def __init__(self, vocab_size, N=1, d_model=16, d_ff=32, h=2):
         self.d_model, self.d_ff, self.h = d_model, d_ff, h
         self.weights = []  # all that is learnt
-        self.table = self.random(vocab_size, d_model, d_model**-0.5)
+        self.table = self.matrix(vocab_size, d_model, d_model**-0.5)
         self.encoder = [self.layer(attentions=1) for _ in range(N)]
         self.decoder = [self.layer(attentions=2) for _ in range(N)]
 
-    def random(self, n, m, size=None):
-        size = size or math.sqrt(2 / (n + m))
-        rows = [[random.gauss(0, size) for _ in range(m)] for _ in range(n)]
+    def matrix(self, n, m, deviation=None):
+        """New weights: random numbers around 0, small in large layers."""
+        deviation = deviation or math.sqrt(2 / (n + m))
+        rows = [
+            [random.gauss(0, deviation) for _ in range(m)] for _ in range(n)
+        ]
         self.weights.append(Matrix(rows))
         return self.weights[-1]
 
-    def constant(self, length, value):
+    def row(self, length, value):
         self.weights.append(Matrix([[value] * length]))
         return self.weights[-1]
 
     def layer(self, attentions):
         """The weights of a layer, 3.1 to 3.3, by the paper's names."""
         d, d_k = self.d_model, self.d_model // self.h
+
+        def heads():  # W_Q, W_K and W_V for each head
+            return [
+                [self.matrix(d, d_k) for _ in "QKV"] for _ in range(self.h)
+            ]
+
         return {
-            "heads": [
-                [[self.random(d, d_k) for _ in "QKV"] for _ in range(self.h)]
-                for _ in range(attentions)
-            ],
-            "W_O": [self.random(d, d) for _ in range(attentions)],
-            "W_1": self.random(d, self.d_ff),
-            "b_1": self.constant(self.d_ff, 0.0),
-            "W_2": self.random(self.d_ff, d),
-            "b_2": self.constant(d, 0.0),
-            "norms": [
-                (self.constant(d, 1.0), self.constant(d, 0.0))
+            "heads": [heads() for _ in range(attentions)],
+            "W_O": [self.matrix(d, d) for _ in range(attentions)],
+            "W_1": self.matrix(d, self.d_ff),
+            "b_1": self.row(self.d_ff, 0.0),
+            "W_2": self.matrix(self.d_ff, d),
+            "b_2": self.row(d, 0.0),
+            "norms": [  # gain and bias; the last is the network's
+                (self.row(d, 1.0), self.row(d, 0.0))
                 for _ in range(attentions + 1)
             ],
         }
 
     def attend(self, layer, i, x, memory, mask=None):
-        """3.1: LayerNorm(x + Sublayer(x)), where that is attention."""
+        """3.1: LayerNorm(x + Sublayer(x)) with the layer's attention i."""
         output = multi_head(
             x, memory, layer["heads"][i], layer["W_O"][i], mask
         )
         return layer_norm(x + output, *layer["norms"][i])
 
-    def think(self, layer, x):
+    def feed_forward(self, layer, x):
         """3.1 again, with the feed-forward network."""
         output = feed_forward(
-            x, *(layer[name] for name in ("W_1", "b_1", "W_2", "b_2"))
+            x, layer["W_1"], layer["b_1"], layer["W_2"], layer["b_2"]
         )
         return layer_norm(x + output, *layer["norms"][-1])
 
@@ -280,7 +306,7 @@ class Transformer:
         x = self.embed(source)
         for layer in self.encoder:
             x = self.attend(layer, 0, x, x)
-            x = self.think(layer, x)
+            x = self.feed_forward(layer, x)
         return x
 
     def decode(self, target, memory):
@@ -289,7 +315,7 @@ class Transformer:
         for layer in self.decoder:
             x = self.attend(layer, 0, x, x, mask)
             x = self.attend(layer, 1, x, memory)
-            x = self.think(layer, x)
+            x = self.feed_forward(layer, x)
         return x @ self.table.T  # 3.4: the same table once more
 
 
@@ -297,7 +323,10 @@ BOS, EOS = 0, 1  # the beginning and the end of a sentence
 
 
 def translate(model, source, max_extra=50):
-    """Greedy decoding: the likeliest word, again and again."""
+    """Greedy decoding: the likeliest word, again and again.
+
+    A translation may be longer than its source by max_extra words, 6.1.
+    """
     memory, target = model.encode(source), [BOS]
     while target[-1] != EOS and len(target) < len(source) + max_extra:
         scores = model.decode(target, memory).rows[-1]
@@ -314,16 +343,18 @@ def smoothed_loss(logits, labels, smoothing=0.1):
     wanted = [[smoothing / vocab_size] * vocab_size for _ in labels]
     for row, label in zip(wanted, labels):
         row[label] += 1 - smoothing
-    p = softmax(logits).rows
+    found = softmax(logits).rows
     loss = 0.0
-    for row, share in zip(logits.rows, wanted):
+    for row, shares in zip(logits.rows, wanted):
+        # log p = logit - log_total, and the shares add up to 1
         highest = max(row)
         total = sum(math.exp(value - highest) for value in row)
-        loss += highest + math.log(total) - sumprod(share, row)  # -log p
+        log_total = highest + math.log(total)
+        loss += log_total - sumprod(shares, row)
 
-    def back(grad):
-        pairs, part = zip(p, wanted), grad[0][0] / n
-        return ([[part * (a - b) for a, b in zip(*pair)] for pair in pairs],)
+    def back(grad):  # p - wanted, of each word
+        pairs, part = zip(found, wanted), grad[0][0] / n
+        return ([[part * (p - q) for p, q in zip(*pair)] for pair in pairs],)
 
     return Matrix([[loss / n]], (logits,), back)
 
@@ -334,7 +365,11 @@ def learning_rate(step, d_model, warmup_steps):
 
 
 class Adam:
-    """5.3: a step against the mean gradient, over its usual size."""
+    """5.3: a step against the mean gradient, divided by its usual size.
+
+    Both are running means, of the gradient and of its square, and forget:
+    the new value counts 1 - beta.
+    """
 
     def __init__(self, weights, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
         self.weights, self.steps = weights, 0
@@ -346,8 +381,9 @@ class Adam:
 
     def step(self, rate):
         self.steps += 1
-        young_1 = 1 - self.beta_1**self.steps  # means begin at zero
-        young_2 = 1 - self.beta_2**self.steps
+        # the means began at 0; so much of each is gradients by now
+        share_1 = 1 - self.beta_1**self.steps
+        share_2 = 1 - self.beta_2**self.steps
         for w, means, squares in zip(self.weights, self.means, self.squares):
             if w.grad is None:  # no sentence used it
                 continue
@@ -355,8 +391,8 @@ class Adam:
                 for i, g in enumerate(grad):
                     m[i] += (1 - self.beta_1) * (g - m[i])
                     v[i] += (1 - self.beta_2) * (g * g - v[i])
-                    size = math.sqrt(v[i] / young_2) + self.epsilon
-                    row[i] -= rate * m[i] / young_1 / size
+                    size = math.sqrt(v[i] / share_2) + self.epsilon
+                    row[i] -= rate * m[i] / share_1 / size
             w.grad = None
 
 
@@ -382,6 +418,7 @@ def sentences():
         for many, article in enumerate((("el", "la"), ("los", "las"))):
             ending = "oa"[feminine] + "s" * many
             for adjective, stem in [("", ""), *ADJECTIVES.items()]:
+                # without an adjective there are two spaces; see split()
                 thing = f"the {adjective} {noun}{'s' * many}"
                 cosa = f"{article[feminine]} {forms[many]} "
                 cosa += stem + ending if stem else ""
@@ -428,7 +465,7 @@ def main(seed=0, steps=800, batch=8, warmup_steps=60, scale=0.5, test=100):
             labels = encoded(target)
             logits = model.decode([BOS, *labels[:-1]], memory)
             loss = smoothed_loss(logits, labels) * (1 / batch)
-            backward(loss)
+            backward(loss)  # the gradients of a batch add up
             mean += loss.rows[0][0]
         rate = learning_rate(step, model.d_model, warmup_steps)
         adam.step(scale * rate)
