@@ -456,14 +456,6 @@ def test_what_skips_bad_lines_in_training_skips_them_in_evaluation(
     assert main(words) == 2 and "a side is empty" in capsys.readouterr().err
 
 
-def test_a_finished_folder_refuses_other_options(trained, capsys):
-    words = training(trained, "--max-steps", 9)
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert "is finished, with other options" in said
-    assert "--max-steps 8" in said, "its own command"
-
-
 def test_a_missing_extra_is_named_with_its_command(
     monkeypatch, capsys, tmp_path
 ):

@@ -347,20 +347,6 @@ def test_what_is_too_long_is_left_out_and_named(tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    "wrong, said",
-    [
-        (dict(model=replace(QUICK.model, vocab_size=10)), "at least 260"),
-        (dict(model=replace(QUICK.model, h=3)), "h=3"),
-        (dict(tokens_per_batch=2), "tokens_per_batch=2"),
-    ],
-)
-def test_a_run_that_cannot_begin_leaves_no_folder(wrong, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        run_experiment(replace(QUICK, **wrong), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_folder_that_may_not_be_written_is_known_at_once(
     tmp_path, monkeypatch
 ):

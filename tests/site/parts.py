@@ -14,7 +14,7 @@ import tangle
 import torch
 from bs4 import BeautifulSoup
 
-from transformer_lib import Translator, record_attention
+from transformer_lib import Translator, beam_search, record_attention
 from transformer_lib.decoding import (
     DecoderCache,
     evaluating,
@@ -80,6 +80,14 @@ def greedily(name: str, text: str, begun=(), covered=()) -> list[int]:
             last = torch.tensor(ids[-1:])
             log_p = next_log_probabilities(model, last, seen, cache)
     return ids
+
+
+def library_beam(name: str, text: str, *search) -> list[tuple]:
+    """What the library finds, best first: text, ids, log P and score."""
+    maker = shipped(name)
+    source_ids = torch.tensor(maker.encode([text]))
+    (found,) = beam_search(maker.model, source_ids, *search)
+    return [(maker.tokenizer.decode(one.ids), *one) for one in found]
 
 
 def run_of(model, source_ids, ids) -> tuple[dict, dict, torch.Tensor]:

@@ -13,6 +13,7 @@ from parts import (
     DATA,
     SITE,
     beams_of,
+    library_beam,
     number,
     numbers,
     plain,
@@ -24,7 +25,6 @@ from playwright.sync_api import expect
 
 from transformer_book.figures import COLOURS, SIGNED
 from transformer_lib import (
-    beam_search,
     causal_mask,
     load_corpus,
     padding_mask,
@@ -109,13 +109,6 @@ def test_masks(visit):
 
 
 # What the other pages read
-
-
-def library_beam(name, text):
-    """What the library finds, best first: text, ids, log P and score."""
-    maker = shipped(name)
-    (found,) = beam_search(maker.model, torch.tensor(maker.encode([text])))
-    return [(maker.tokenizer.decode(one.ids), *one) for one in found]
 
 
 def chosen(page):

@@ -165,46 +165,6 @@ def test_columns_stay_columns_on_a_phone(read):
     assert all(0.95 < lines < 1.15 and reached for lines, reached in found)
 
 
-BROKEN = """() => {
-  for (const fold of document.querySelectorAll("details")) fold.open = true;
-  const lines = one => {
-    const boxes = [...one.getClientRects()].filter(box => box.width);
-    return new Set(boxes.map(box => Math.round(box.top))).size;
-  };
-  return [...document.querySelectorAll("article p code.literal .pre")]
-    .filter(name => {
-      const range = document.createRange();
-      range.selectNodeContents(name);
-      return name.textContent.length < 24 && lines(range) > 1;
-    })
-    .map(name => name.textContent);
-}"""
-
-
-@pytest.mark.parametrize("name", ["training/corpora", "training/tokenization"])
-def test_a_short_name_is_on_one_line(read, name):
-    page = read(f"book/{name}.html", width=390)
-    assert page.locator("article p code.literal .pre").count() > 10
-    assert not page.evaluate(BROKEN)
-
-
-def test_rules_and_bars_are_quiet_in_the_dark(read):
-    """The page's last rule, and what scrolls, in the colour of all rules."""
-    page = read(CHAPTER, color_scheme="dark")
-    quiet = page.evaluate("""() => {
-      const ruler = document.createElement("p");
-      ruler.style.color = "var(--pst-color-border)";
-      document.body.append(ruler);
-      return getComputedStyle(ruler).color;
-    }""")
-    look = """([selector, what]) =>
-      getComputedStyle(document.querySelector(selector))[what]"""
-    footer = "footer.bd-footer-content"
-    assert page.evaluate(look, [footer, "borderTopColor"]) == quiet
-    code = ".cell_input pre"
-    assert page.evaluate(look, [code, "scrollbarColor"]).startswith(quiet)
-
-
 def test_79_columns_have_room_in_folds(read):
     page = read("book/training/experiment.html", width=1280)
     assert not page.evaluate(CUT, "details .cell_input pre")
@@ -275,52 +235,6 @@ def test_what_goes_on_fades_where_there_is_no_timeline(visit):
         ".length === left",
         arg=count - 1,
     )
-
-
-def test_neighbours_share_a_phones_width(read):
-    page = read(CHAPTER, width=390)
-    before, after, end = page.evaluate(  # at once: formulas move the page
-        """[...document.querySelectorAll(
-          ".prev-next-area a, footer.bd-footer-content")].map(
-          one => one.getBoundingClientRect().toJSON())"""
-    )
-    assert before["y"] < after["y"] + after["height"]
-    assert before["x"] >= 8 and after["x"] + after["width"] <= 382
-    for box in before, after:
-        assert box["width"] <= 390 / 2
-        assert box["y"] + box["height"] + 8 <= end["y"]
-
-
-def test_tables_of_a_page_have_one_size(read):
-    page = read("book/appendix/running.html", width=1280)
-    sizes = page.locator(".bd-article table.table").evaluate_all(
-        "all => all.map(one => getComputedStyle(one).fontSize)"
-    )
-    assert len(sizes) > 2 and len(set(sizes)) == 1
-
-
-def test_the_reference_stays_in_its_columns(read):
-    """Names in the bar of contents; [source] in its signature's box."""
-    page = read("book/appendix/reference.html", width=1280)
-    out = """all => all.filter(one => {
-      const around = one.closest(".bd-toc, dt.sig").getBoundingClientRect();
-      const box = one.getBoundingClientRect();
-      return box.right > Math.min(around.right, innerWidth) + 1
-        || box.bottom > around.bottom + 1;
-    }).map(one => one.textContent)"""
-    for kind in ".bd-toc code .pre", "dt.sig .viewcode-link":
-        names = page.locator(kind)
-        assert names.count() > 50
-        assert not names.evaluate_all(out)
-
-
-def test_works_cited_stand_apart(read):
-    page = read("book/appendix/bibliography.html")
-    apart = page.locator("div.citation").evaluate_all(
-        "all => all.slice(1).map((one, i) => one.getBoundingClientRect().top"
-        " - all[i].getBoundingClientRect().bottom)"
-    )
-    assert len(apart) > 50 and min(apart) >= 6
 
 
 def test_a_still_picture_gives_way(read):

@@ -48,14 +48,3 @@ def test_excerpts_show_no_latex(search):
 def test_a_chapter_comes_before_the_appendix(search, query, chapter):
     titles, _ = search(query)
     assert titles[0].startswith(chapter)
-
-
-def test_the_sign_is_beside_the_words(visit):
-    page = visit("search.html")
-    form = page.locator("form.bd-search").last
-    sign = form.locator("i").bounding_box()
-    field = form.locator("input")
-    padding = field.evaluate(
-        "e => parseFloat(getComputedStyle(e).paddingLeft)"
-    )
-    assert sign["x"] + sign["width"] <= field.bounding_box()["x"] + padding
