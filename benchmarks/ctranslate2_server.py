@@ -1,7 +1,7 @@
 """CTranslate2 alone in a process: a request a line, an answer a line.
 
 Beside PyTorch in one process the two libraries' threads get in each
-other's way, so `contestants.py` starts this file as a program of its own.
+other's way, so `searches.py` starts this file as a program of its own.
 "wall N" and "cpu N" answer with the seconds that N runs take on average,
 "ids" with the best output of each sentence.
 """

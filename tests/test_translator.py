@@ -18,7 +18,6 @@ from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
-    in_training,
 )
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import (
@@ -214,17 +213,6 @@ def test_attention_is_right_while_other_threads_translate(translator):
         for maps in pool.map(look, range(12)):
             for path, weights in wanted.items():
                 torch.testing.assert_close(maps[path], weights)
-
-
-def test_while_its_model_is_trained_another_thread_is_refused(translator):
-    """Its own thread may translate with it, as a validation does."""
-    wanted = translator.translate(TEXTS)
-    with in_training(translator.model), ThreadPoolExecutor() as threads:
-        with pytest.raises(RuntimeError, match="trained in another thread"):
-            threads.submit(translator.translate, TEXTS).result()
-        assert translator.translate(TEXTS) == wanted
-        assert all(part.training for part in translator.model.modules())
-    assert not any(part.training for part in translator.model.modules())
 
 
 def test_an_empty_folder_does_not_hide_a_bundled_model(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """What a checker of types is told, and what it makes of it."""
 
-import inspect
 import json
 import os
 import shutil
@@ -9,59 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-import transformer_lib
-
-# On their pages these are as short as their equation or their step:
-# tensors, whose shapes the docstring tells. The list gets no longer.
-PLAIN = set(
-    """
-    smoothing_share smoothed_loss projected_losses learning_rate adam
-    bleu chrf published_bleu evaluate
-    save_checkpoint load_checkpoint save_config save_model
-    """.split()
-)
-
-OWN = "__init__", "__post_init__", "__getitem__", "__len__"
-
-
-def methods(kind):
-    """The functions that a class or its parents in the library define."""
-    for parent in kind.__mro__:
-        if parent.__module__.startswith("transformer_lib"):
-            for one in vars(parent).values():
-                one = getattr(one, "fget", getattr(one, "__func__", one))
-                if inspect.isfunction(one):
-                    yield one
-
-
-def is_plain(function):
-    signature = inspect.signature(function)
-    own = [x.annotation for x in signature.parameters.values()]
-    if next(iter(signature.parameters), "") in ("self", "cls"):
-        del own[0]
-    if function.__name__ != "__init__":
-        own.append(signature.return_annotation)
-    return inspect.Parameter.empty in own
-
-
-def test_signatures_say_their_types():
-    """But for those that are listed above."""
-    public = set()
-    for name in transformer_lib.__all__:
-        thing = getattr(transformer_lib, name)
-        if inspect.isclass(thing):
-            public |= set(methods(thing))
-        elif inspect.isfunction(thing):
-            public.add(thing)
-    named = {
-        one.__qualname__: one
-        for one in public
-        if one.__name__[0] != "_" or one.__name__ in OWN
-    }
-    assert len(named) > 100
-    assert {name for name in named if is_plain(named[name])} <= PLAIN
-
 
 USED = """\
 from transformer_lib import TransformerConfig, TrainingConfig
