@@ -6,7 +6,7 @@ import json
 import os
 import random
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -221,6 +221,11 @@ class Mine(Transformer):
         return super().project(hidden) / 2
 
 
+@dataclass(frozen=True)
+class Wider(TransformerConfig):
+    window: int = 4
+
+
 class WithMore(Transformer):
     def __init__(self, config, more):
         super().__init__(config)
@@ -247,6 +252,9 @@ def test_a_class_of_ones_own_is_named_in_the_folder(tmp_path):
         save_model(tmp_path, WithMore(small().config, 3))
     with pytest.raises(TypeError, match="DataParallel has no TransformerCon"):
         save_model(tmp_path, torch.nn.DataParallel(small()))
+    mine = Mine(Wider.tiny(30))
+    with pytest.raises(TypeError, match="one with more fields"):
+        save_model(tmp_path, mine)
 
 
 @pytest.mark.parametrize(
@@ -376,13 +384,14 @@ def test_average_is_the_mean(tmp_path):
         assert tensor.equal(states[0][name])
     with pytest.raises(ValueError, match="at least one"):
         average_checkpoints([])
-    unlike = small(norm="pre")
-    paths[1] = save_checkpoint(
-        tmp_path / "pre", unlike, adam(unlike), {"step": 1}
-    )
-    for order in paths, paths[::-1]:
-        with pytest.raises(ValueError, match="models of unlike weights"):
-            average_checkpoints(order)
+    assert average_checkpoints(str(paths[0])).keys() == mean.keys()
+    for unlike in small(norm="pre"), small(h=2), Mine(small().config):
+        paths[1] = save_checkpoint(
+            tmp_path / "unlike", unlike, adam(unlike), {"step": 1}
+        )
+        for order in paths, paths[::-1]:
+            with pytest.raises(ValueError, match="hold unlike models"):
+                average_checkpoints(order)
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,11 @@ class TokenBatches:
                 f"pair {table[:, 2].argmin() + 1} lacks eos at an end: "
                 "encode_pairs adds it"
             )
-        if (longest := self.lengths.max()) > tokens_per_batch:
-            raise ValueError(f"a side has {longest} ids, {tokens_per_batch=}")
+        self.longest = int(self.lengths.max())
+        if self.longest > tokens_per_batch:
+            raise ValueError(
+                f"a side has {self.longest} ids, {tokens_per_batch=}"
+            )
         self.total = len(self._cut(np.arange(len(pairs))))
 
     @classmethod

@@ -151,7 +151,9 @@ def save_checkpoint(
             "checkpoint is written: go on from the one before, with a "
             "lower rate or a clip_norm"
         )
+    plain = uncompiled(model)
     content = {
+        "kind": f"{type(plain).__name__} {getattr(plain, 'config', '')}",
         "model": plain_weights(model),
         "optimizer": [one.state_dict()["state"] for one in optimizers],
         "kinds": [type(one).__name__ for one in optimizers],
@@ -307,22 +309,25 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: without paths, for a damaged checkpoint, or for
-            models of unlike weights.
+            models of unlike weights, classes or settings.
         RuntimeError: for weights of unlike sizes, as PyTorch says.
 
     Chapter: checkpoints-library
     """
-    paths = [*paths]
+    paths = [paths] if isinstance(paths, str) else [*paths]
     if not paths:
         raise ValueError("no checkpoints: give at least one path")
     total: dict[str, Tensor] = {}
+    kinds: set[str | None] = set()
     for path in paths:  # one at a time, as they may be large
-        weights = _read(path)["model"]
+        read = _read(path)
+        weights = read["model"]
+        kinds.add(read.get("kind"))
         total = total or {x: w.double().zero_() for x, w in weights.items()}
-        if weights.keys() != total.keys():
+        if weights.keys() != total.keys() or len(kinds) > 1:
             raise ValueError(
-                f"{path} and {paths[0]} hold models of unlike weights: their "
-                "mean would be no model"
+                f"{path} and {paths[0]} hold unlike models: their mean would "
+                "be no model"
             )
         for name, weight in weights.items():
             total[name] += weight
@@ -427,8 +432,11 @@ def rebuilt(model: nn.Module) -> nn.Module:
     model = uncompiled(model)
     kind = type(model).__name__
     config = getattr(model, "config", None)
-    if not isinstance(config, TransformerConfig):
-        raise TypeError(f"a {kind} has no TransformerConfig: save its model")
+    if type(config) is not TransformerConfig:
+        raise TypeError(
+            f"a {kind} has no TransformerConfig, or one with more fields, "
+            "which a folder can't hold: save the model in it"
+        )
     try:
         with torch.random.fork_rng([]):  # the caller's stay as they are
             anew = type(model)(config)

@@ -40,6 +40,7 @@ from transformer_lib.checkpoints import (
     save_checkpoint,
     write_atomically,
 )
+from transformer_lib.embeddings import UNK
 from transformer_lib.loss import model_losses, validation_loss
 from transformer_lib.model import (
     Transformer,
@@ -177,6 +178,9 @@ class _Run:
             self.settings = _settings(model, batches, config, updates)
         if self.folder is not None:
             probe(model)  # as each checkpoint will
+            ids = torch.tensor([[UNK] * getattr(batches, "longest", 1)])
+            with evaluating(model):  # does it take the longest pair?
+                model.encode(ids.to(model.output_weight.device))
             for file in checkpoint_files(self.folder)[-1:]:
                 self.resume(file)
         if self.workers > 1:
