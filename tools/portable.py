@@ -7,8 +7,10 @@
 A claim of the book holds on every machine. This stands in for other
 machines: older instructions of the processor, other numbers of threads,
 and every `torch.manual_seed` of a chapter moved by a number of your
-choice. It prints the cells that fail, the values in the text that are
-others than on the site, and a table; `make portable` runs it.
+choice. Under `twice` it executes a chapter two times, with two threads,
+and what it trains must be the same to the last bit. It prints the cells
+that fail, the values in the text that are others than on the site, and a
+table; `make portable` runs it.
 """
 
 import json
@@ -21,6 +23,7 @@ from pathlib import Path
 
 import jupytext
 import tangle
+from nbformat.v4 import new_code_cell
 from notebooks import execute, is_notebook, shown
 
 AVX2 = {
@@ -38,6 +41,7 @@ SETTINGS = {
     "avx2": AVX2,
     "sse": SSE,
     "threads2": {"OMP_NUM_THREADS": "2"},
+    "twice": {"OMP_NUM_THREADS": "2"},
     "seed+1": {},
     "seed+23": {},
     "seed+456": {},
@@ -50,6 +54,18 @@ def moved(seed, old=torch.manual_seed):
 
 torch.manual_seed = torch.random.manual_seed = moved
 moved(0)
+"""
+
+BITS = """
+import hashlib
+import torch
+
+for name, value in sorted({**globals()}.items()):
+    trained = isinstance(value, torch.nn.Module)
+    for one in value.parameters() if trained else [value]:
+        if torch.is_tensor(one) and not (name[0] == "_" or one.is_meta):
+            bits = one.detach().contiguous().numpy().tobytes()
+            print(name, hashlib.sha256(bits).hexdigest()[:9])
 """
 
 
@@ -77,8 +93,17 @@ def run(path: Path, setting: str) -> tuple[list[str], list[str]]:
             )
             environment["IPYTHONDIR"] = folder
         notebook = jupytext.read(path)
-        values = execute(notebook, path.parent, environment, allow_errors=True)
+        if setting == "twice":
+            notebook.cells.append(new_code_cell(BITS))
+        ends = []
+        for _ in range(2 if setting == "twice" else 1):
+            values = execute(
+                notebook, path.parent, environment, allow_errors=True
+            )
+            ends.append(str(notebook.cells[-1].get("outputs")))
     found = []
+    if ends[0] != ends[-1]:
+        found.append("what was trained is not the same twice")
     for cell in notebook.cells:
         expected = "raises-exception" in cell.metadata.get("tags", [])
         for output in cell.get("outputs", []):

@@ -7,11 +7,9 @@
   var KEY = "book-shows";
   var CHOICES = [
     ["all", "everything"],
-    ["first", "a first reading"],
     ["paper", "the paper only"],
     ["code", "the code only"],
   ];
-  var FOLDED = "details, .dropdown";
 
   // The switch
 
@@ -29,7 +27,6 @@
     var select = document.createElement("select");
     CHOICES.forEach(function (choice) {
       if (
-        (choice[0] === "first" && !article.querySelector(FOLDED)) ||
         (choice[0] === "paper" && !article.querySelector(".paper")) ||
         (choice[0] === "code" && !article.querySelector("div.cell"))
       )
@@ -65,8 +62,7 @@
       fold.open = true;
       fold = fold.parentElement.closest("details");
     }
-    var gone = !(root.dataset.shows === "first" ? section : target)
-      .getClientRects().length;
+    var gone = !target.getClientRects().length;
     if (
       gone ||
       (target.tagName === "SPAN" && /paper|code/.test(root.dataset.shows))

@@ -53,7 +53,7 @@ def test_code_fits_the_page(name):
 
 def page(path, code):
     """A chapter of one cell."""
-    head = (ROOT / "book/appendix/running.md").read_text("utf-8")
+    head = (ROOT / "book/appendix/cli.md").read_text("utf-8")
     head = "---".join(head.split("---")[:2])
     path.write_text(f"{head}---\n\n```{{code-cell}}\n{code}\n```\n")
     return path

@@ -17,7 +17,7 @@ SOME = [
     ("", ["index", "book/translating/translator"]),
     ("Architecture", ["book/architecture/masks"]),
     ("Results", ["book/results/attention_maps"]),
-    ("Appendix", ["book/appendix/glossary", "book/appendix/running"]),
+    ("Appendix", ["book/appendix/glossary", "book/appendix/cli"]),
 ]
 
 

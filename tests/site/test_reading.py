@@ -63,7 +63,6 @@ def test_switch_is_remembered(read):
     assert box.is_visible() and code.is_visible()
     page.locator(".shows select").focus()
     page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
     assert box.is_visible() and not code.is_visible()
     follow(page, LAYERS)
     assert box.is_visible() and not code.is_visible()
@@ -73,7 +72,6 @@ def test_switch_is_remembered(read):
     assert page.locator("dl.glossary").is_visible()
 
 
-FOLDED = "details, .dropdown"
 INSIDE = {"details.in-depth": "> p", "details.check": "pre"}
 
 
@@ -88,25 +86,6 @@ def test_a_new_visitor_sees_folds(read):
     page.locator("details.in-depth summary").first.focus()
     page.keyboard.press("Enter")
     assert page.locator("details.in-depth > p").first.is_visible()
-
-
-def test_a_first_reading(read):
-    """What is folded is gone; all else is shown."""
-    page = read(CHAPTER)
-    page.locator(".shows select").focus()
-    page.keyboard.press("ArrowDown")
-    assert page.locator(".shows select").input_value() == "first"
-    folded = page.locator(f"article :is({FOLDED})")
-    assert folded.count() > 10
-    assert not [e for e in folded.all() if e.is_visible()]
-    for part in [".paper", ".cell_input", ".cell_output", ".exercise"]:
-        assert page.locator(f"{part}:visible").count(), part
-    # a link to what is folded shows it; the choice stays for the next page
-    part = "section:has(> details.in-depth)"
-    page.eval_on_selector(part, "e => { location.hash = e.id }")
-    page.locator("details.in-depth > p").first.wait_for()
-    follow(page, "book/training/loss.html")
-    assert not page.locator("details.in-depth").first.is_visible()
 
 
 def test_without_scripts(visit, address):

@@ -1,6 +1,6 @@
 """What the chapter on embeddings shows."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -134,73 +134,4 @@ def lookup(
         f"of {len(names)} tokens. An arrow leads from each 1 to its row of "
         "the table, which is lit, and from there to a row of the product: "
         "the lit rows in the order of the sentence.",
-    )
-
-
-def gradients_by_job(
-    words: Sequence[str],
-    gradients: Mapping[str, Tensor],
-    labels: Collection[int],
-) -> Picture:
-    """By job of the table, which of its rows get a gradient.
-
-    Before the softmax an arrow is as long as the gradient: those of
-    `labels` go towards the states, and all others away from them.
-    """
-    told = {
-        "source": ("source", "embedding"),
-        "target": ("target", "embedding"),
-        "softmax": ("before the", "softmax"),
-    }
-    forces = {
-        job: rows.norm(dim=1).tolist() for job, rows in gradients.items()
-    }
-    most = max(forces["softmax"])
-    rows = range(len(words))
-    learns = {
-        job: [i for i in rows if force[i] > 0] for job, force in forces.items()
-    }
-    count = {job: len(learning) for job, learning in learns.items()}
-
-    line, head = 23, 56
-    sketch = Sketch(WIDTH, head + line * len(words) + 26)
-    bottom = head + line * len(words)
-    strip, gap, last = 96, 12, 134
-    left = 52
-    for i, word in enumerate(words):
-        sketch.words(left - 8, head + line * (i + 0.5), word, "end")
-    for job, force in forces.items():
-        size = last if job == "softmax" else strip
-        middle = left + size / 2
-        for number, name in enumerate(told[job]):
-            y = 12 + 17 * number
-            sketch.words(middle, y, name, font_weight="bold")
-        for i in rows:
-            look = dict(width=size, height=line - 3)
-            look |= {"fill_opacity": 0, "stroke_opacity": 0.4}
-            if i in learns[job]:
-                look |= {"fill_opacity": 0.4, "stroke_opacity": 1}
-            y = head + line * (i + 0.5)
-            sketch.box(middle, y, "", "embedding", **look)
-            if job == "softmax":
-                reach = (size / 2 - 4) * force[i] / most
-                end = middle + (reach if i in labels else -reach)
-                sketch.line(
-                    (middle, y), (end, y), width=2, arrow=True, front=True
-                )
-        said = "all" if count[job] == len(words) else count[job]
-        sketch.words(middle, bottom + 14, f"{said} rows learn", size=12)
-        left += size + gap
-    states = dict(width=12, height=bottom - head)
-    sketch.box(left, (head + bottom) / 2, "", "decoder", **states)
-    sketch.words(left + 6, head - 12, "states", "end", size=12)
-
-    return show(
-        sketch,
-        f"A table with a row for each of {len(words)} tokens, three times. "
-        f"As the source embedding it learns in {count['source']} rows, and as "
-        f"the target embedding in {count['target']}. Before the softmax it "
-        f"learns in {count['softmax']}: arrows of the {len(labels)} tokens "
-        "that come next lead towards the states, and all others away from "
-        "them.",
     )
