@@ -8,7 +8,6 @@ from functools import partial
 
 import own_models
 import pytest
-import since
 import torch
 import variations
 from translators import (
@@ -57,9 +56,6 @@ for kind in ConvolutionInPlace, RecurrenceInPlace:
         MODELS[f"{kind.__name__}, {stack}"] = partial(sized, make)
 for make in own_models.KINDS:
     MODELS[make.__name__] = partial(sized, make)
-for name, rung in since.RUNGS.items():
-    if rung.model is not Transformer:
-        MODELS[f"rung {name}"] = partial(sized, rung.model, **rung.sizes)
 for row, changes in variations.ROWS.items():
     if callable(changes):  # the others are of other sizes
         MODELS[f"row {row}"] = lambda row=row: variations.build(row, 14)[0]

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from own_models import SwiGLU
+from since import GatedFeedForward
 
 from transformer_lib.beams import decode_all
 from transformer_lib.corpora import load_corpus
@@ -232,7 +232,7 @@ def with_layers(tokenizer, kind):
 
 
 def test_a_model_of_ones_own_is_written_as_a_graph(tokenizer, tmp_path):
-    translator, sources = with_layers(tokenizer, SwiGLU)
+    translator, sources = with_layers(tokenizer, GatedFeedForward)
     with pytest.raises(ValueError, match="take onnx"):
         export_model(translator, tmp_path / "x")
     export_model(translator, tmp_path / "x", to="onnx")

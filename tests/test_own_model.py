@@ -7,8 +7,8 @@ import torch
 from own_models import (
     GELU,
     KINDS,
+    Rotary,
     WithGELU,
-    WithRotary,
 )
 
 from transformer_lib.batching import TokenBatches
@@ -117,7 +117,7 @@ def test_a_recorded_experiment_with_ones_own(tmp_path):
         precision="fp32",
     )
 
-    class StopsAtTwo(WithRotary):
+    class StopsAtTwo(Rotary):
         steps = 0
 
         def hidden(self, source_ids, target_ids):
@@ -126,14 +126,14 @@ def test_a_recorded_experiment_with_ones_own(tmp_path):
                 raise KeyboardInterrupt
             return super().hidden(source_ids, target_ids)
 
-    StopsAtTwo.__name__ = "WithRotary"
+    StopsAtTwo.__name__ = "Rotary"
     with pytest.raises(KeyboardInterrupt):
         run_experiment(experiment, tmp_path, model=StopsAtTwo)
     assert checkpoint_files(tmp_path)[-1].stem == "checkpoint-00000002"
-    with pytest.raises(ValueError, match="class was WithRotary, is Tr"):
+    with pytest.raises(ValueError, match="class was Rotary, is Tr"):
         run_experiment(experiment, tmp_path)
-    report = run_experiment(experiment, tmp_path, model=WithRotary)
+    report = run_experiment(experiment, tmp_path, model=Rotary)
     assert report["result"]["steps"] == 3
     assert report["test"]["sentences"] == 20
-    saved = load_model(tmp_path, WithRotary).model
-    assert type(saved) is WithRotary
+    saved = load_model(tmp_path, Rotary).model
+    assert type(saved) is Rotary
