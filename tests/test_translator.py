@@ -102,8 +102,9 @@ def test_a_wrapped_model_or_one_text_of_languages_is_refused(translator):
     for wrap in nn.DataParallel, AveragedModel:
         with pytest.raises(TypeError, match=r"has no config.*\.module"):
             Translator(wrap(model), tokenizer)
-    with pytest.raises(TypeError, match="languages='de-en': give two"):
-        Translator(model, tokenizer, "de-en")
+    for wrong in "de-en", ["de"]:
+        with pytest.raises(TypeError, match="languages=.*: give two"):
+            Translator(model, tokenizer, wrong)
 
 
 def test_a_model_is_found_by_its_folder_or_its_name(tmp_path, monkeypatch):
@@ -114,6 +115,10 @@ def test_a_model_is_found_by_its_folder_or_its_name(tmp_path, monkeypatch):
     assert find_model("little-spanish") == bundled_models()["little-spanish"]
     with pytest.raises(FileNotFoundError, match="is no folder"):
         find_model(Path("little-spanish"))  # a Path is a folder
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").rename("little-spanish")
+    with pytest.warns(UserWarning, match="is the folder ./little-spanish"):
+        assert not find_model("little-spanish").is_absolute()
 
 
 def test_a_compiled_model_is_looked_into(translator):

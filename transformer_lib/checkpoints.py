@@ -19,7 +19,7 @@ from zipfile import BadZipFile, ZipFile
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file as read_safetensors
+from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as as_safetensors
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -585,10 +585,11 @@ def load_model(
             "Python give model=, its class"
         )
     try:
-        load_weights(built, weights or read_safetensors(path))
+        if weights is None:
+            weights = from_safetensors(path.read_bytes())
+        load_weights(built, weights)
     except (SafetensorError, RuntimeError) as error:
-        what = "what was given" if weights else path
-        message = f"{what} is damaged or another model's"
+        message = f"{path} is damaged or another model's"
         raise ValueError(f"{message} ({error!s:.200})") from None
     if _not_finite(built):
         raise ValueError(f"{path} holds NaN or infinity")

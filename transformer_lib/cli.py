@@ -157,7 +157,7 @@ def _standard_input() -> Iterator[list[bytes]]:
         if not content.endswith(b"\n"):
             content += sys.stdin.buffer.readline()
         if not begun and is_utf16(content):
-            raise ValueError("the input is UTF-16: give UTF-8")
+            raise ValueError("the input is UTF-16, or packed: give UTF-8")
         begun = True
         yield content.removesuffix(b"\n").split(b"\n")
 

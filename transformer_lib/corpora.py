@@ -194,7 +194,9 @@ def _lines(path: str | Path) -> Iterator[bytes]:
         with _open(Path(path).expanduser()) as file:
             for number, line in enumerate(file):
                 if number == 0 and is_utf16(line):
-                    raise ValueError(f"{path} is UTF-16: save it as UTF-8")
+                    raise ValueError(
+                        f"{path} is UTF-16, or packed: save it as UTF-8"
+                    )
                 yield line
     except _DAMAGE as error:
         raise ValueError(

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.embeddings import PAD
@@ -128,8 +127,9 @@ class _ProjectedLosses(torch.autograd.Function):
         return (1 - share) * plain + share * uniform, plain
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, by_sum: Tensor, _: Tensor) -> tuple:
+        if torch.is_grad_enabled():  # by create_graph=True
+            raise RuntimeError("no second derivative: take smoothed_loss")
         by_hidden, by_weight = ctx.saved_tensors
         return by_hidden * by_sum, by_weight * by_sum, None, None
 

@@ -107,3 +107,5 @@ class TrainingConfig:
             validate_every=never,
             checkpoint_every=never,
         )
+        if len(self.betas) != 2:
+            raise ValueError(f"betas={self.betas}: give two")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Self, TypeVar, overload
+from warnings import warn
 
 import torch
 from torch import Tensor, nn
@@ -48,15 +49,21 @@ def bundled_models() -> dict[str, Path]:
 def find_model(name: str | Path) -> Path:
     """The folder of that name, if it holds a model; or a bundled model's.
 
+    Warns:
+        UserWarning: if a folder has the name of a bundled model.
+
     Raises:
         FileNotFoundError: for a name that is neither.
 
     Chapter: translator-models
     """
     folder, bundled = Path(name).expanduser(), bundled_models()
+    known = isinstance(name, str) and name in bundled
     if (folder / "config.json").is_file():
+        if known:
+            warn(f"{name} is the folder ./{name} here", stacklevel=2)
         return folder
-    if isinstance(name, str) and name in bundled:
+    if known:
         return bundled[name]
     lack = "has no config.json" if folder.is_dir() else "is no folder"
     raise FileNotFoundError(
@@ -113,7 +120,7 @@ class Translator:
                 f"a {type(model).__name__} has no config: give the model "
                 "itself; a wrapper has it as .module"
             )
-        if isinstance(languages, str):
+        if isinstance(languages, str) or len(languages) != 2:
             raise TypeError(f"{languages=}: give two, such as ('de', 'en')")
         if len(tokenizer) != model.config.vocab_size:
             raise ValueError(
