@@ -13,6 +13,7 @@ never in one model with them, and steps and seconds are counted until its loss.
 
 import math
 import statistics
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,19 @@ from transformer_book.judging import SURE, Blocks, Gap, dunnett, judged
 from transformer_book.records import load_counts, load_run, recorded_runs
 
 SEEDS = 3  # of a rung
+
+# All combinations of three changes, each on or off.
+CHANGES = "muon", "rotary", "cool-down"
+CUBE = {
+    (False, False, False): "paper",
+    (True, False, False): "muon",
+    (False, True, False): "rotary",
+    (False, False, True): "cool-down",
+    (True, True, False): "together",
+    (True, False, True): "muon-cool-down",
+    (False, True, True): "rotary-cool-down",
+    (True, True, True): "all-three",
+}
 
 
 def figures(runs: dict[str, list], of: str) -> dict[str, dict[int, float]]:
@@ -110,6 +124,68 @@ def rungs() -> list[dict[str, Any]]:
         )
         rows.append(row)
     return rows
+
+
+def cube(of: str) -> dict[str, Any]:
+    """What Muon, rotary positions and the schedule owe each other.
+
+    By the last weights of all eight combinations, row + seed. `effects` has
+    each change's effect, the mean over the four settings of the others, and
+    each two-way and the three-way interaction, by the names they are made of.
+    `beyond` is what all three bring beyond the sum of what each brings alone,
+    `share` what they bring of that sum, with the ends of its interval.
+    """
+    runs = recorded()
+    told = figures({r: runs[r] for r in CUBE.values() if r in runs}, of)
+    for rung in {*CUBE.values()} - {*told}:
+        reports = [
+            load_run(f"averaged/{rung}-{seed}").report for seed in range(SEEDS)
+        ]
+        told[rung] = {
+            each["training"]["seed"]: each["result"]["last_validation_loss"]
+            if of == "validation"
+            else each["last_test"][{"test": "nats_per_token"}.get(of, of)]
+            for each in reports
+        }
+    return combined(Blocks(told))
+
+
+def combined(blocks: Blocks) -> dict[str, Any]:
+    """`cube`, of rows that are there."""
+    effects = {}
+    for size in range(1, len(CHANGES) + 1):
+        for names in combinations(CHANGES, size):
+            weights = {
+                rung: math.prod(
+                    1 if on else -1
+                    for change, on in zip(CHANGES, cell, strict=True)
+                    if change in names
+                )
+                / 2 ** (len(CHANGES) - size)
+                for cell, rung in CUBE.items()
+            }
+            effects[names] = blocks.contrast(weights)
+    return {"blocks": blocks, "effects": effects, **additive(blocks)}
+
+
+def additive(blocks: Blocks) -> dict[str, Any]:
+    """All three changes beside the sum of the three alone.
+
+    The interval of their ratio holds each share at which what all three
+    bring can't be told from that share of the sum (Fieller's).
+    """
+
+    def beyond(share: float) -> Gap:
+        weights = {"all-three": 1.0, "paper": -1 + len(CHANGES) * share}
+        return blocks.contrast(weights | dict.fromkeys(CHANGES, -share))
+
+    total = blocks.gap("all-three", "paper").size
+    share = total / (total - beyond(1).size)
+    # |beyond(s)| = within(s): a parabola in s, by three of its points
+    points = np.array([share - 1, share, share + 1])
+    heights = [beyond(s).size ** 2 - beyond(s).within ** 2 for s in points]
+    ends = np.roots(np.polyfit(points, heights, 2))
+    return {"beyond": beyond(1), "share": share, "ends": sorted(ends)}
 
 
 def without(told: dict[str, Any], rung: str) -> dict[str, Any]:

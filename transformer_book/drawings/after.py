@@ -17,7 +17,7 @@ from transformer_book.figures import (
     columns,
     show,
 )
-from transformer_book.ladder import steps_until
+from transformer_book.ladder import CUBE, steps_until
 from transformer_book.records import Run
 from transformer_book.tables import markdown_table
 
@@ -256,6 +256,71 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         "paper's, seed by seed, with the mean and its 99% interval, the best "
         f"first, and then those that combine changes. {said}. A dotted line "
         f"has the paper with its mean of checkpoints, {_gap(level)}.",
+    )
+
+
+# The edges of the cube: what is added, how far to the right, in which ink.
+EDGES = {
+    "Muon": (-1.2, "black"),
+    "rotary": (0.4, COLOURS["position"]),
+    "schedule": (1.4, COLOURS["muted"]),
+}
+
+
+def ladder_cube(levels: Mapping[str, float]) -> Picture:
+    """All combinations of three changes: a cube, hung by its test loss.
+
+    An edge is a change that is added, in its own colour. Where the gains
+    add up, edges of a colour are parallel. `levels` has each rung's loss.
+    """
+    figure, ax = chart(400)
+    names = {
+        cell: ", ".join(name for name, on in zip(EDGES, cell) if on)
+        for cell in CUBE
+    }
+    at = {
+        cell: sum(x for (x, _), on in zip(EDGES.values(), cell) if on)
+        for cell in CUBE
+    }
+    beside = {"textcoords": "offset points"}
+    for cell, rung in CUBE.items():
+        for number, (name, (_, ink)) in enumerate(EDGES.items()):
+            if cell[number]:
+                less = (*cell[:number], False, *cell[number + 1 :])
+                first, last = levels[CUBE[less]], levels[rung]
+                ax.plot([at[less], at[cell]], [first, last], color=ink)
+    for cell, rung in CUBE.items():
+        place = at[cell], levels[rung]
+        ax.plot(*place, "o", color="black", ms=5)
+        first = sum(cell) == 1
+        if first:  # where one change alone leads
+            name = names[cell]
+            ax.annotate(
+                name,
+                place,
+                (-8 if name == "Muon" else 8, 2),
+                color=EDGES[name][1],
+                ha="right" if name == "Muon" else "left",
+                **beside,
+            )
+    for rung, away in ("paper", 8), ("all-three", -18):
+        cell = (rung != "paper",) * 3
+        words = "all three" if all(cell) else "the paper"
+        said = f"{words}, {levels[rung]:.2f}"
+        ax.annotate(
+            said, (at[cell], levels[rung]), (0, away), ha="center", **beside
+        )
+    ax.margins(0.2, 0.14)
+    ax.set_xticks([])
+    ax.set_ylabel("test loss, nats per token")
+    told = "; ".join(
+        f"{names[cell] or 'the paper'}: {levels[rung]:.3f}"
+        for cell, rung in CUBE.items()
+    )
+    return show(
+        figure,
+        "The test loss of all eight combinations of Muon, rotary positions "
+        f"and the schedule, as the corners of a cube. {told}.",
     )
 
 
