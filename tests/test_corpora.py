@@ -335,7 +335,7 @@ def test_a_file_is_what_it_holds(packed, tmp_path):
         (b"one\ngr\xfcn\nthree\n", "line 2: not UTF-8 .*0xfc.*skip_bad_l"),
         (b"one\rtwo\rthree\r", "line 1: a carriage return inside"),
         (b"one\ntw\0o\nthree\n", "line 2: a NUL inside"),
-        ("one\n2\n3\n".encode("utf-16"), "left.txt is UTF-16, or packed: save"),
+        ("one\n2\n3\n".encode("utf-16"), "left.txt is UTF-16, or packed"),
         ("one\n2\n3\n".encode("utf-16-le"), "left.txt is UTF-16"),
         ("one\n2\n3\n".encode("utf-16-be"), "left.txt is UTF-16"),
     ],

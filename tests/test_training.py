@@ -301,7 +301,7 @@ def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, accumulate):
     assert steps_of(folder) == [2]
     torch.rand(3)  # other random numbers than before
     with open(folder / "log.jsonl", "a") as file:  # then killed
-        file.write('{"step": 99, "loss": 1.0}\n{"step": 1')
+        file.write('{"step": 99, "nll": 1.0}\n{"step": 1')
     (folder / "checkpoint-00000003-best.pt").write_text("a reader's copy")
     interrupted(folder, config, 5, signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == handlers
