@@ -2,7 +2,6 @@
 
 import { el, megabytes, svg } from "./common.js";
 
-const PYODIDE = "https://github.com/pyodide/pyodide";
 const NAME = "transformer.py";
 const INDENT = "    ";
 const KEPT = 400; // printed lines
@@ -252,8 +251,10 @@ export function start(place) {
       { class: "live-axis", id: "onefile-keys" },
       "Tab indents; after Escape, Tab leaves the editor. The first ",
       `Run loads Python from this site, ${megabytes(all)}: `,
-      el("a", { href: PYODIDE }, "Pyodide"),
-      " (MPL 2.0).",
+      el("a", { href: "https://pyodide.org" }, "Pyodide"),
+      " (",
+      el("a", { href: new URL("LICENSES.txt", import.meta.url) }, "MPL 2.0"),
+      ").",
     ),
   );
   area.value = original;
