@@ -1,5 +1,7 @@
 """The paper in one file computes what the library computes."""
 
+import contextlib
+import io
 import random
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 import transformer as paper
+from transformer_book.records import load_counts
 from transformer_lib import Transformer, TransformerConfig, smoothed_loss
 
 ROOT = Path(__file__).parent.parent
@@ -155,3 +158,42 @@ def test_it_needs_nothing_but_python_and_begins_to_learn():
     lines = [line.split() for line in ran.stdout.splitlines()]
     losses = [float(line[3]) for line in lines if line[0] == "step"]
     assert losses[-1] < losses[0] - 0.3
+
+
+def losses(text):
+    """What the file prints at steps 1 and 10, by step."""
+    names, printed = {"__name__": "edited"}, io.StringIO()
+    exec(compile(text, "transformer.py", "exec"), names)
+    with contextlib.redirect_stdout(printed):
+        names["main"](steps=10)
+    lines = [line.split() for line in printed.getvalue().splitlines()]
+    return {
+        int(line[1]): float(line[3]) for line in lines if line[0] == "step"
+    }
+
+
+def recorded():
+    first, *_ = load_counts("one_file")["edits"]["as it is"]["runs"]
+    return {step: loss for step, loss, _ in first["steps"][:2]}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("1 / math.sqrt(d_k)", "1 / d_k"),
+        ("return softmax(scores) @ value", "return scores @ value"),
+        ("(2 * (i // 2) / d_model)", "(i / d_model)"),
+        ("math.cos(angle) if i % 2", "math.sin(angle) if i % 2"),
+        ("d_model**-0.5 * min(", "min("),
+        ("min(step**-0.5", "max(step**-0.5"),
+        ("warmup_steps**-1.5", "warmup_steps**-0.5"),
+    ],
+)
+def test_two_losses_check_what_a_reader_writes(right, wrong):
+    text = (ROOT / "transformer.py").read_text("utf-8")
+    assert right in text
+    assert losses(text.replace(right, wrong)) != recorded()
+
+
+def test_the_record_is_of_this_file():
+    assert losses((ROOT / "transformer.py").read_text("utf-8")) == recorded()

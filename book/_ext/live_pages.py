@@ -14,6 +14,7 @@ file in its page; Python for the browser, Pyodide from npm, is a part of the
 site where npm brought it, and is loaded when a reader runs the file.
 """
 
+import ast
 import hashlib
 import html
 import json
@@ -39,6 +40,11 @@ PLACES = re.compile(r'data-live="(\w+)"')
 RECORDED = WEB / "recorded"
 ONE_FILE = ROOT / "transformer.py"
 EDITS = ROOT / "experiments" / "one_file.py"
+TO_WRITE = {  # exercises: functions that a reader writes again
+    "equation 1": "attention",
+    "sinusoids": "positions",
+    "equation 3": "learning_rate",
+}
 PYODIDE = MADE / "pyodide-314.0.7"  # npm's name and version
 PYODIDE_SHA256 = (
     "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0"
@@ -241,11 +247,27 @@ def kept(path: Path) -> str:
     return ABSENT + inlined(path.read_text("utf-8"))
 
 
+def without_body(text: str, name: str) -> tuple[str, str]:
+    """The lines of a function below its docstring, and what to put there."""
+    (function,) = (
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    docstring = function.body[0]
+    lines = text.splitlines(keepends=True)
+    body = "".join(lines[docstring.end_lineno : function.end_lineno])
+    return body, '    raise NotImplementedError("write it")\n'
+
+
 def editable() -> str:
     """The file, and what a script needs for changing and running it."""
     text = ONE_FILE.read_text("utf-8")
     about = {"edits": runpy.run_path(str(EDITS))["EDITS"]}
     del about["edits"]["as it is"]
+    for name, function in TO_WRITE.items():
+        edit = without_body(text, function)
+        about["edits"][f"write {name}"] = [edit]
     if PYODIDE.is_dir():
         about["folder"] = PYODIDE.name
         about["files"] = {

@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from parts import patiently
+from parts import given, patiently
 
 websocket = pytest.importorskip("websocket")  # comes with jupyter_server
 MINI = sorted(Path("/usr/lib").glob("*/webkit2gtk-4.*/MiniBrowser"))
@@ -75,6 +75,14 @@ PARTS = {  # by name: the page, and how the part is used
         await says(".zoom-note", "Vendemos árboles");
         (await until(() => $("[data-part=decoder]"))).click();
         await until(() => $("[data-part='2']"));""",
+    ),
+    "onefile": (
+        "book/start/one_file.html",
+        """const area = await until(() => $("[data-live=onefile] textarea"));
+        fill(area, "print(6 * 7)");
+        (await button("[data-live=onefile]", "Run")).click();
+        await until(() => $("[data-live=onefile] pre").textContent === "42",
+          140);""",
     ),
     "positions": (
         "book/architecture/positions.html",
@@ -276,4 +284,6 @@ def other(request):
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_answers(name, other, address):
     page, script = PARTS[name]
+    if name == "onefile" and "folder" not in given(page, name):
+        pytest.skip("the site was built without Python for the browser")
     assert other.use(f"{address}/{page}", script) == "used"

@@ -136,6 +136,22 @@ def test_the_keyboard_is_not_caught(opened):
     expect(part.get_by_role("button", name="Run")).to_be_focused()
 
 
+def test_a_function_is_written_by_the_reader(opened, live_pages):
+    """Its body goes, and the error says where one is missing."""
+    _, part = opened()
+    area = part.locator("textarea")
+    for name, function in live_pages.TO_WRITE.items():
+        body, _ = live_pages.without_body(TEXT, function)
+        press(part, f"write {name}")
+        assert body not in area.input_value()
+        head, *_ = TEXT.split(body)
+        assert area.input_value().startswith(f"{head}    raise Not")
+        press(part, "Reset")
+    press(part, f"write {name}")
+    press(part, "Run")
+    says(part, "NotImplementedError: write it", timeout=PATIENCE)
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_fits(opened, fits, width):
     page, part = opened(width=width, height=800)
@@ -182,6 +198,7 @@ def test_the_page_names_what_the_site_has():
         return
     folder = Path("_static", "live", about["folder"])
     site = tangle.ROOT / "_build" / "html" / folder
+    assert folder.name in (site.parent / "LICENSES.txt").read_text("utf-8")
     sizes = {one.name: one.stat().st_size for one in site.iterdir()}
     assert json.dumps(sizes, sort_keys=True) == json.dumps(
         about["files"], sort_keys=True
