@@ -275,16 +275,20 @@ def ladder_cube(levels: Mapping[str, float]) -> Picture:
     """
     figure, ax = chart(400)
     names = {
-        cell: ", ".join(name for name, on in zip(EDGES, cell) if on)
+        cell: ", ".join(
+            name for name, on in zip(EDGES, cell, strict=True) if on
+        )
         for cell in CUBE
     }
     at = {
-        cell: sum(x for (x, _), on in zip(EDGES.values(), cell) if on)
+        cell: sum(
+            x for (x, _), on in zip(EDGES.values(), cell, strict=True) if on
+        )
         for cell in CUBE
     }
     beside = {"textcoords": "offset points"}
     for cell, rung in CUBE.items():
-        for number, (name, (_, ink)) in enumerate(EDGES.items()):
+        for number, (_, ink) in enumerate(EDGES.values()):
             if cell[number]:
                 less = (*cell[:number], False, *cell[number + 1 :])
                 first, last = levels[CUBE[less]], levels[rung]
