@@ -158,12 +158,6 @@ def columns(count: int, left: float, right: float) -> list[float]:
     return [left + step * (i + 0.5) for i in range(count)]
 
 
-def legend(ax: Any, columns: int) -> None:
-    """Name the lines of one of a figure's axes below the figure."""
-    told = ax.get_legend_handles_labels()
-    ax.figure.legend(*told, ncols=columns, loc="outside lower center")
-
-
 def log_ticks(axis: Any) -> None:
     """A logarithmic axis whose powers of ten are written full size."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -431,8 +425,7 @@ def show(drawing: Any, alt: str) -> Picture:
     closed. The same drawing and words give the same SVG.
 
     Raises:
-        ValueError: if `alt` does not say what the picture shows, or a
-            legend is wider than the picture.
+        ValueError: if `alt` does not say what the picture shows.
     """
     if not alt.strip():
         raise ValueError("alt is empty: say what the picture shows")
@@ -456,11 +449,7 @@ def _svg(figure: Any, salt: str) -> str:
     file = io.StringIO()
     plain = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     try:
-        figure.draw_without_rendering()
-        for named in figure.legends:
-            box = named.get_window_extent()
-            if box.x0 < -1 or box.x1 > figure.bbox.x1 + 1:
-                raise ValueError("a legend is cut: give it fewer columns")
+        figure.draw_without_rendering()  # a layout settles at the second
         with matplotlib.rc_context({"svg.hashsalt": salt}):
             figure.savefig(file, format="svg", metadata=plain)
     finally:
@@ -468,16 +457,6 @@ def _svg(figure: Any, salt: str) -> str:
     svg = file.getvalue()
     svg = re.sub(r'<g id="[^"]*"', "<g", svg[svg.index("<svg") :])
     return svg.replace("#000000", "currentColor")
-
-
-def _matrix(numbers: Any) -> Any:
-    """Numbers as a NumPy matrix of floats; a batch of one is one."""
-    import numpy as np
-
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu().float()
-    matrix = np.asarray(numbers, dtype=float)
-    return matrix.reshape(matrix.shape[-2:])
 
 
 def fading(part: str, signed: bool = False) -> Any:
@@ -491,50 +470,6 @@ def fading(part: str, signed: bool = False) -> Any:
         middle = [(0.5, low + "00"), (0.5, high + "00")]
         stops = [(0, low), *middle, (1, high)]
     return LinearSegmentedColormap.from_list("book", stops)
-
-
-def heatmap(
-    matrix: Any,
-    rows: Sequence,
-    columns: Sequence,
-    title: str = "",
-    ax: Any = None,
-    limits: tuple[float, float] | None = None,
-    cmap: str = "attention",
-    axes: tuple[str, str] = ("", ""),
-    scale: str = "",
-) -> Any:
-    """A matrix with a name for each row and column: a figure.
-
-    Of more than forty names only every eighth is written. `axes` says
-    what the rows and what the columns are, `scale` what is coloured.
-    `cmap` is one of `COLOURS`; zero is transparent. Numbers of both
-    signs have the book's signed scale.
-    """
-    matrix = _matrix(matrix)
-    if ax is None:
-        width = min(WIDE, 210 + 40 * len(columns))
-        ax = chart(min(WIDE, 125 + 35 * len(rows)), width)[1]
-    signed = limits[0] < 0 if limits else matrix.min() < 0
-    top = abs(matrix).max() or 1.0
-    limits = limits or (-top if signed else 0.0, top)
-    drawn = ax.imshow(
-        matrix,
-        clim=limits,
-        cmap=fading(cmap, signed),
-        interpolation="none",
-        aspect="auto" if max(matrix.shape) > 40 else "equal",
-    )
-    for names, axis in ((columns, ax.xaxis), (rows, ax.yaxis)):
-        at = range(0, len(names), 8 if len(names) > 40 else 1)
-        axis.set_ticks(at, [str(names[i]) for i in at])
-    if max((len(str(name)) for name in columns), default=0) > 2:
-        ax.tick_params(axis="x", rotation=60)
-    ax.set(title=title, ylabel=axes[0], xlabel=axes[1])
-    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.8, label=scale)
-    bar.solids.set(rasterized=True, edgecolor="none", linewidth=0)
-    bar.ax.patch.set_visible(False)
-    return ax.figure
 
 
 def shape_table(tensors: Mapping[str, Any]) -> Any:

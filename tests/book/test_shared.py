@@ -17,8 +17,7 @@ from transformer_book.figures import (
     SIGNED,
     Sketch,
     chart,
-    heatmap,
-    legend,
+    fading,
     panels,
     shape_table,
     show,
@@ -80,15 +79,6 @@ def test_words_and_black_dots_have_the_pages_colour():
     assert "a title" in inside and "000000" not in inside
 
 
-def test_a_legend_must_fit():
-    figure = line()
-    for i in range(8):
-        figure.axes[0].plot([0, i], label=f"a long name {i}")
-    legend(figure.axes[0], 8)
-    with pytest.raises(ValueError, match="a legend is cut"):
-        show(figure, "lines")
-
-
 def test_show_is_the_same_every_time_and_closes():
     before = plt.get_fignums()
     page = show(line(), 'a "line" < falling')._repr_html_()
@@ -143,26 +133,11 @@ def test_no_line_of_a_sketch_crosses_a_word():
 
 
 def test_signed_numbers_have_the_signed_scale():
-    ax = heatmap([[-2.0, 1.0]], ["a"], ["b", "c"], cmap="value").axes[0]
-    image = ax.images[0]
-    ends = image.to_rgba(np.array([[-2.0, 0.0, 2.0]]))[0]
+    ends = fading("value", signed=True)(np.array([0.0, 0.5, 1.0]))
     for sign, end in zip(SIGNED, ends[::2], strict=True):
         rgb = [int(SIGNED[sign][i : i + 2], 16) / 255 for i in (1, 3, 5)]
         assert np.allclose(end, [*rgb, 1], atol=0.01)
     assert ends[1, 3] < 0.01  # zero is the page
-    plt.close(ax.figure)
-
-
-def test_heatmap_draws_the_numbers_in_order():
-    rows, columns = ["I", "like", "trees"], ["Me", "gustan"]
-    numbers = torch.arange(6.0, requires_grad=True).view(1, 1, 3, 2)
-    ax = heatmap(numbers, rows, columns).axes[0]
-    assert [t.get_text() for t in ax.get_yticklabels()] == rows
-    image = ax.images[0]
-    drawn = image.get_array()
-    assert np.array_equal(drawn, np.arange(6).reshape(3, 2))
-    assert image.to_rgba(drawn)[0, 0, 3] == 0  # zero is the page
-    plt.close(ax.figure)
 
 
 def test_each_head_is_a_bar_to_point_at():

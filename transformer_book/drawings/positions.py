@@ -15,7 +15,7 @@ from transformer_book.figures import (
     Picture,
     Sketch,
     chart,
-    heatmap,
+    fading,
     show,
 )
 from transformer_book.tables import markdown_table
@@ -72,14 +72,13 @@ def table(encodings: Tensor) -> Picture:
     length, d_model = encodings.shape
 
     figure, ax = chart(250)
-    heatmap(
-        encodings,
-        range(length),
-        range(d_model),
-        ax=ax,
-        limits=(-1, 1),
-        axes=("position", "dimension"),
-    )
+    look = {"cmap": fading("attention", signed=True), "aspect": "auto"}
+    look |= {"clim": (-1, 1), "interpolation": "none"}
+    bar = figure.colorbar(ax.imshow(encodings, **look), ax=ax, shrink=0.8)
+    bar.solids.set(rasterized=True, edgecolor="none", linewidth=0)
+    bar.ax.patch.set_visible(False)
+    ax.set(xlabel="dimension", ylabel="position")
+    ax.set_xticks(range(0, d_model, 8))
     ax.set_yticks(range(0, length, 8))
 
     return show(
