@@ -253,7 +253,7 @@ def test_a_class_of_ones_own_is_named_in_the_folder(tmp_path):
     with pytest.raises(TypeError, match="DataParallel has no TransformerCon"):
         save_model(tmp_path, torch.nn.DataParallel(small()))
     mine = Mine(Wider.tiny(30))
-    with pytest.raises(TypeError, match="one with more fields"):
+    with pytest.raises(TypeError, match="Mine has no TransformerConfig"):
         save_model(tmp_path, mine)
 
 

@@ -189,9 +189,7 @@ class TokenBatches:
             )
         self.longest = int(self.lengths.max())
         if self.longest > tokens_per_batch:
-            raise ValueError(
-                f"a side has {self.longest} ids, {tokens_per_batch=}"
-            )
+            raise ValueError(f"one of {self.longest} ids, {tokens_per_batch=}")
         self.total = len(self._cut(np.arange(len(pairs))))
 
     @classmethod

@@ -433,10 +433,7 @@ def rebuilt(model: nn.Module) -> nn.Module:
     kind = type(model).__name__
     config = getattr(model, "config", None)
     if type(config) is not TransformerConfig:
-        raise TypeError(
-            f"a {kind} has no TransformerConfig, or one with more fields, "
-            "which a folder can't hold: save the model in it"
-        )
+        raise TypeError(f"a {kind} has no TransformerConfig: save its model")
     try:
         with torch.random.fork_rng([]):  # the caller's stay as they are
             anew = type(model)(config)
