@@ -829,6 +829,10 @@ def work(folder):
     ):
         with pytest.raises(ValueError, match=f"workers differ: .*{said}"):
             train(small(), data, config, folder=where)
+    with pytest.raises(ValueError, match="rate at step 12 is 1.0 in worker 0"):
+        last = 0.5 if rank else 1.0
+        schedule = [*[1.0] * 12, last].__getitem__
+        train(small(), batches(), QUICK, folder=place, schedule=schedule)
     assert not os.path.exists(place)
 
     # As after one's own init_process_group, without torchrun.

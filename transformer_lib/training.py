@@ -708,7 +708,8 @@ def _agree(settings: dict[str, Any], step: int, updates: _Updates) -> None:
 
     Chapter: training-workers
     """
-    mine = settings | _rates(updates, step + 1) | {"step": step}
+    rates = _rates(updates, settings["max_steps"])
+    mine = settings | rates | {"step": step}
     everybody: list[Any] = [None] * worker()[1]
     distributed.all_gather_object(everybody, mine)
     for rank, other in enumerate(everybody):
