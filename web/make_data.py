@@ -23,7 +23,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib import Translator, load_corpus
 from transformer_lib.attention import (
@@ -32,13 +31,7 @@ from transformer_lib.attention import (
 )
 from transformer_lib.decoding import evaluating, greedy_decode
 from transformer_lib.embeddings import BOS, EOS
-from transformer_lib.layers import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    FeedForward,
-)
+from transformer_lib.layers import FeedForward
 from transformer_lib.model import Transformer
 from transformer_lib.tokenization import Tokenizer
 
@@ -68,14 +61,6 @@ LINES: dict[str, list[tuple[Callable, str]]] = {
         (Transformer.hidden, "= self.encode("),
         (Transformer.hidden, "return"),
         (Transformer.project, "return"),
-    ],
-    "encoder": [(Encoder.forward, "for layer"), (Encoder.forward, "layer(x")],
-    "decoder": [(Decoder.forward, "for layer"), (Decoder.forward, "layer(x")],
-    "encoder layer": [(EncoderLayer.forward, "(x, ")],
-    "decoder layer": [
-        (DecoderLayer.forward, "x = first"),
-        (DecoderLayer.forward, "x = second"),
-        (DecoderLayer.forward, "return third"),
     ],
     "attention": [
         (MultiHeadAttention.forward, "query ="),
@@ -203,16 +188,14 @@ def told_of_plurals(
         `gusta`, its probability after *Me*; `courier`, the same with what
         one head brings exchanged by what it brings of one tree; `alone`,
         the same with one vector of the memory exchanged, each in turn;
-        `memory`, those of both words with all of it exchanged;
-        `products`, those of numbers that the whole run takes.
+        `memory`, those of both words with all of it exchanged.
     """
     source_ids, other = (
         torch.tensor([[*tokenizer.encode(text), EOS]])
         for text in ("I like trees", "I like tree")
     )
     translation = tokenizer.encode("Me gustan los árboles")
-    inputs = torch.tensor([[BOS, *translation]])
-    begun = inputs[:, :2]
+    begun = torch.tensor([[BOS, *translation[:1]]])
     plural, singular = translation[1], tokenizer.encode("Me gusta")[1]
     courier = model.decoder.layers[1].cross_attention.w_o
     mixed: list[Tensor] = []  # what the heads bring, (1, 2, h * d_v)
@@ -231,8 +214,7 @@ def told_of_plurals(
         hook = courier.register_forward_pre_hook(note)
         exchanged = model(other, begun)[0, 1].softmax(-1)
         hook.remove()
-        with FlopCounterMode(display=False) as counter:
-            usual = model(source_ids, inputs)[0, 1].softmax(-1)
+        usual = model(source_ids, begun)[0, 1].softmax(-1)
         hook = courier.register_forward_pre_hook(exchange)
         brought = model(source_ids, begun)[0, 1].softmax(-1)
         hook.remove()
@@ -249,7 +231,6 @@ def told_of_plurals(
         "courier": brought[singular].item(),
         "alone": alone,
         "memory": [exchanged[singular].item(), exchanged[plural].item()],
-        "products": counter.get_total_flops() / 2,
     }
 
 

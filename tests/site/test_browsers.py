@@ -62,18 +62,18 @@ PARTS = {  # by name: the page, and how the part is used
     ),
     "train": (
         "book/start/learning.html",
-        """(await button("[data-live=train]", "Train it here")).click();
+        """(await button("[data-live=train]", "Train it yourself")).click();
         await says(".train-which", "step 10");
         (await button("[data-live=train]", "Pause")).click();
         await says(".train-which", "Paused");""",
     ),
     "zoom": (
         "book/start/sentence.html",
-        """const field = await until(() => $(".zoom-ask input"));
+        """const field = await until(() => $("[data-live=zoom] form input"));
         fill(field, "We sell trees");
         field.form.requestSubmit();
-        await says(".zoom-note", "Vendemos árboles");
-        (await until(() => $("[data-part=decoder]"))).click();
+        await says("[data-live=zoom] .live-note", "Vendemos árboles");
+        (await until(() => $("[data-part$=self_attention]"))).click();
         await until(() => $("[data-part='2']"));""",
     ),
     "onefile": (
@@ -122,8 +122,9 @@ PARTS = {  # by name: the page, and how the part is used
     "beams": (
         "book/translating/beams.html",
         """await until(() => $("[data-live=beams] .live-result")?.textContent);
-        (await button("[data-live=beams]", "Back")).click();
-        (await button("[data-live=beams]", "End")).click();
+        (await button("[data-live=beams]", "Step")).click();
+        const slider = $("[data-live=beams] input[type=range]");
+        fill(slider, slider.max);
         await says("[data-live=beams] .live-result", "The search stops");""",
     ),
     "attention": (

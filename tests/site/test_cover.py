@@ -118,6 +118,20 @@ def test_untouched_it_covers_a_word_once(visit):
         assert not re.search(r"\.bin", url)
 
 
+def test_each_sentence_shows_what_it_can_do(visit):
+    """Chosen, it covers its own most surprising word, once."""
+    page = opened(visit, prepare=stop_the_clock)
+    for one in given(PAGE, "cover")[1:]:
+        choose(page, one["text"])
+        page.clock.run_for(3000)
+        assert covered(page) == [one["opens_on"]]
+        word(page, one["opens_on"]).click()
+        page.clock.run_for(3000)
+        assert not covered(page)
+    key = page.locator(f"{PART} .cover-key").inner_text()
+    assert key == "Ribbons: where the decoder looks"
+
+
 def test_it_stands_still_if_asked(visit):
     """By its button, or by what the reader has set for all pages."""
     paused = opened(visit, prepare=stop_the_clock)
@@ -179,7 +193,7 @@ def test_every_ribbon_leads_from_a_word_to_a_word(visit):
         wait_for_line(page, "wirft einen Hund.")
         ends = page.evaluate(
             """part => {
-              const arcs = document.querySelector(`${part} .cover-arcs`);
+              const arcs = document.querySelector(`${part} .ribbons`);
               const box = arcs.getBoundingClientRect();
               const middle = one => {
                 const { left, width } = one.getBoundingClientRect();

@@ -20,7 +20,7 @@ NAMES = ["q", *KEYS, *VALUES]
 def opened(visit, state="", **settings):
     """The chapter, at the part."""
     page = visit(CHAPTER + state, **settings)
-    page.wait_for_selector(f"{PART} .live-result")
+    page.wait_for_selector(f"{PART} .drag-sum")
     page.locator(PART).scroll_into_view_if_needed()
     return page
 
@@ -100,6 +100,16 @@ def marks(page) -> list[bool]:
     return [text.startswith("✓") for text in texts]
 
 
+def test_all_of_it_is_on_one_screen(visit):
+    page = opened(visit, width=1280, height=800)
+    assert page.locator(PART).bounding_box()["height"] <= 640
+    bars, plane = (
+        page.locator(f"{PART} {name}").first.bounding_box()
+        for name in (".drag-bars", ".drag-plane")
+    )  # the weights are beside the plane
+    assert bars["x"] > plane["x"] + plane["width"]
+
+
 def test_moved_by_mouse_keyboard_numbers_and_switches(visit):
     """And the address brings everything back."""
     page = opened(visit)
@@ -129,7 +139,10 @@ def test_moved_by_mouse_keyboard_numbers_and_switches(visit):
             put(page, name, place)
             assert points(page)[name] == place
         agrees(page, divide, mask)
-    page.wait_for_function("location.hash.includes('drag.mask=yes')")
+    last = "_".join(f"{number:g}" for number in points(page)["v2"])
+    page.wait_for_function(
+        "last => location.hash.includes(last)", arg=f"drag.v2={last}"
+    )
     again = opened(visit, page.evaluate("location.hash"))
     assert points(again) == points(page)
     agrees(again, divide=False, mask=True)

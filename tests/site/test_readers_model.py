@@ -217,10 +217,11 @@ def test_a_model_is_opened_in_the_page(visit):
     """First the shipped one with another sentence; then one's own."""
     page = visit("book/start/sentence.html")
     zoom = page.locator(".live[data-live=zoom]")
+    zoom.locator("summary", has_text="Another sentence").click()
     field = zoom.get_by_label("Another sentence")
     field.fill("We sell trees")
     field.press("Enter")
-    note = zoom.locator(".zoom-note")
+    note = zoom.locator(".live-note")
     expect(note).to_have_text(
         "“We sell trees” becomes “Vendemos árboles”.", timeout=60_000
     )
@@ -233,7 +234,7 @@ def test_a_model_is_opened_in_the_page(visit):
     field.fill("I lost my umbrella.")
     field.press("Enter")
     expect(note).to_contain_text("Schirm verloren.”", timeout=60_000)
-    zoom.locator("[data-part=decoder]").click()
+    zoom.locator("[data-part='decoder.4.cross_attention']").click()
     zoom.locator("[data-part='4']").wait_for()
 
 
@@ -333,13 +334,14 @@ def test_its_search_is_replayed(visit):
     part.get_by_label("1", exact=True).check()
     translate(part, "We sell trees", "Vendemos árboles")
     beam = library_beam("little-spanish", "We sell trees", 2, 1.0)
-    rows = part.locator(".live-table").last.locator("tbody tr")
+    part.get_by_role("slider").press("End")
+    rows = part.locator(".live-table").first.locator("tbody tr")
     expect(rows).to_have_count(len(beam) + 1)  # and greedy's
     show(rows, beam)
     tree = part.locator(".live-tree")
     last = tree.locator(".live-box.live-ended")
     expect(last.first).to_be_visible()
-    part.get_by_role("button", name="Start", exact=True).click()
+    part.get_by_role("slider").press("Home")
     expect(part.locator(".live-result")).to_contain_text("“We sell trees”")
 
 

@@ -19,11 +19,7 @@ import { becomes, describe, ownSentence } from "./own_model.js";
 import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
 import { open, upTo } from "./zoom_paths.js";
 
-const KINDS = [
-  ["encoder", "encoder: source looks at source"],
-  ["decoder", "decoder: target looks at target"],
-  ["cross", "cross: target looks at source"],
-];
+const KINDS = ["encoder", "decoder", "cross"].map((kind) => [kind, kind]);
 const READ = {
   from: "Pick a token of the sentence",
   to: "Where it looks",
@@ -135,9 +131,8 @@ export async function start(place) {
   place.replaceChildren(
     texts.node,
     kind.node,
-    jobs,
-    axis("Choose a head: a row for each layer, the average at its end"),
-    heads,
+    axis("Heads: a row for each layer, and the average at its end"),
+    el("div", { class: "live-choose" }, heads, jobs),
     words.node,
     said,
     el(
@@ -276,17 +271,12 @@ export async function start(place) {
               },
             },
             canvas,
-            el(
-              "span",
-              { "aria-hidden": "true" },
-              head === MEAN ? `${layer} · Ø` : `${layer} · ${head}`,
-            ),
           );
         }),
       ),
     );
     for (const [canvas, values] of pictures)
-      paint(canvas, queryCount, keyCount, 44, (query, key) =>
+      paint(canvas, queryCount, keyCount, 32, (query, key) =>
         ink(INK.attention, strength(values[query * keyCount + key])),
       );
     arrows(heads);
@@ -294,15 +284,11 @@ export async function start(place) {
   }
 
   function drawWords(from, to) {
-    const start = chosen.word * to.length;
-    const values = weights(chosen.layer, chosen.head).slice(
-      start,
-      start + to.length,
-    );
-    words.show(from, to, chosen.word, values, {
-      colour: INK.attention,
-      labels: kind.value === "encoder" ? READ : CHOSEN,
-    });
+    const all = weights(chosen.layer, chosen.head);
+    const weight = (query, key) => all[query * to.length + key];
+    const labels = kind.value === "encoder" ? READ : CHOSEN;
+    words.show(from, to, chosen.word, weight, labels);
+    const values = to.map((_, key) => weight(chosen.word, key));
     said.textContent = say(from, to, values);
   }
 

@@ -18,16 +18,18 @@ import { becomes, ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
 
-const BOX = { width: 136, least: 106, height: 26, gap: 18, top: 20 };
+const BOX = { width: 136, least: 106, height: 22, gap: 18, top: 16 };
 const FATES = ["dropped", "kept", "ended"];
 const MARKS = ["\u00d7", "\u2192", "\u25a0"];
 const INKS = ["#7c848d", INK.target, INK.attention];
 const BEAMS = ["2", "4"];
 const ALPHAS = ["0", "0.6", "1"];
 const WHY = {
-  enough: "as many hypotheses have ended as the beam is wide",
+  enough: "a whole beam has ended",
   limit: "the longest output allowed is reached",
 };
+const LONG = 45; // letters of greedy's translation that are shown
+const upTo = (count) => [...Array(count).keys()];
 const words = (tokens) => tokens.join("").replaceAll("▁", " ").trim();
 
 export async function start(place) {
@@ -35,7 +37,7 @@ export async function start(place) {
   const inLink = inAddress(place, "beams");
   const state = inLink.read();
   let shown = null;
-  let first = Number(state.step ?? Infinity); // the step that is shown
+  let begin = Number(state.step ?? 0); // the step that is shown first
   const computed = {
     list: ({ beams }) => beams.map((text) => ({ text })),
     async read(about, { text }) {
@@ -52,8 +54,8 @@ export async function start(place) {
     });
   const texts = await sentences(computed, state, (found) => {
     shown = found;
-    restart(first);
-    first = Infinity;
+    draw(begin);
+    begin = 0;
   });
   const beam = radios(
     "beam size",
@@ -63,12 +65,12 @@ export async function start(place) {
     ],
     state.beam,
     "4",
-    () => restart(),
+    () => draw(),
   );
   const alpha = radios(
     "length penalty α",
     [
-      [ALPHAS[0], "0, none"],
+      [ALPHAS[0], "0"],
       [ALPHAS[1], "0.6, the paper's"],
       [ALPHAS[2], "1"],
     ],
@@ -77,29 +79,31 @@ export async function start(place) {
     () => draw(),
   );
   const step = slider("step", { min: 0, max: 1, value: 0 }, () => draw());
-  const move = (text, by) =>
-    el("button", { type: "button", onclick: () => go(by) }, text);
-  const buttons = [
-    move("Start", -Infinity),
-    move("Back", -1),
-    move("Step", 1),
-    move("End", Infinity),
-  ];
-  buttons[2].className = "live-main";
+  const buttons = [-1, 1].map((by) =>
+    el(
+      "button",
+      { type: "button", onclick: () => draw(step.value + by) },
+      by < 0 ? "Back" : "Step",
+    ),
+  );
+  buttons[1].className = "live-main";
   const said = el("p", { class: "live-result", role: "status" });
   const tree = scroller("The search as a tree; the tables say the same");
   const candidates = scroller("This step");
   const results = scroller("What has been found");
   place.replaceChildren(
     texts.node,
-    beam.node,
-    alpha.node,
-    el("div", { class: "live-controls" }, step.node),
-    el("p", { class: "live-buttons" }, buttons),
+    el("div", { class: "live-rows" }, beam.node, alpha.node),
+    el("div", { class: "live-rows" }, buttons, step.node),
     said,
     tree,
-    candidates,
     results,
+    el(
+      "details",
+      { class: "live-numbers" },
+      el("summary", {}, "This step as a table"),
+      candidates,
+    ),
     ownSentence("Search", look),
   );
   await texts.open(Number(state.sentence ?? 0));
@@ -112,14 +116,9 @@ export async function start(place) {
       return breathe();
     };
     shown = await searchesOf(model, text, tell);
-    restart();
+    draw(0);
     const [said] = search().found[0];
     return `${becomes(text, said)} All of this is your model's.`;
-  }
-
-  function restart(at = Infinity) {
-    step.value = 0;
-    draw(at);
   }
 
   function search() {
@@ -127,10 +126,6 @@ export async function start(place) {
       (one) =>
         one.beam === Number(beam.value) && one.alpha === Number(alpha.value),
     );
-  }
-
-  function go(by) {
-    draw(step.value + by);
   }
 
   function draw(at = step.value) {
@@ -141,15 +136,15 @@ export async function start(place) {
     const now = step.value;
     const over = now === found.steps.length;
     buttons.forEach((button, i) =>
-      button.setAttribute("aria-disabled", String(i < 2 ? !now : over)),
+      button.setAttribute("aria-disabled", String(i ? over : !now)),
     );
     const spoken = paths(found.steps);
     const greedy = greedyPath(found.steps, shown.greedy.tokens);
     said.textContent = sayStep(found, now, over);
-    drawTree(tree, found.steps.slice(0, now), spoken, greedy);
-    candidates.hidden = !now;
-    if (now)
-      candidates.replaceChildren(stepTable(found, now, spoken, greedy));
+    drawTree(tree, found.steps, now, spoken, greedy);
+    candidates.replaceChildren(
+      now ? stepTable(found, now, spoken, greedy) : "Nothing is said yet.",
+    );
     results.replaceChildren(
       resultTable(found, now, over, spoken, shown.greedy),
     );
@@ -169,13 +164,10 @@ export async function start(place) {
       );
     const fates = steps[now - 1].map(([, , , , fate]) => fate);
     const count = (fate) => fates.filter((one) => one === fate).length;
-    const parts = [
-      `Step ${now} of ${steps.length}: of the ${fates.length} best `,
-      `continuations, ${count(1)} are kept`,
-    ];
-    if (count(2)) parts.push(`, ${count(2)} ended`);
-    if (over) parts.push(`. The search stops: ${WHY[why]}`);
-    return `${parts.join("")}.`;
+    const told = `Step ${now} of ${steps.length}: ${count(1)} kept, ${count(2)} ended`;
+    return over
+      ? `${told}. The search stops: ${WHY[why]}.`
+      : `${told}, of the ${fates.length} best continuations.`;
   }
 }
 
@@ -253,20 +245,16 @@ function greedyPath(steps, tokens) {
   });
 }
 
-function drawTree(place, steps, spoken, greedy) {
-  if (!steps.length) {
-    place.replaceChildren();
-    place.hidden = true;
-    return;
-  }
-  place.hidden = false;
+/** The first `count` steps, in the room of all. */
+function drawTree(place, all, count, spoken, greedy) {
+  const steps = all.slice(0, count);
   const { least, height, gap, top } = BOX;
-  const room = Math.floor(place.clientWidth / steps.length) - gap;
+  const room = Math.floor(place.clientWidth / all.length) - gap;
   const width = room < least ? BOX.width : Math.min(BOX.width, room);
   const letters = width < BOX.width ? 7 : 8;
   const x = (number) => number * (width + gap) + 2;
-  const y = (rank) => top + rank * (height + 4);
-  const most = Math.max(...steps.map((step) => step.length));
+  const y = (rank) => top + rank * (height + 3);
+  const most = Math.max(...all.map((step) => step.length));
   const lines = [];
   const boxes = [];
   steps.forEach((step, number) => {
@@ -302,14 +290,14 @@ function drawTree(place, steps, spoken, greedy) {
           }),
           svg(
             "text",
-            { x: x(number) + 6, y: y(rank) + 17 },
+            { x: x(number) + 6, y: y(rank) + 15 },
             `${MARKS[fate]} ${short(readable(token), letters)}`,
           ),
           svg(
             "text",
             {
               x: x(number) + width - 5,
-              y: y(rank) + 17,
+              y: y(rank) + 15,
               "text-anchor": "end",
               class: "live-sum",
             },
@@ -331,7 +319,7 @@ function drawTree(place, steps, spoken, greedy) {
     svg(
       "svg",
       {
-        width: x(steps.length),
+        width: x(count),
         height: y(most) + 4,
         "aria-hidden": "true",
         class: "live-tree",
@@ -372,7 +360,7 @@ function stepTable({ steps, alpha }, now, spoken, greedy) {
   );
 }
 
-function resultTable({ steps, found, alpha }, now, over, spoken, greedy) {
+function resultTable({ steps, found, beam, alpha }, now, over, spoken, greedy) {
   const rows = [];
   steps.slice(0, now).forEach((step, number) =>
     step.forEach(([, , , total, fate], rank) => {
@@ -387,10 +375,12 @@ function resultTable({ steps, found, alpha }, now, over, spoken, greedy) {
     : rows;
   const length = greedy.tokens.length;
   const all = [
-    ...listed.map((row, i) => [`${i + 1}`, ...row]),
+    ...upTo(beam).map((i) => [`${i + 1}`, ...(listed[i] ?? ["…"])]),
     [
       "greedy",
-      greedy.text,
+      greedy.text.length > LONG
+        ? `${greedy.text.slice(0, LONG)} …`
+        : greedy.text,
       length,
       greedy.total,
       greedy.total / lengthPenalty(length, alpha),
@@ -403,9 +393,7 @@ function resultTable({ steps, found, alpha }, now, over, spoken, greedy) {
     all.map(([rank, text, tokens, total, score]) => [
       rank,
       text,
-      String(tokens),
-      decimal(total, 3),
-      decimal(score, 3),
+      ...(tokens ? [tokens, decimal(total, 3), decimal(score, 3)] : ["", "", ""]),
     ]),
   );
 }

@@ -52,10 +52,13 @@ export function start(place) {
   const move = button("Pause", () => (timer ? halt() : show(new Set())));
   const copy = button("Copy link", copyLink);
   const next = el("span", {}, "Touch another, or");
-  const picks = recorded.map((one) => button(one.text, () => take(one)));
+  const picks = recorded.map((one) =>
+    button(one.text, () => take(one).then(wait)),
+  );
   const own = ownSentence(take);
   own.opener.addEventListener("click", halt);
   place.replaceChildren(
+    el("p", { class: "cover-key" }, "Ribbons: where the decoder looks"),
     stage.node,
     el("div", { class: "cover-told" }, means, was),
     el("div", { class: "live-buttons cover-ways" }, next, move, copy),
@@ -174,12 +177,13 @@ export function start(place) {
     ways();
   }
 
-  /** Once, and only where it is seen: a word is covered by itself. */
+  /** A word that changes much is covered by itself, once. */
   function wait() {
     const number = sentence.words.findIndex(
       ({ text }) => text === sentence.opens_on,
     );
-    if (calm.matches || number < 0) return;
+    if (calm.matches || number < 0 || hidden.size) return;
+    clearTimeout(timer);
     timer = setTimeout(() => show(new Set([number])), WAIT);
     ways();
   }

@@ -4,6 +4,7 @@ import { choice, el, load, loading, megabytes, newId } from "./common.js";
 import { wordsIn, written } from "./covering.js";
 import { fetched } from "./model.js";
 import { OWN, chooser, offer } from "./own_model.js";
+import { split } from "./split.js";
 
 const LONGEST = 30; // tokens of a sentence of one's own
 
@@ -119,6 +120,12 @@ export function ownSentence(use) {
     }
     note.textContent = "";
     const model = models.get(name);
+    const [first, ...more] = split(text, known.languages[0]);
+    if (more.length)
+      note.textContent =
+        "One sentence has room here, so this is the first. The translator " +
+        "below takes them all.";
+    text = first;
     const ids = model.tokenizer.encode(text);
     if (ids.length - 1 > LONGEST)
       throw new Error(
@@ -142,7 +149,7 @@ export function ownSentence(use) {
     /** The form is there while a sentence of the reader's is shown. */
     follow(one, recorded) {
       turn++;
-      note.textContent = "";
+      if (recorded) note.textContent = "";
       opener.setAttribute("aria-pressed", String(!recorded));
       if (recorded) return;
       input.value = one.text;

@@ -2,10 +2,7 @@
 
 import { el, svg } from "./common.js";
 import { align, attention } from "./covering.js";
-
-const LEAST = 0.1; // an attention that is drawn
-const FEWER = 0.25; // the same where the sentence has several lines
-const THICK = 24; // pixels of a ribbon that has all the attention
+import { point, ribbons } from "./ribbons.js";
 
 /** The stage; `press(number, event)` is told which word was touched. */
 export function stageOf(press) {
@@ -14,7 +11,7 @@ export function stageOf(press) {
     role: "group",
     "aria-label": "The sentence: press a word to cover it",
   });
-  const arcs = svg("svg", { class: "cover-arcs", "aria-hidden": "true" });
+  const arcs = svg("svg", { class: "ribbons", "aria-hidden": "true" });
   const target = el("p", { class: "cover-words cover-target" });
   const node = el("div", { class: "cover-stage" }, arcs, source, target);
   const chips = { source: [], target: [] }; // a node for each word and sign
@@ -73,7 +70,7 @@ export function stageOf(press) {
       ),
     );
     if (!now.words.length) target.replaceChildren(el("i", {}, "nothing"));
-    ribbons();
+    bands();
   }
 
   /** Room for the longest of the sentence's translations. */
@@ -89,61 +86,18 @@ export function stageOf(press) {
     target.style.minHeight = `${most}px`;
   }
 
-  /** How much each word looked at each: as bands between their boxes.
-
-      Behind another line of words a band goes straight down, and comes out
-      where it went in. */
-  function ribbons() {
-    const box = node.getBoundingClientRect();
-    if (!box.width) return;
-    arcs.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
-    const centre = (chip) => {
-      const { left, top, width, height } = chip.getBoundingClientRect();
-      return [left + width / 2 - box.left, top - box.top, height];
-    };
-    const bands = [];
-    const tops = chips.source.map((chip) => centre(chip)[1]);
-    const under = Math.max(...tops) + centre(chips.source[0])[2];
-    const above = Math.min(...chips.target.map((chip) => centre(chip)[1]));
-    const bend = (under + above) / 2;
-    const least = new Set(tops).size > 1 ? FEWER : LEAST;
-    state.words.forEach((word, to) => {
-      if (!word.isWord) return;
-      const [x1, y1] = centre(chips.target[to]);
-      sentence.words.forEach((seen, from) => {
-        const share = attention(state.looked, word.places, seen.places);
-        if (!seen.isWord || share < least) return;
-        const [x0, top, high] = centre(chips.source[from]);
-        const y0 = top + high;
-        const half = (share * THICK) / 2;
-        bands.push(
-          svg("path", {
-            "data-source": from,
-            "data-target": to,
-            d:
-              `M${x0 - half} ${y0}V${under}C${x0 - half} ${bend} ` +
-              `${x1 - half} ${bend} ${x1 - half} ${above}V${y1}` +
-              `H${x1 + half}V${above}C${x1 + half} ${bend} ` +
-              `${x0 + half} ${bend} ${x0 + half} ${under}V${y0}Z`,
-          }),
-        );
-      });
+  /** How much each word looked at each; a sign has no ribbon. */
+  const bands = () =>
+    ribbons(arcs, node, chips, (from, to) => {
+      const [word, seen] = [state.words[to], sentence.words[from]];
+      if (!word.isWord || !seen.isWord) return 0;
+      return attention(state.looked, word.places, seen.places);
     });
-    arcs.replaceChildren(...bands);
-  }
 
   /** Pointing at a word leaves its own ribbons strong, and no others. */
   function pointing(side, number) {
-    const on = () => {
-      for (const path of arcs.children)
-        path.classList.toggle(
-          "cover-dim",
-          Number(path.dataset[side]) !== number,
-        );
-    };
-    const off = () => {
-      for (const path of arcs.children) path.classList.remove("cover-dim");
-    };
+    const on = () => point(arcs, side, number);
+    const off = () => point(arcs, side, null);
     return {
       onpointerenter: on,
       onpointerleave: off,
@@ -157,9 +111,9 @@ export function stageOf(press) {
     if (!state) return;
     if (node.clientWidth !== width) reserve();
     width = node.clientWidth;
-    ribbons();
+    bands();
   }).observe(node);
-  document.fonts.ready.then(() => state && ribbons());
+  document.fonts.ready.then(() => state && bands());
   return { node, open, cover, draw };
 }
 

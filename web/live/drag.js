@@ -6,7 +6,6 @@ import {
   newId,
   percent,
   readState,
-  slider,
   svg,
   writeState,
 } from "./common.js";
@@ -79,9 +78,8 @@ export function met({ points, divide, mask }) {
 }
 
 const CHALLENGES = [
-  `Give all three words the same weight, 0.33 each, give or take ${CLOSE}.`,
-  "Give I a weight of at least 0.9, and leave the query where Reset " +
-    "puts it.",
+  `Give all three words the same weight, give or take ${CLOSE}.`,
+  "Give I a weight of 0.9, with the query where Reset puts it.",
   "Bring the output out of the triangle.",
 ];
 const LESSON =
@@ -102,7 +100,6 @@ export function start(place) {
   );
   const right = plane("values and output", "Plane of the three values");
   const bars = el("div", { class: "drag-bars", role: "img" });
-  const said = el("p", { class: "live-result" });
   const spoken = el("p", { class: "live-spoken", role: "status" });
   const sum = el("p", { class: "drag-sum" });
   const fields = new Map();
@@ -121,26 +118,15 @@ export function start(place) {
   }
   function changed() {
     draw();
-    say();
     clearTimeout(resting);
-    resting = setTimeout(rested, REST);
-  }
-  function rested() {
-    spoken.textContent = said.textContent;
-    writeState(toAddress(state));
+    resting = setTimeout(() => {
+      spoken.textContent = told();
+      writeState(toAddress(state));
+    }, REST);
   }
 
   // Controls
 
-  const length = slider(
-    "length of the query",
-    { min: 0.1, max: LIMIT, step: 0.1, value: 1.5 },
-    () => {
-      const long = Math.hypot(...state.points.q);
-      const [x, y] = long ? state.points.q.map((n) => n / long) : [1, 0];
-      move("q", [x * length.value, y * length.value]);
-    },
-  );
   const divide = tick("divide by √d_k", state.divide, (on) => {
     state.divide = on;
     changed();
@@ -169,8 +155,7 @@ export function start(place) {
   const hint = el(
     "p",
     { class: "drag-hint", id: newId("hint") },
-    "Drag the round handles, or move to one with Tab and press the " +
-      "arrow keys; Shift makes the step longer.",
+    "Drag the round handles, or use Tab and the arrow keys.",
   );
 
   // The two planes
@@ -199,31 +184,24 @@ export function start(place) {
   const dotOut = svg("g", { class: "drag-output" });
   right.board.append(dotOut);
 
-  // On a phone the bars lie below the plane: their last row comes along.
-  const now = el("p", { class: "drag-now", "aria-hidden": "true" });
-  left.node.append(now);
-
   place.replaceChildren(
     hint,
     el(
       "div",
       { class: "drag-parts" },
       left.node,
-      el("figure", {}, el("figcaption", {}, "scores to weights"), bars),
+      el("figure", {}, el("figcaption", {}, "weights"), bars),
       right.node,
     ),
     sum,
     el(
       "div",
       { class: "drag-controls" },
-      length.node,
       divide.node,
       mask.node,
       reset,
     ),
-    said,
     spoken,
-    el("p", { class: "drag-title" }, "Three challenges"),
     el(
       "ol",
       { class: "drag-challenges" },
@@ -249,15 +227,6 @@ export function start(place) {
     drawKeys(lines, points, state);
     drawValues(lines.values, dotOut, points, found);
     drawBars(bars, found, state);
-    now.replaceChildren(
-      ...WORDS.map((word, i) =>
-        el(
-          "span",
-          { style: `--share: ${(100 * found.weight[i]).toFixed(1)}%` },
-          `${word} ${percent(found.weight[i])}`,
-        ),
-      ),
-    );
     for (const [name, node] of Object.entries(handles)) {
       const [x, y] = points[name];
       node.setAttribute("transform", `translate(${at([x, y]).join(" ")})`);
@@ -274,7 +243,6 @@ export function start(place) {
         if (input !== document.activeElement)
           input.value = points[name][axis];
       });
-    length.value = Math.max(0.1, Math.hypot(...points.q)).toFixed(1);
     sum.replaceChildren(
       "output = ",
       ...WORDS.flatMap((word, i) => [
@@ -290,23 +258,18 @@ export function start(place) {
       marks[i].node.classList.toggle("drag-met", done[i]);
     });
   }
-  function say() {
+  /** What is read aloud. */
+  function told() {
     const { weight, output } = attend(state);
-    const most = weight.indexOf(Math.max(...weight));
     const shares = WORDS.map((word, i) => `${word} ${percent(weight[i])}`);
-    const even = met(state)[0];
     const where = output.map((one) => decimal(one, 2)).join(", ");
     const now = met(state).flatMap((one, i) => (one ? [i + 1] : []));
-    said.textContent =
-      `Weights: ${shares.join(", ")}. ` +
-      (even
-        ? "The output is the plain average of the values, "
-        : `The output is drawn most towards the value of ${WORDS[most]}, `) +
-      `at (${where}).` +
-      (now.length ? ` Challenge ${now.join(" and ")} is met.` : "");
+    return (
+      `Weights: ${shares.join(", ")}. The output is at (${where}).` +
+      (now.length ? ` Challenge ${now.join(" and ")} is met.` : "")
+    );
   }
   draw();
-  say();
   if (Object.keys(found).some((name) => name.startsWith("drag.")))
     place.scrollIntoView({ block: "center" });
 }

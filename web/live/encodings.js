@@ -13,16 +13,6 @@ export const angleOf = (pos, i, dModel) =>
 export const wavelength = (i, dModel) =>
   (2 * Math.PI) / angleOf(1, i, dModel);
 
-/** The encoding of one position. */
-export const encoding = (pos, dModel) =>
-  Array.from({ length: dModel }, (_, i) => sinusoid(pos, i, dModel));
-
-/** Dot product of two encodings, 1 for a position with itself. */
-export function likeness(a, b) {
-  const sum = a.reduce((total, value, i) => total + value * b[i], 0);
-  return sum / (a.length / 2);
-}
-
 /** May each query attend to each key? Rows are queries. */
 export const MASKS = {
   padding: (query, key, { length, pads }) => key < length - pads,

@@ -109,16 +109,17 @@ export function chooser(note, use) {
  *
  * `look(model, text, note)` shows what comes of them, and returns what is
  * then said; what it throws is said in its place. `verb` is the button's.
+ * With `usual(note)`, which gets a model, a sentence alone is enough.
  */
-export function ownSentence(verb, look) {
+export function ownSentence(verb, look, usual = null) {
   let model = null;
   const note = el("p", { class: "live-note", role: "status" });
   const id = newId("own");
   const input = el("input", { id, type: "text", maxlength: 200 });
   const ask = el(
     "div",
-    { hidden: true },
-    el("label", { for: id }, "A sentence for it"),
+    { hidden: !usual },
+    el("label", { for: id }, usual ? "Another sentence" : "A sentence for it"),
     input,
     el("button", { type: "submit", class: "live-main" }, verb),
   );
@@ -129,18 +130,21 @@ export function ownSentence(verb, look) {
   });
   async function submit(event) {
     event.preventDefault();
-    note.textContent = "Translating …";
     try {
+      model ??= await usual(note);
+      note.textContent = "Translating …";
       note.textContent = await look(model, input.value, note);
     } catch (error) {
       note.textContent = error.message;
     }
   }
+  const called = "a model of your own";
+  const asked = usual ? [ask, ...files] : [...files, ask];
   return el(
     "details",
     { class: "live-numbers" },
-    el("summary", {}, "With a model of your own"),
-    el("form", { class: "live-form", onsubmit: submit }, files, ask),
+    el("summary", {}, usual ? `Another sentence, or ${called}` : `With ${called}`),
+    el("form", { class: "live-form", onsubmit: submit }, asked),
     note,
   );
 }

@@ -15,14 +15,14 @@ import {
 import {
   MASKS,
   angleOf,
-  encoding,
-  likeness,
   sinusoid,
   wavelength,
 } from "./encodings.js";
 
 const WIDEST = 640; // pixels of a curve, or of the clocks
-const WAVES = { height: 120, edge: 8, left: 24 };
+const GRID = 190; // pixels of the table of encodings
+const WIDE_MASK = 290; // and of a mask
+const WAVES = { height: 90, edge: 8, left: 24 };
 const CLOCKS = { wide: 80, high: 72, radius: 24 };
 
 export function start(place) {
@@ -43,45 +43,37 @@ function startPositions(place) {
       { min: 2, max: 256, step: 2, value: 64 },
       draw,
     ),
-    offset: slider(
-      "first position",
-      { min: 0, max: 1000, step: 1, value: 0 },
-      draw,
-    ),
     position: slider("position", { min: 0, max: 31, value: 5 }, draw),
-    dimension: slider("dimension", { min: 0, max: 63, value: 8 }, draw),
+    dimension: slider("dimension", { min: 0, max: 63, value: 4 }, draw),
   };
   const canvas = el("canvas", { role: "img", class: "live-grid" });
-  const value = el("p", { class: "live-result", role: "status" });
-  const hands = el("div", { class: "live-figure" });
-  const wave = el("div", { class: "live-figure" });
-  const alike = el("div", { class: "live-figure" });
+  const answer = el("p", { class: "live-result", role: "status" });
+  const value = el("p", { class: "live-axis" });
+  const hands = el("div");
+  const wave = el("div");
   const row = el("tbody");
   canvas.addEventListener("pointerdown", (event) => {
-    const { length, dModel, offset } = controls;
+    const { length, dModel, position, dimension } = controls;
     const cell = cellAt(event, length.value, dModel.value);
-    controls.position.value = offset.value + cell[0];
-    controls.dimension.value = cell[1];
+    [position.value, dimension.value] = cell;
     draw();
   });
   place.replaceChildren(
     el(
-      "div",
-      { class: "live-controls" },
-      ["length", "dModel", "offset"].map((name) => controls[name].node),
+      "p",
+      { class: "live-ask" },
+      "Find the dimension whose wave turns once in this sentence.",
     ),
-    axis("rows: positions · columns: dimensions of the vector"),
-    canvas,
-    scale(),
     el(
       "div",
       { class: "live-controls" },
-      ["position", "dimension"].map((name) => controls[name].node),
+      Object.values(controls).map(({ node }) => node),
     ),
+    answer,
+    el("div", { class: "live-figure live-pair" }, wave, hands),
+    scale("rows: positions · columns: dimensions of the vector"),
+    canvas,
     value,
-    hands,
-    wave,
-    alike,
     el(
       "details",
       { class: "live-numbers" },
@@ -105,19 +97,15 @@ function startPositions(place) {
     ),
   );
 
-  let before = 0;
   function draw() {
     const length = controls.length.value;
     const dModel = controls.dModel.value;
-    const offset = controls.offset.value;
-    const moved = controls.position.value + offset - before;
-    before = offset;
-    controls.position.limit(offset, offset + length - 1);
-    controls.position.value = moved; // the same row as before
+    controls.position.limit(0, length - 1);
     controls.dimension.limit(0, dModel - 1);
     const position = controls.position.value;
     const dimension = controls.dimension.value;
-    drawGrid(canvas, { length, dModel, offset, position, dimension });
+    drawGrid(canvas, { length, dModel, position, dimension });
+    answer.textContent = judge(dimension, length, dModel);
     const number = sinusoid(position, dimension, dModel);
     const angle = angleOf(position, dimension, dModel);
     const name = dimension % 2 ? "cos" : "sin";
@@ -129,16 +117,15 @@ function startPositions(place) {
       el("strong", {}, decimal(number, 4)),
     );
     drawHands(hands, { dModel, position, dimension });
-    drawWave(wave, { length, dModel, offset, position, dimension });
-    drawAlike(alike, { length, dModel, offset, position });
+    drawWave(wave, { length, dModel, position, dimension });
     row.replaceChildren(
-      ...encoding(position, dModel).map((entry, i) =>
+      ...Array.from({ length: dModel }, (_, i) =>
         el(
           "tr",
           {},
           el("th", { scope: "row" }, String(i)),
           el("td", {}, angleOf(position, i, dModel).toFixed(4)),
-          el("td", {}, decimal(entry, 4)),
+          el("td", {}, decimal(sinusoid(position, i, dModel), 4)),
         ),
       ),
     );
@@ -147,19 +134,33 @@ function startPositions(place) {
   redraw(draw);
 }
 
+/** Is no other pair of dimensions nearer to one turn in the sentence? */
+function judge(dimension, length, dModel) {
+  const far = (i) => Math.abs(Math.log(wavelength(i, dModel) / length));
+  const waves = wavelength(dimension, dModel);
+  const own = dimension - (dimension % 2);
+  let best = 0;
+  for (let i = 0; i < dModel; i += 2) if (far(i) < far(best)) best = i;
+  const told =
+    `Dimension ${dimension} begins again after ${waves.toFixed(1)} ` +
+    "positions: ";
+  if (own === best)
+    return `✓ ${told}no other comes nearer to ${length}, one sentence long.`;
+  return told + (waves < length ? "too fast." : "too slow.");
+}
+
 function drawGrid(canvas, state) {
-  const { length, dModel, offset, position, dimension } = state;
-  const height = Math.min(320, Math.max(60, 8 * length));
-  const drawn = paint(canvas, length, dModel, height, (row, column) => {
-    const number = sinusoid(offset + row, column, dModel);
+  const { length, dModel, position, dimension } = state;
+  const drawn = paint(canvas, length, dModel, GRID, (row, column) => {
+    const number = sinusoid(row, column, dModel);
     const colour = number < 0 ? INK.negative : INK.positive;
     return ink(colour, Math.abs(number));
   });
   const { context, x, y, ratio } = drawn;
-  const at = position - offset;
+  const rowHigh = y(position + 1) - y(position);
   context.strokeStyle = getComputedStyle(canvas).color;
   context.lineWidth = ratio;
-  context.strokeRect(0, y(at), canvas.width, y(at + 1) - y(at));
+  context.strokeRect(0, y(position), canvas.width, rowHigh);
   context.strokeRect(
     x(dimension),
     0,
@@ -168,7 +169,7 @@ function drawGrid(canvas, state) {
   );
   canvas.setAttribute(
     "aria-label",
-    `The encodings of positions ${offset} to ${offset + length - 1} ` +
+    `The encodings of positions 0 to ${length - 1} ` +
       `in ${dModel} dimensions: fast waves on the left, slow ones on ` +
       "the right.",
   );
@@ -212,8 +213,8 @@ function drawHands(place, { dModel, position, dimension }) {
     ];
   });
   const title =
-    `Position ${position} on its clocks, one for two dimensions: the sine ` +
-    "is how far the tip is to the right, the cosine how far up";
+    `Position ${position} on clocks, one for two dimensions: sine to the ` +
+    "right, cosine up";
   const picture = svg(
     "svg",
     {
@@ -226,34 +227,15 @@ function drawHands(place, { dModel, position, dimension }) {
   place.replaceChildren(axis(title), picture);
 }
 
-function drawWave(place, state) {
-  const { length, dModel, offset, position, dimension } = state;
-  const waves = wavelength(dimension, dModel);
+function drawWave(place, { length, dModel, position, dimension }) {
   const values = Array.from({ length }, (_, i) =>
-    sinusoid(offset + i, dimension, dModel),
+    sinusoid(i, dimension, dModel),
   );
   curve(place, {
     values,
-    at: position - offset,
+    at: position,
     colour: INK.position,
-    title:
-      `Dimension ${dimension} along the positions: ` +
-      `it begins again after ${waves.toFixed(1)} of them`,
-  });
-}
-
-function drawAlike(place, { length, dModel, offset, position }) {
-  const mine = encoding(position, dModel);
-  const values = Array.from({ length }, (_, i) =>
-    likeness(mine, encoding(offset + i, dModel)),
-  );
-  curve(place, {
-    values,
-    at: position - offset,
-    colour: INK.position,
-    title:
-      `How much each position is like position ${position}: dot ` +
-      "products, 1 at the position itself",
+    title: `Dimension ${dimension} along the positions of the sentence`,
   });
 }
 
@@ -314,11 +296,11 @@ function curve(place, { values, at, colour, title }) {
 
 const axis = (text) => el("p", { class: "live-axis" }, text);
 
-function scale() {
+function scale(text) {
   return el(
     "p",
     { class: "live-axis live-scale" },
-    "−1 ",
+    `${text} · −1 `,
     el("span", {
       "aria-hidden": "true",
       style:
@@ -344,35 +326,38 @@ function startMasks(place) {
     length: slider("length", { min: 1, max: 24, value: 8 }, draw),
     pads: slider("padding", { min: 0, max: 23, value: 2 }, draw),
     r: slider("r", { min: 1, max: 47, step: 2, value: 3 }, draw),
-    offset: slider("offset", { min: 0, max: 23, value: 0 }, draw),
     query: slider("query", { min: 0, max: 7, value: 3 }, draw),
   };
   const canvas = el("canvas", { role: "img", class: "live-mask" });
-  const said = el("p", { class: "live-result", role: "status" });
+  const said = el("p", { class: "live-axis" });
   const rows = el("pre", {
     tabindex: 0,
     role: "region",
     "aria-label": "The mask's rows",
   });
-  const shape = el("p", { class: "live-axis" });
   canvas.addEventListener("pointerdown", (event) => {
-    const offset = controls.offset.value;
     const length = controls.length.value;
-    const cell = cellAt(event, length - offset, length);
-    controls.query.value = offset + cell[0];
+    [controls.query.value] = cellAt(event, length, length);
     draw();
   });
+  const answer = el("p", { class: "live-result", role: "status" });
   place.replaceChildren(
+    el(
+      "p",
+      { class: "live-ask" },
+      "Where the causal mask is, find a query for which padding still " +
+        "closes something.",
+    ),
     kind.node,
     el(
       "div",
       { class: "live-controls" },
       Object.values(controls).map((control) => control.node),
     ),
+    answer,
     axis("rows: queries, from the top · columns: keys"),
     canvas,
     said,
-    shape,
     el(
       "details",
       { class: "live-numbers" },
@@ -383,20 +368,14 @@ function startMasks(place) {
 
   function draw() {
     const length = controls.length.value;
-    const causal = ["causal", "decoder"].includes(kind.value);
     const padded = ["padding", "decoder"].includes(kind.value);
     controls.pads.limit(0, length - 1);
     controls.r.limit(1, 2 * length - 1);
-    controls.offset.limit(0, length - 1);
     controls.pads.node.hidden = !padded;
     controls.r.node.hidden = kind.value !== "neighbourhood";
-    controls.offset.node.hidden = !causal;
-    if (!causal) controls.offset.value = 0;
-    const offset = controls.offset.value;
-    controls.query.limit(offset, length - 1);
+    controls.query.limit(0, length - 1);
     const state = {
       length,
-      offset,
       pads: padded ? controls.pads.value : 0,
       r: controls.r.value,
       query: controls.query.value,
@@ -405,23 +384,29 @@ function startMasks(place) {
     drawMask(canvas, state);
     said.textContent = sayRow(state);
     rows.textContent = maskRows(state);
-    shape.textContent =
-      `${length - offset} queries, ${length} keys: ` +
-      `${maskRows(state).replace(/[^1]/g, "").length} of ` +
-      `${(length - offset) * length} pairs are open`;
+    answer.textContent = judgeMask(kind.value, state);
   }
   draw();
   redraw(draw);
 }
 
+/** Does padding close a key that the causal mask has left open? */
+function judgeMask(kind, { length, pads, query }) {
+  if (kind !== "decoder") return "Choose both, to have them together.";
+  if (!pads) return "There is no padding now.";
+  return query >= length - pads
+    ? `✓ Query ${query}, which is padding itself. Before it the triangle ` +
+        "hides all padding: it lies in the future."
+    : `Query ${query} doesn't see the padding anyway: it lies in its future.`;
+}
+
 function drawMask(canvas, state) {
-  const { length, offset, pads, query, may } = state;
-  const rows = length - offset;
-  const cell = Math.min(28, canvas.parentNode.clientWidth / length);
-  canvas.style.width = `${cell * length}px`;
-  const drawn = paint(canvas, rows, length, cell * rows, (row, key) => {
+  const { length, pads, query, may } = state;
+  const side = Math.min(WIDE_MASK, 28 * length);
+  canvas.style.width = `${side}px`;
+  const drawn = paint(canvas, length, length, side, (row, key) => {
     const pad = key >= length - pads;
-    if (may(row + offset, key, state)) return INK.attention;
+    if (may(row, key, state)) return INK.attention;
     return ink(pad ? INK.bad : "#7c848d", 0.25);
   });
   const { context, x, y, ratio } = drawn;
@@ -431,15 +416,15 @@ function drawMask(canvas, state) {
   );
   for (let i = 1; i < length; i++) {
     context.strokeRect(x(i), -ratio, 0, canvas.height + 2 * ratio);
-    if (i < rows) context.strokeRect(-ratio, y(i), canvas.width + 2 * ratio, 0);
+    context.strokeRect(-ratio, y(i), canvas.width + 2 * ratio, 0);
   }
   context.lineWidth = 2 * ratio;
   context.strokeStyle = getComputedStyle(canvas).color;
-  const at = query - offset;
-  context.strokeRect(ratio, y(at), canvas.width - 2 * ratio, y(at + 1) - y(at));
+  const high = y(query + 1) - y(query);
+  context.strokeRect(ratio, y(query), canvas.width - 2 * ratio, high);
   canvas.setAttribute(
     "aria-label",
-    `A mask of ${rows} queries by ${length} keys. ${sayRow(state)}`,
+    `A mask of ${length} queries by ${length} keys. ${sayRow(state)}`,
   );
 }
 
@@ -470,10 +455,8 @@ function ranges(numbers) {
 }
 
 function maskRows(state) {
-  const { length, offset, may } = state;
-  return Array.from({ length: length - offset }, (_, row) =>
-    Array.from({ length }, (_, key) =>
-      may(row + offset, key, state) ? 1 : 0,
-    ).join(" "),
+  const { length, may } = state;
+  return Array.from({ length }, (_, row) =>
+    Array.from({ length }, (_, key) => Number(may(row, key, state))).join(" "),
   ).join("\n");
 }

@@ -1,7 +1,6 @@
 // The page "Translate".
 
 import {
-  INK,
   called,
   choice,
   decimal,
@@ -17,12 +16,12 @@ import {
 } from "./common.js";
 import { OWN, chooser, offer } from "./own_model.js";
 import { fetched } from "./model.js";
+import { split } from "./split.js";
 import { CHOSEN, heaviest, readable, wordPicker } from "./words.js";
 
 const LONGEST = 80; // tokens that the page takes
 const LETTERS = 1000; // and letters, so that no text is cut for long
 const MANY = 4; // a word cut into so many tokens is a rare one
-const TITLES = /(^|\s)(Mr|Mrs|Ms|Dr|Prof|St|Hr|Fr|Sr|Sra|Nr)\.\s*$/;
 
 const LANGUAGES = { en: "English", de: "German", es: "Spanish" };
 const SMALL_WORDS = Object.fromEntries(
@@ -33,22 +32,6 @@ const SMALL_WORDS = Object.fromEntries(
     es: "el la los las un una y yo mi está dónde cómo qué le gusta gustan",
   }).map(([code, words]) => [code, new Set(words.split(" "))]),
 );
-
-/** The sentences of a text; a title's full stop ends none. */
-export function split(text, language) {
-  if (!Intl.Segmenter) return [text.trim()];
-  const options = { granularity: "sentence" };
-  const cutter = new Intl.Segmenter(language, options);
-  const found = [];
-  let begun = "";
-  for (const { segment } of cutter.segment(text)) {
-    begun += segment;
-    if (TITLES.test(begun)) continue;
-    if (begun.trim()) found.push(begun.trim());
-    begun = "";
-  }
-  return begun.trim() ? [...found, begun.trim()] : found;
-}
 
 export async function start(place) {
   const index = await load("index.json");
@@ -242,7 +225,9 @@ export async function start(place) {
       return;
     }
     note.textContent =
-      foreign(text, chosen) || strange(text, chosen, translator.tokenizer);
+      foreign(text, chosen) ||
+      unusual(text) ||
+      strange(text, chosen, translator.tokenizer);
     halt.hidden = false;
     said.textContent = "Searching …";
     const begun = performance.now();
@@ -304,6 +289,23 @@ function foreign(text, { languages: [from] }) {
     `That looks like ${theirs}, but this model reads ${ours}. It guesses ` +
     "all the same."
   );
+}
+
+/** A warning about capitals and numbers, which training hardly had. */
+function unusual(text) {
+  if (/\p{Lu}{4,}/u.test(text))
+    return (
+      "Words IN CAPITALS fall apart into single letters, because the " +
+      "training sentences have hardly any. Write them small, and the model " +
+      "knows them."
+    );
+  if (/\d[\d.,/-]*\d/.test(text))
+    return (
+      "A number is read in pieces of one or two digits, of which training " +
+      "had few: dates and large numbers often come out wrong. Written as " +
+      "words they fare better."
+    );
+  return "";
 }
 
 /** A warning about words that the model cannot know. */
@@ -378,16 +380,13 @@ function lookAround() {
     const { source, target, N, h, weight } = maps;
     const layers = layer.value === "0" ? [...Array(N).keys()] : [layer.value - 1];
     const heads = head.value === "0" ? [...Array(h).keys()] : [head.value - 1];
-    const count = layers.length * heads.length;
-    const values = source.map((_, s) => {
+    const mean = (query, key) => {
       let sum = 0;
-      for (const l of layers) for (const n of heads) sum += weight(l, n, word, s);
-      return sum / count;
-    });
-    words.show(target, source, word, values, {
-      colour: INK.attention,
-      labels: CHOSEN,
-    });
+      for (const l of layers) for (const n of heads) sum += weight(l, n, query, key);
+      return sum / layers.length / heads.length;
+    };
+    words.show(target, source, word, mean, CHOSEN);
+    const values = source.map((_, key) => mean(word, key));
     const chosen = readable(target[word]);
     said.textContent = `${chosen} looked at ${heaviest(values, source)}.`;
   }

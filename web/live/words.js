@@ -1,6 +1,7 @@
 // Pick a word, see where it looks: for attention maps of any kind.
 
-import { el, percent, wash } from "./common.js";
+import { INK, el, percent, svg, wash } from "./common.js";
+import { point, ribbons } from "./ribbons.js";
 
 /** What a click on a token means: of a translation, everywhere the same.
  *
@@ -18,64 +19,78 @@ export const readable = (token) => token.replaceAll("▁", "");
 /** Whether a token goes on with the word before it. */
 const joined = (tokens, i) => i > 0 && /^\p{L}/u.test(tokens[i]);
 
-/** A row of words to pick from, and a row that shows the weights. */
+/** Two lines of words with ribbons between: pick one that looks. */
 export function wordPicker(pick) {
   const title = () => el("p", { class: "live-axis" });
   const [fromTitle, toTitle] = [title(), title()];
+  const arcs = svg("svg", { class: "ribbons", "aria-hidden": "true" });
   const from = el("div", { class: "live-words", role: "group" });
   const to = el("p", { class: "live-words" });
+  const node = el("div", { class: "live-ribbons" }, arcs, toTitle, to, from);
+  let draw = () => {};
+  new ResizeObserver(() => draw()).observe(node);
   return {
-    node: el("div", {}, fromTitle, from, toTitle, to),
-    show(words, keys, chosen, values, { colour, labels }) {
+    node: el("div", {}, node, fromTitle),
+    /** `weight(query, key)` is from 0 to 1; `labels` are the titles. */
+    show(words, keys, chosen, weight, labels) {
       fromTitle.textContent = labels.from;
       toTitle.textContent = labels.to;
       from.setAttribute("aria-label", labels.from);
+      const chip = (tokens, kind, make) =>
+        tokens.map((token, i) => {
+          const joins = joined(tokens, i) ? " live-joined" : "";
+          return make(i, { class: kind + joins }, readable(token));
+        });
       const focused = [...from.children].indexOf(document.activeElement);
       from.replaceChildren(
-        ...words.map((token, i) =>
+        ...chip(words, "live-word", (i, attributes, text) =>
           el(
             "button",
             {
               type: "button",
-              class: joined(words, i) ? "live-word live-joined" : "live-word",
               "aria-pressed": String(i === chosen),
               onclick: () => pick(i),
+              onpointerenter: () => point(arcs, "target", i),
+              onpointerleave: () => point(arcs, "target", chosen),
+              ...attributes,
             },
-            readable(token),
+            text,
           ),
         ),
       );
       arrows(from, true);
       if (focused >= 0) from.children[focused]?.focus();
       to.replaceChildren(
-        ...keys.flatMap((token, i) => [
-          el(
-            "span",
-            {
-              class: joined(keys, i) ? "live-key live-joined" : "live-key",
-              style:
-                `background-color: ${wash(colour, values[i])};` +
-                `--weight: ${(100 * values[i]).toFixed(1)}%;` +
-                `--ink: ${colour}`,
-            },
-            el("span", {}, readable(token)),
-            el("small", {}, percent(values[i])),
-          ),
-          " ",
-        ]),
+        ...chip(keys, "live-key", (i, attributes, text) => {
+          const colour = wash(INK.attention, weight(chosen, i));
+          const style = `background-color: ${colour}`;
+          return el("span", { style, ...attributes }, text);
+        }),
       );
+      draw = () => {
+        const chips = { source: [...to.children], target: [...from.children] };
+        ribbons(arcs, node, chips, (key, query) => weight(query, key));
+        point(arcs, "target", chosen);
+      };
+      draw();
     },
   };
 }
 
-/** Left and right move between the buttons of a group. */
+/** Arrows move between the buttons of a group, which is one stop of Tab. */
 export function arrows(group, press = false) {
+  const buttons = [...group.querySelectorAll("button")];
+  const stop = (at) =>
+    buttons.forEach((one) => (one.tabIndex = one === at ? 0 : -1));
+  const pressed = (one) => one.getAttribute("aria-pressed") === "true";
+  stop(buttons.find(pressed) ?? buttons[0]);
   group.onkeydown = (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    const buttons = [...group.querySelectorAll("button")];
-    const next = buttons[buttons.indexOf(document.activeElement) + by];
-    if (!by || !next) return;
+    const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
+    const at = buttons.indexOf(document.activeElement);
+    const next = at < 0 ? null : buttons[at + by[event.key]];
+    if (!next || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
+    stop(next);
     next.focus();
     if (press) next.click();
   };

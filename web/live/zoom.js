@@ -3,20 +3,22 @@
 import {
   el,
   loading,
-  newId,
   newest,
   paint,
   readState,
   redraw,
   scroller,
+  svg,
   table,
   writeState,
 } from "./common.js";
 import { inside } from "./inside.js";
 import { fetched } from "./model.js";
-import { becomes, chooser } from "./own_model.js";
-import { farthest, scaled, signed } from "./zoom_parts.js";
+import { becomes, ownSentence } from "./own_model.js";
+import { arrows } from "./words.js";
 import {
+  SUBS,
+  TITLES,
   find,
   level,
   open,
@@ -26,10 +28,9 @@ import {
   upTo,
 } from "./zoom_paths.js";
 import { PICTURES } from "./zoom_pictures.js";
-import { anywhere, tour } from "./zoom_tour.js";
+import { tour } from "./zoom_tour.js";
 
 const GROW = 250; // milliseconds
-const SCALES = [1.5, 1.35, 1.2]; // of a picture in its frame
 
 const breathe = () => new Promise((done) => setTimeout(done));
 
@@ -42,62 +43,18 @@ export function start(place) {
     return (seen ??= await inside(model, about.text, breathe));
   };
   const change = show(place, open(about, look));
-  place.append(another(about, change));
-}
-
-/** Another sentence, and another model: from its three files. */
-function another(about, change) {
-  const id = newId("zoom");
-  const input = el("input", {
-    id,
-    type: "text",
-    autocomplete: "off",
-    spellcheck: "false",
-    maxlength: 200,
-    value: about.text,
-  });
-  const note = el("p", { class: "live-note zoom-note", role: "status" });
-  const go = el(
-    "button",
-    { type: "submit", class: "live-main" },
-    "Open",
-  );
-  let model = null;
-  const own = chooser(note, (read) => {
-    model = read;
-    input.value = "";
-    input.focus();
-  });
-  const form = el(
-    "form",
-    {
-      class: "live-form zoom-own",
-      onsubmit: (event) => {
-        event.preventDefault();
-        look();
-      },
-    },
-    el("label", { for: id }, "Another sentence"),
-    el("div", { class: "zoom-ask" }, input, go),
-    own,
-    note,
-  );
-  async function look() {
-    try {
-      const text = input.value;
-      model ??= await fetched(about.model, (share) => {
-        note.textContent = loading(share, about.model);
-      });
-      note.textContent = "Translating …";
-      const found = await inside(model, text, breathe);
-      const { lines } = about;
-      await change(open({ ...found.about, lines }, () => found));
-      note.textContent = becomes(text, found.about.said);
-    } catch (error) {
-      note.textContent = error.message;
-    }
-  }
-  return form;
+  /** Another sentence, and another model: from its three files. */
+  const another = async (model, text) => {
+    const found = await inside(model, text, breathe);
+    const { lines } = about;
+    await change(open({ ...found.about, lines }, () => found));
+    return becomes(text, found.about.said);
+  };
+  const usual = (note) =>
+    fetched(about.model, (share) => {
+      note.textContent = loading(share, about.model);
+    });
+  place.append(ownSentence("Open", another, usual));
 }
 
 /** Show a model that was opened; returns what changes it for another. */
@@ -107,331 +64,259 @@ export function show(place, model) {
   let path = [];
   let painters = [];
   let steps = tour(model);
-  let at = null; // the step of the tour that is shown
+  let at = null; // the step of the tour
 
+  const button = (text, press) =>
+    el("button", { type: "button", onclick: press }, text);
   const crumbs = el("ol", { class: "zoom-crumbs" });
-  const beside = ["previous", "next"].map((name, i) =>
-    el(
-      "button",
-      { type: "button", onclick: (event) => step(i ? 1 : -1, event) },
-      i ? "›" : "‹",
-    ),
-  );
-  const words = el("p", { class: "zoom-words" });
-  const guide = el("div", { class: "zoom-tour" });
-  const map = el("div", { class: "zoom-outside", "aria-hidden": "true" });
+  const beside = [button("‹", () => step(-1)), button("›", () => step(1))];
+  const words = el("p", { class: "zoom-words", role: "status" });
+  const map = el("div", { class: "zoom-outline" });
+  const lens = svg("svg", { class: "zoom-lens", "aria-hidden": "true" });
   const stage = el("div", { class: "zoom-stage" });
   const code = el("div", { class: "zoom-code" });
-  const sizes = el("p", { class: "zoom-sizes" });
-  const said = el("p", { class: "live-result", role: "status" });
   const numbers = scroller("these numbers as a table");
+  const begin = button("", () => {
+    const fits = place.offsetHeight < innerHeight - 80;
+    place.scrollIntoView({ block: fits ? "center" : "start" });
+    tell(0).then(() => onward.focus({ preventScroll: true }));
+  });
+  const back = button("", () => tell(isAway() ? at : at - 1));
+  const count = el("strong");
+  const onward = button("Next", () => tell(at + 1));
+  const end = button("End the tour", () => {
+    at = null;
+    visit([]).then(() => begin.focus({ preventScroll: true }));
+  });
+  const guide = el(
+    "div",
+    { class: "live-buttons zoom-tour" },
+    begin,
+    back,
+    count,
+    onward,
+    end,
+  );
   place.replaceChildren(
+    guide,
+    words,
     el(
       "div",
       { class: "zoom-head" },
       el("nav", { "aria-label": "from the model inwards" }, crumbs),
       el("div", { class: "zoom-beside" }, beside),
     ),
-    guide,
-    el("div", { class: "zoom-where" }, words, map),
-    stage,
-    said,
-    code,
-    sizes,
+    el("div", { class: "zoom-body" }, lens, map, stage),
     el(
       "details",
       { class: "live-numbers" },
-      el("summary", {}, "In numbers"),
+      el("summary", {}, "In code and in numbers"),
+      code,
       numbers,
     ),
   );
 
   // Moving
 
-  /** Open a path: `focus` names what is then focused inside it. */
-  function go(to, { focus = null, from = null } = {}) {
+  /** Open a path: `focus` is what is then focused inside it. */
+  function go(to, { focus = () => {}, from = null } = {}) {
     const waiting = setTimeout(() => {
-      said.textContent = "The numbers are on their way …";
+      words.textContent = "The numbers are on their way …";
     }, 150);
     return last(
-      async () => {
-        try {
-          await model.fetch(to);
-        } finally {
-          clearTimeout(waiting);
-        }
-      },
+      () => model.fetch(to).finally(() => clearTimeout(waiting)),
       () => {
-        const out = to.length < path.length ? path[to.length] : null;
         path = to;
         draw();
-        const left = out === null ? null : item(out);
-        move(from, left);
-        const wanted = focus === "inside" ? inside(left) : focus;
-        wanted?.focus({ preventScroll: true });
+        grow(from);
+        focus();
       },
     ).catch((error) => {
-      said.textContent = error.message;
+      words.textContent = error.message;
     });
   }
-  const item = (name) => stage.querySelector(`[data-part="${name}"]`);
-  const items = () => [...stage.querySelectorAll("[data-part]")];
-  function inside(left) {
-    const first = left ?? items()[0];
-    if (!first) return stage.querySelector("[tabindex]");
-    roam(first);
-    return first;
-  }
-  function visit(to, settings) {
-    return go(to, settings).then(keep);
-  }
-  function enter(node) {
-    const from = node.getBoundingClientRect();
-    visit([...path, node.dataset.part], { focus: "inside", from });
-  }
-  function leave(depth = path.length - 1) {
-    visit(path.slice(0, depth), { focus: "inside" });
-  }
-  function step(by, event) {
-    const list = siblings(model, path);
-    const next = list[list.indexOf(path.at(-1)) + by];
-    if (next === undefined) return;
-    const button = event?.currentTarget;
-    const focus = button?.tagName === "BUTTON" ? button : "inside";
-    visit([...path.slice(0, -1), next], { focus });
-  }
-  function keep() {
+  async function visit(to, settings) {
+    await go(to, settings);
     const others = Object.entries(readState()).filter(
       ([key, value]) => key !== "zoom" && value,
     );
     const zoom = path.join(".") || "model";
     writeState({ ...Object.fromEntries(others), zoom });
   }
-  /** The picture grows out of a box, or shrinks back into one. */
-  function move(from, left) {
-    const box = from ?? left?.getBoundingClientRect();
-    if (calm.matches || !box) return;
-    const whole = stage.getBoundingClientRect();
-    const picture = stage.firstElementChild;
-    const scale = [box.width / whole.width, box.height / whole.height];
-    const [x, y] = [box.left - whole.left, box.top - whole.top];
-    const small = `translate(${x}px, ${y}px) scale(${scale})`;
-    const back = scale.map((one) => 1 / one);
-    const large = `scale(${back}) translate(${-x}px, ${-y}px)`;
-    picture.animate(
-      [{ transform: from ? small : large, opacity: 0.2 }, {}],
-      { duration: GROW, easing: "ease-out" },
-    );
+  const first = () => {
+    const box = stage.querySelector("[data-part]");
+    (box ?? stage.querySelector("[tabindex]"))?.focus({ preventScroll: true });
+  };
+  function enter(event) {
+    const box = event.currentTarget;
+    const from = box.getBoundingClientRect();
+    const inwards = stage.contains(box) ? path : [];
+    visit([...inwards, ...box.dataset.part.split(".")], { focus: first, from });
   }
+  /** Go out to a level, to the box that was open there. */
+  function leave(depth) {
+    const box = path.slice(depth, depth ? depth + 1 : 3).join(".");
+    const focus = () =>
+      place.querySelector(`[data-part="${box}"]`).focus({
+        preventScroll: true,
+      });
+    visit(path.slice(0, depth), { focus });
+  }
+  const neighbour = (by) => {
+    const list = siblings(model, path);
+    return list[list.indexOf(path.at(-1)) + by];
+  };
+  function step(by) {
+    const next = neighbour(by);
+    if (next !== undefined) visit([...path.slice(0, -1), next]);
+  }
+  /** The picture grows out of a box. */
+  function grow(from) {
+    if (calm.matches || !from) return;
+    const { left, top, width, height } = stage.getBoundingClientRect();
+    const [x, y] = [from.left - left, from.top - top];
+    const scale = `${from.width / width}, ${from.height / height}`;
+    const transform = `translate(${x}px, ${y}px) scale(${scale})`;
+    stage.firstElementChild.animate([{ transform, opacity: 0.2 }, {}], {
+      duration: GROW,
+      easing: "ease-out",
+    });
+  }
+  place.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !path.length) return;
+    event.preventDefault();
+    leave(path.length > 3 ? path.length - 1 : 0);
+  });
 
   // The tour
 
-  function tell(index) {
+  async function tell(index) {
+    if (!steps[index]) return;
     at = index;
-    return visit(steps[index].path()).then(() =>
-      guide.querySelector("[data-way]")?.focus({ preventScroll: true }),
-    );
+    await visit(steps[at].path());
   }
+  const isAway = () => String(steps[at].path()) !== String(path);
   function drawGuide() {
     guide.hidden = steps === null;
+    const on = at !== null;
+    begin.hidden = on;
+    back.hidden = count.hidden = onward.hidden = end.hidden = !on;
     if (steps === null) return;
-    if (at !== null && steps[at].path().join() !== path.join()) at = null;
-    const button = (text, press, onward = false) =>
-      el(
-        "button",
-        { type: "button", "data-way": onward, onclick: press },
-        text,
-      );
-    if (at === null) {
-      const say = `Follow the plural of “trees”, in ${steps.length} steps`;
-      guide.replaceChildren(button(say, () => tell(0), true));
-      return;
-    }
-    const final = at === steps.length - 1;
-    guide.replaceChildren(
-      el("strong", {}, `${at + 1} of ${steps.length}`),
-      button("Back", () => tell(Math.max(0, at - 1))),
-      final
-        ? button("Open any other number", () => visit(anywhere(model)), true)
-        : button("Next", () => tell(at + 1), true),
-      button("End the tour", () => visit([])),
-    );
-    words.replaceChildren(steps[at].words());
-    item(steps[at].mark)?.classList.add("zoom-here");
+    begin.textContent = `Follow the plural of “trees”, in ${steps.length} steps`;
+    if (!on) return;
+    const away = isAway();
+    back.textContent = away ? `Back to step ${at + 1}` : "Back";
+    back.setAttribute("aria-disabled", String(!away && !at));
+    onward.setAttribute("aria-disabled", String(!steps[at + 1]));
+    count.textContent = `${at + 1} of ${steps.length}`;
+    if (away) return;
+    words.textContent = steps[at].words();
+    stage
+      .querySelector(`[data-part="${steps[at].mark}"]`)
+      ?.classList.add("zoom-here");
   }
-
-  // Keys and pointer
-
-  /** One box of a level can be reached by Tab, the others by arrows. */
-  function roam(to) {
-    for (const one of items()) one.tabIndex = one === to ? 0 : -1;
-  }
-  const WAYS = {
-    ArrowLeft: [-1, 0],
-    ArrowRight: [1, 0],
-    ArrowUp: [0, -1],
-    ArrowDown: [0, 1],
-  };
-  place.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
-    if (event.key === "Escape" && path.length) {
-      event.preventDefault();
-      leave();
-    }
-    const way = WAYS[event.key];
-    if (!way || !stage.contains(event.target)) return;
-    // A box that still grows is not yet where its neighbours are looked for.
-    for (const growing of stage.getAnimations({ subtree: true }))
-      growing.finish();
-    const here = event.target.closest("[data-part]");
-    if (here) {
-      event.preventDefault();
-      const next = nearest(here, items(), way);
-      if (!next) return;
-      roam(next);
-      next.focus();
-    } else if (way[0] && !items().length) {
-      event.preventDefault();
-      step(way[0]);
-    }
-  });
-  function light(event) {
-    for (const lit of stage.querySelectorAll(".zoom-lit"))
-      lit.classList.remove("zoom-lit");
-    const fed = event.target.closest?.("[data-feeds]");
-    if (!fed || event.type === "pointerleave") return;
-    // A finger does not rest on a box, and what it opens is not framed.
-    if (event.pointerType === "touch") return;
-    if (event.type === "focusin" && !fed.matches(":focus-visible")) return;
-    for (const key of fed.dataset.feeds.split(" "))
-      for (const one of stage.querySelectorAll(`[data-key="${key}"]`))
-        one.classList.add("zoom-lit");
-  }
-  for (const name of ["pointerover", "pointerleave", "focusin"])
-    stage.addEventListener(name, light);
 
   // Drawing
 
+  /** Figure 1 of the paper: it stays while one looks into its boxes. */
+  function drawMap() {
+    const stack = (name, tokens) =>
+      el(
+        "div",
+        { class: `zoom-${name}` },
+        el("b", {}, name),
+        upTo(model.sizes.N)
+          .reverse()
+          .map((i) =>
+            el(
+              "div",
+              { class: "zoom-layer" },
+              [...SUBS[name]].reverse().map((sub) => {
+                const part = `${name}.${i + 1}.${sub}`;
+                const said = `${name}, layer ${i + 1}, ${TITLES[sub]}`;
+                return box(part, { "aria-label": said }, TITLES[sub]);
+              }),
+            ),
+          ),
+        el("small", {}, tokens.map(plain).join(" ")),
+      );
+    map.replaceChildren(
+      stack("encoder", model.source),
+      stack("decoder", model.target),
+    );
+    arrows(map);
+  }
   function draw() {
     painters = [];
     place.dataset.level = path.join(".") || "model";
-    const parts = { model, path, box, strip, colours };
-    const shown = PICTURES[level(path).split(" ").at(-1)](parts);
+    const shown = PICTURES[level(path)]({ model, path, box, colours });
     crumbs.replaceChildren(
-      ...upTo(path.length + 1).map((depth) => {
+      ...[0, ...upTo(path.length + 1).slice(3)].map((depth) => {
         const name = title(model, path.slice(0, depth));
+        const here = depth === path.length;
         return el(
           "li",
           {},
-          depth === path.length
+          here
             ? el("span", { "aria-current": "true" }, name)
-            : el(
-                "button",
-                { type: "button", onclick: () => leave(depth) },
-                name,
-              ),
+            : button(name, () => leave(depth)),
         );
       }),
     );
-    const list = siblings(model, path);
-    beside[0].parentNode.hidden = !list.length;
-    beside.forEach((button, i) => {
-      const next = list[list.indexOf(path.at(-1)) + (i ? 1 : -1)];
+    beside.forEach((one, i) => {
+      const next = neighbour(i ? 1 : -1);
       const whole = [...path.slice(0, -1), next];
-      button.setAttribute("aria-disabled", String(next === undefined));
+      one.hidden = path.length < 4;
+      one.setAttribute("aria-disabled", String(next === undefined));
       const name = next === undefined ? "none" : title(model, whole);
-      button.setAttribute("aria-label", `${i ? "next" : "previous"}: ${name}`);
+      one.setAttribute("aria-label", `${i ? "next" : "previous"}: ${name}`);
     });
     words.replaceChildren(...[shown.words].flat());
-    stage.replaceChildren(
-      el("div", { class: "zoom-picture" }, shown.picture),
-    );
-    fillStage();
-    drawGuide();
+    stage.replaceChildren(el("div", { class: "zoom-picture" }, shown.picture));
+    if (stage.querySelector("button")) arrows(stage);
     stage.scrollTo(0, 0);
-    drawMap();
-    for (const paintOne of painters) paintOne();
-    roam(items()[0]);
-    said.textContent = shown.said;
+    drawGuide();
+    paintAll();
     code.replaceChildren(...lines(model.lines[level(path)]));
-    sizes.textContent = shown.sizes;
     const { caption, head, rows } = shown.numbers;
     numbers.replaceChildren(table(caption, head, -1, rows));
   }
-  /** Enlarge a picture that leaves much of its frame empty. */
-  function fillStage() {
-    const picture = stage.firstElementChild;
-    for (const scale of SCALES) {
-      picture.style.zoom = scale;
-      if (stage.scrollHeight <= stage.clientHeight) return;
-    }
-    picture.style.zoom = "";
+  function paintAll() {
+    for (const one of painters) one();
+    drawLens();
   }
-  /** The level outside, small, with the box that was opened marked. */
-  function drawMap() {
-    map.replaceChildren();
-    map.hidden = !path.length;
-    if (!path.length) return;
-    const outside = path.slice(0, -1);
-    const parts = { model, path: outside, box, strip, colours };
-    const picture = el(
-      "div",
-      { class: "zoom-picture", inert: true },
-      PICTURES[level(outside).split(" ").at(-1)](parts).picture,
-    );
-    picture
-      .querySelector(`[data-part="${path.at(-1)}"]`)
-      ?.classList.add("zoom-here");
-    for (const node of picture.querySelectorAll("[data-part], [data-key]")) {
-      node.removeAttribute("data-part"); // it is no place to go to
-      node.removeAttribute("data-key");
-    }
-    map.append(picture);
-    const wide = stage.clientWidth;
-    picture.style.width = `${wide}px`;
-    const scale = Math.min(
-      map.clientWidth / wide,
-      map.clientHeight / picture.offsetHeight,
-    );
-    picture.style.transform = `scale(${scale})`;
+  /** From the box of the model that is open to what it holds. */
+  function drawLens() {
+    lens.replaceChildren();
+    const part = path.slice(0, 3).join(".");
+    for (const one of map.querySelectorAll("button"))
+      one.toggleAttribute("aria-current", one.dataset.part === part);
+    const here = map.querySelector("[aria-current]");
+    if (!here) return;
+    const whole = lens.getBoundingClientRect();
+    const [a, b] = [here, stage].map((one) => one.getBoundingClientRect());
+    const points =
+      a.right < b.left
+        ? [a.right, a.top, b.left, b.top, b.left, b.bottom, a.right, a.bottom]
+        : [a.left, a.bottom, b.left, b.top, b.right, b.top, a.right, a.bottom];
+    const inside = points.map((one, i) => one - (i % 2 ? whole.top : whole.left));
+    lens.append(svg("polygon", { points: inside.join(" ") }));
   }
   /** A box that opens. */
   function box(part, attributes, ...children) {
-    const press = (event) => enter(event.currentTarget);
     return el(
       "button",
-      { type: "button", "data-part": part, onclick: press, ...attributes },
+      { type: "button", "data-part": part, onclick: enter, ...attributes },
       ...children,
     );
   }
-  /** Vectors as rows of colours; `thin` without words. */
-  function strip(name, caption, tokens, key, thin = false) {
-    const vectors = tokens.map((_, i) => model.get(name, i));
-    const most = farthest(model.get(name));
-    return el(
-      "figure",
-      {
-        class: thin ? "zoom-strip zoom-thin" : "zoom-strip",
-        "data-key": key,
-      },
-      el("figcaption", {}, scaled(caption, most)),
-      thin
-        ? null
-        : el(
-            "ul",
-            { "aria-hidden": "true" },
-            tokens.map((token) => el("li", {}, plain(token))),
-          ),
-      colours(vectors, most, thin ? 4 : 14),
-    );
-  }
   /** Vectors, a row each of so many pixels. */
-  function colours(vectors, most, high) {
+  function colours(vectors, high, colour) {
     const canvas = el("canvas", { "aria-hidden": "true" });
     const [rows, columns] = [vectors.length, vectors[0].length];
     painters.push(() =>
       paint(canvas, rows, columns, rows * high, (row, column) =>
-        signed(vectors[row][column], most),
+        colour(vectors[row][column]),
       ),
     );
     return canvas;
@@ -440,12 +325,13 @@ export function show(place, model) {
   // Beginning
 
   const asked = readState().zoom;
+  drawMap();
   draw();
   if (asked !== undefined) {
     place.scrollIntoView({ block: "center" });
     go(find(model, asked));
   }
-  redraw(() => painters.forEach((paintOne) => paintOne()));
+  redraw(paintAll);
   addEventListener("hashchange", () => {
     const wanted = readState().zoom;
     if (wanted === undefined) return;
@@ -456,28 +342,9 @@ export function show(place, model) {
     model = another;
     steps = tour(model);
     at = null;
+    drawMap();
     return go(find(model, path.join(".")));
   };
-}
-
-/** The box that lies in a direction; else the one before or after. */
-function nearest(here, all, [right, down]) {
-  const middle = (node) => {
-    const { left, top, width, height } = node.getBoundingClientRect();
-    return [left + width / 2, top + height / 2];
-  };
-  const [x, y] = middle(here);
-  const far = (node) => {
-    const [dx, dy] = middle(node).map((one, i) => one - [x, y][i]);
-    const ahead = right * dx + down * dy;
-    const aside = Math.abs(right * dy) + Math.abs(down * dx);
-    return ahead > 2 ? ahead + 3 * aside : Infinity;
-  };
-  const found = all
-    .map((node) => ({ node, way: far(node) }))
-    .filter(({ way }) => way < Infinity)
-    .sort((a, b) => a.way - b.way)[0];
-  return found?.node ?? all[all.indexOf(here) + (right || down)];
 }
 
 // The library's lines

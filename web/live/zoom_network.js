@@ -4,22 +4,26 @@
 import { el } from "./common.js";
 import {
   farthest,
-  firsts,
+  heads,
   legend,
   product,
   scaled,
   signed,
 } from "./zoom_parts.js";
-import { add, at, axes, largest, number, symbol, upTo } from "./zoom_paths.js";
+import { add, at, axes, number, symbol, upTo } from "./zoom_paths.js";
 
-const MOST = 12; // numbers that can be opened from above
+const MOST = 6; // numbers that can be opened from above
 
 export const NETWORK = {
   feed_forward({ model, path, box, colours }) {
     const name = at(path, 3);
+    const out = `${at(path, 2)}.out`;
     const { rows } = axes(model, path);
     const { d_model, d_ff } = model.sizes;
-    const most = farthest(model.get(name));
+    const strip = (of, i) => {
+      const most = farthest(model.get(of));
+      return colours([model.get(of, i)], 20, (one) => signed(one, most));
+    };
     return {
       words:
         `The network takes each vector by itself, widens it to ${d_ff} ` +
@@ -28,26 +32,26 @@ export const NETWORK = {
       picture: el(
         "div",
         { class: "zoom-row" },
-        el("small", {}, scaled("what comes in", most)),
+        heads("position", "what comes in", "what goes out, after the norm"),
         rows.map((word, i) =>
           box(
             i + 1,
-            { class: "zoom-box zoom-vector", "aria-label": word },
+            { class: "zoom-box zoom-titles", "aria-label": word },
             el("span", {}, word),
-            colours([model.get(name, i)], most, 14),
+            strip(name, i),
+            strip(out, i),
           ),
         ),
         legend(),
       ),
-      said:
-        `${rows.length} vectors, one after the other, through the same ` +
-        "network: no position looks at another.",
-      sizes: `inner: ${rows.length} positions × ${d_ff} = d_ff, and back to ${d_model} = d_model`,
-      numbers: firsts(
-        model,
-        [[name, "what comes in"]],
-        model.tokens(path[0]),
-      ),
+      numbers: {
+        caption: `the ${d_model} numbers of each vector that comes in`,
+        head: ["j", ...rows],
+        rows: upTo(d_model).map((j) => [
+          j + 1,
+          ...rows.map((_, i) => number(model.get(name, i, j), 3)),
+        ]),
+      },
     };
   },
 
@@ -55,14 +59,15 @@ export const NETWORK = {
     const { word, x, before, after, out } = widened(model, path);
     const { d_model, d_ff } = model.sizes;
     const zero = after.filter((one) => one === 0).length;
-    const best = largest(after);
-    const line = (title, values) =>
-      el(
+    const line = (title, values) => {
+      const most = farthest(values);
+      return el(
         "figure",
         {},
-        el("figcaption", {}, scaled(title, farthest(values))),
-        colours([values], farthest(values), 14),
+        el("figcaption", {}, scaled(title, most)),
+        colours([values], 14, (one) => signed(one, most)),
       );
+    };
     const tiles = (name, values) => {
       const most = farthest(values);
       const places = upTo(values.length)
@@ -102,12 +107,6 @@ export const NETWORK = {
         tiles("y", out),
         legend(),
       ),
-      said:
-        `For ${word}, ${zero} of the ${d_ff} inner numbers are zero. The ` +
-        `largest is ${symbol(`i${best + 1}`)}, ${number(after[best])}.`,
-      sizes:
-        `W₁: d_ff × d_model = ${d_ff} × ${d_model} · ` +
-        `W₂: d_model × d_ff = ${d_model} × ${d_ff}`,
       numbers: {
         caption: `the ${d_ff} inner numbers of ${word}`,
         head: ["j", "x W₁ + b₁", "after the ReLU"],
@@ -120,85 +119,50 @@ export const NETWORK = {
     };
   },
 
-  i({ model, path }) {
-    const { word, x } = widened(model, path);
-    const name = symbol(path[4]);
-    const row = Number(path[4].slice(1));
-    const { weights, bias } = model.network("1", row - 1);
-    const sum = add(x.map((one, j) => one * weights[j]));
-    const before = sum + bias;
-    const kept = Math.max(0, before);
-    return product({
-      x,
-      weights,
-      symbol: name,
-      of: word,
-      from: "x",
-      axis: "d_model",
-      captions: [`x: the vector of ${word}`, `row ${row} of W₁`],
-      look: "zoom-plain",
-      matrix: "W₁",
-      words:
-        `x is the vector of ${word} in what goes into the network. Each of ` +
-        "its numbers is multiplied by a learnt one, the products and a " +
-        "learnt b₁ are added up, and a negative sum becomes zero.",
-      equation: [
-        `sum ${number(sum, 3)}, with b₁ ${number(bias, 3)} it is `,
-        el("b", {}, number(before, 3)),
-        ", after the ReLU ",
-        el("b", {}, number(kept, 3)),
-        ` = ${name}`,
-      ],
-      said:
-        `${name} is ${number(kept)}: ` +
-        (before > 0
-          ? "the sum is positive, so the ReLU leaves it."
-          : `the sum is ${number(before)}, so the ReLU makes it zero.`),
-      ends: [
-        ["sum", sum],
-        ["b₁", bias],
-        ["with b₁", before],
-        ["after the ReLU", kept],
-      ],
-    });
-  },
-
-  y({ model, path }) {
-    const { word, after } = widened(model, path);
-    const name = symbol(path[4]);
-    const row = Number(path[4].slice(1));
-    const { weights, bias } = model.network("2", row - 1);
-    const sum = add(after.map((one, j) => one * weights[j]));
-    const used = after.filter((one) => one > 0).length;
-    return product({
-      x: after,
-      weights,
-      symbol: name,
-      of: word,
-      from: "inner",
-      axis: "d_ff",
-      captions: ["inner, after the ReLU", `row ${row} of W₂`],
-      look: "zoom-plain",
-      matrix: "W₂",
-      words:
-        "Each inner number is multiplied by a learnt one; where it is zero, " +
-        "the weight is not used. The products and a learnt b₂ are added up.",
-      equation: [
-        `sum ${number(sum, 3)}, with b₂ ${number(bias, 3)} it is `,
-        el("b", {}, number(sum + bias, 3)),
-        ` = ${name}, a number of what comes out for ${word}`,
-      ],
-      said:
-        `${name} = ${number(sum + bias)}. Of its ${after.length} products ` +
-        `${used} are not zero.`,
-      ends: [
-        ["sum", sum],
-        ["b₂", bias],
-        ["with b₂", sum + bias],
-      ],
-    });
-  },
+  i: (show) => made(show, "W₁", "b₁"),
+  y: (show) => made(show, "W₂", "b₂"),
 };
+
+/** One number of what a matrix of the network makes. */
+function made({ model, path }, matrix, bias) {
+  const { word, x, after } = widened(model, path);
+  const inner = matrix === "W₁";
+  const [name, row] = [symbol(path[4]), Number(path[4].slice(1))];
+  const from = inner ? x : after;
+  const { weights, bias: added } = model.network(inner ? "1" : "2", row - 1);
+  const sum = add(from.map((one, j) => one * weights[j]));
+  const before = sum + added;
+  const kept = inner ? Math.max(0, before) : before;
+  return product({
+    x: from,
+    weights,
+    symbol: name,
+    of: word,
+    from: inner ? "x" : "inner",
+    captions: [
+      inner ? `x: the vector of ${word}` : "inner, after the ReLU",
+      `row ${row} of ${matrix}`,
+    ],
+    look: "zoom-plain",
+    matrix,
+    words: inner
+      ? `x is the vector of ${word} in what goes into the network. Each of ` +
+        "its numbers is multiplied by a learnt one, the products and a " +
+        "learnt b₁ are added up, and a negative sum becomes zero."
+      : "Each inner number is multiplied by a learnt one; where it is zero, " +
+        "the weight is not used. The products and a learnt b₂ are added up.",
+    equation: [
+      `sum ${number(sum, 3)}, with ${bias} ${number(added, 3)} it is ` +
+        `${number(before, 3)}${inner ? ", after the ReLU" : ""}: ${name} = `,
+      el("b", {}, number(kept, 3)),
+    ],
+    ends: [
+      ["sum", sum],
+      [bias, added],
+      [name, kept],
+    ],
+  });
+}
 
 /** One position on its way through the network of a path. */
 function widened(model, path) {

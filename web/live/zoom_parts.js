@@ -1,9 +1,7 @@
 // What several pictures of the zoom are made of.
 
 import { el, INK, ink, scroller, svg } from "./common.js";
-import { largest, number, plain, upTo } from "./zoom_paths.js";
-
-const FEW = 8; // numbers of a vector that a table shows
+import { largest, number } from "./zoom_paths.js";
 
 /** The colour of a number of either sign. */
 export const signed = (value, most) =>
@@ -11,8 +9,8 @@ export const signed = (value, most) =>
 /** The largest size of a number, to be divided by. */
 export const farthest = (list) => Math.max(...list.map(Math.abs)) || 1;
 
-/** What the colours of a vector, and the frames, mean. */
-export function legend(frames = false) {
+/** What the colours of a vector mean. */
+export function legend() {
   const patch = (colour) =>
     el("i", { style: `background: ${colour}`, "aria-hidden": "true" });
   return el(
@@ -22,30 +20,19 @@ export function legend(frames = false) {
     " negative, ",
     patch(INK.positive),
     " positive, fullest at the size written.",
-    frames ? " Dashes mark what goes into the box that you point at." : "",
   );
 }
 
-/** A title with the size that the fullest colour of a strip has. */
-export const scaled = (title, most) =>
-  title ? `${title}, up to ±${number(most)}` : `±${number(most)}`;
+/** The names of three columns. */
+export const heads = (...names) =>
+  el(
+    "div",
+    { class: "zoom-titles" },
+    names.map((name) => el("span", {}, name)),
+  );
 
-/** The first numbers of every vector, for a table. */
-export function firsts(model, names, tokens) {
-  const { d_model } = model.sizes;
-  const few = Math.min(FEW, d_model);
-  return {
-    caption: `the first ${few} of the ${d_model} numbers of each vector`,
-    head: ["where", "token", ...upTo(few).map((i) => i + 1)],
-    rows: names.flatMap(([name, where]) =>
-      tokens.map((token, i) => [
-        where,
-        plain(token),
-        ...model.get(name, i).slice(0, few).map((one) => number(one, 3)),
-      ]),
-    ),
-  };
-}
+/** A title with the size that the fullest colour of a strip has. */
+export const scaled = (title, most) => `${title}, up to ±${number(most)}`;
 
 /** A table of products: of what, by what, and what they come to. */
 export function multiplied(caption, [name, left, right], { names, x, y, ends }) {
@@ -68,7 +55,7 @@ export const counted = (list) => list.map((_, i) => i + 1);
 
 /** One number that a row of a matrix makes of a vector. */
 export function product(what) {
-  const { x, weights, symbol: own, of, from, axis, matrix } = what;
+  const { x, weights, symbol: own, of, from, matrix } = what;
   const size = x.length;
   const products = x.map((one, j) => one * weights[j]);
   const best = largest(products.map(Math.abs));
@@ -131,10 +118,6 @@ export function product(what) {
   return {
     words: what.words,
     picture: region,
-    said: `${what.said} The largest in size is ${number(products[best])}.`,
-    sizes:
-      `${size} products: ${from} and every row of ${matrix} are ` +
-      `${axis} = ${size} numbers long`,
     numbers: multiplied(
       `the ${size} products that make ${own} of ${of}`,
       ["j", from, matrix],

@@ -141,13 +141,16 @@ export function siblings(model, path) {
   }
 }
 
-/** A path from an address; the model itself if it leads nowhere. */
+/** A path from an address; the model itself if it leads nowhere.
+ *
+ * A stack or a layer alone is no level: the model shows them all.
+ */
 export function find(model, text = "") {
-  const path = text === "model" || !text ? [] : text.split(".");
+  const path = text.split(".");
   const good = path.every((last, i) =>
     siblings(model, path.slice(0, i + 1)).includes(last),
   );
-  return good ? path : [];
+  return good && path.length > 2 ? path : [];
 }
 
 /** A number of a vector, q7 or i12, as the reader sees it. */
@@ -164,12 +167,8 @@ export function title(model, path) {
   switch (path.length) {
     case 0:
       return "model";
-    case 1:
-      return last;
-    case 2:
-      return `layer ${last}`;
     case 3:
-      return TITLES[last];
+      return `${path[0]} ${path[1]}, ${TITLES[last]}`;
     case 4:
       return network ? word(last) : `head ${last}`;
     case 5:
@@ -183,19 +182,17 @@ export function title(model, path) {
 
 /** What is shown: the key of its lines of code. */
 export function level(path) {
-  const [stack, , sub] = path;
-  if (sub === "feed_forward" && path.length > 3)
-    return path.length > 4 ? letter(path) : "position";
-  const kinds = [
-    "model",
-    stack,
-    `${stack} layer`,
-    sub === "feed_forward" ? sub : "attention",
-    "head",
-    "row",
-    path[5] === "values" ? "values" : "cell",
-    path[6]?.[0],
-    "v",
-  ];
-  return kinds[path.length];
+  if (!path.length) return "model";
+  const kinds =
+    path[2] === "feed_forward"
+      ? ["feed_forward", "position", path[4]?.[0]]
+      : [
+          "attention",
+          "head",
+          "row",
+          path[5] === "values" ? "values" : "cell",
+          path[6]?.[0],
+          "v",
+        ];
+  return kinds[path.length - 3];
 }

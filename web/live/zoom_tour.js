@@ -3,7 +3,7 @@
 // model; what they claim beside, tests/site/test_zoom.py asserts.
 
 import { percent } from "./common.js";
-import { largest, low, siblings, upTo } from "./zoom_paths.js";
+import { largest, low } from "./zoom_paths.js";
 
 const COURIER = ["decoder", "2", "cross_attention", "2"];
 const FROM_ME = "2"; // the row of "Me", which was read last
@@ -31,7 +31,6 @@ export function tour(model) {
   return [
     {
       path: () => [],
-      mark: "encoder",
       words: () =>
         "“trees” is plural, so the Spanish verb must be: gustan, not gusta. " +
         "But the verb is written second, two words before the Spanish " +
@@ -48,11 +47,11 @@ export function tour(model) {
         "of the noun besides the noun itself.",
     },
     {
-      path: () => ["encoder", "2"],
-      mark: null,
+      path: () => ["encoder", "2", "feed_forward"],
+      mark: "3",
       words: () =>
-        "After the second layer four vectors leave the encoder, and they are " +
-        "all that the decoder sees of the English. Exchange the one of trees " +
+        "The four vectors at the right leave the encoder, and they are all " +
+        "that the decoder sees of the English. Exchange the one of trees " +
         "by that of one tree, and the singular, gusta, rises from " +
         `${tiny(told.gusta)} to ${percent(told.alone[2])}. Exchange any ` +
         "other, and it hardly moves.",
@@ -76,7 +75,6 @@ export function tour(model) {
     },
     {
       path: () => CELL,
-      mark: null,
       words: () =>
         `How can it be so sure? Me has a query of ${d_k} numbers, what it ` +
         `asks for; trees has a key of ${d_k}, what it offers. Here they are ` +
@@ -84,7 +82,6 @@ export function tour(model) {
     },
     {
       path: () => [...CELL, `q${largest(products()) + 1}`],
-      mark: null,
       words: () => {
         const i = largest(products()) + 1;
         return (
@@ -97,32 +94,15 @@ export function tour(model) {
     },
     {
       path: () => [...COURIER, FROM_ME, "values"],
-      mark: null,
       words: () =>
-        `Back up: these ${d_k} numbers are what the courier brings. Replace ` +
-        "them alone by what it would bring of one tree, and gusta becomes " +
-        `${Math.round(told.courier / told.gusta)} times likelier. Replace ` +
-        "all four vectors of the encoder, and gusta and gustan are neck and " +
-        `neck: ${percent(told.memory[0])} and ${percent(told.memory[1])}. ` +
-        "Even so gustan stays ahead, because after like, without an " +
-        "article, the model has only ever met plurals. You have followed " +
-        "one plural; the model took " +
-        `${(told.products / 1e6).toFixed(1)} million products to write ` +
-        "four words.",
+        `Back up: these ${d_k} numbers are what the courier brings. Put in ` +
+        "what it would bring of one tree, and gusta becomes " +
+        `${Math.round(told.courier / told.gusta)} times likelier. Exchange ` +
+        "all four vectors, and gusta and gustan are neck and neck, " +
+        `${percent(told.memory[0])} to ${percent(told.memory[1])}: after ` +
+        "like, without an article, the model has only met plurals.",
     },
   ];
-}
-
-/** A number that nobody has looked at yet. */
-export function anywhere(model) {
-  const path = [];
-  for (const _ of upTo(7)) {
-    const open = siblings(model, [...path, ""]).filter(
-      (name) => name !== "feed_forward" && name !== "values",
-    );
-    path.push(open[Math.floor(Math.random() * open.length)]);
-  }
-  return path;
 }
 
 const tiny = (share) => `${(100 * share).toFixed(2)} %`;
