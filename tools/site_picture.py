@@ -1,8 +1,8 @@
 """The picture that a shared link shows, from the built site.
 
 `python tools/site_picture.py`, after `make book`: the first page, as it
-covers a word, 1,200 by 630 pixels. It is committed, so that the README
-has it too.
+covers a word, and the first lines of its code, 1,200 by 630 pixels. It is
+committed, so that the README has it too.
 """
 
 import functools
@@ -16,16 +16,27 @@ PICTURE = ROOT / "book" / "_static" / "site.png"
 STATE = "index.html#cover.sentence=1&cover.covered=9"
 ONLY = """
 .bd-sidebar-primary, .bd-header-article, .cover-ways, .cover-picks,
-.cover-doors, .cover-facts, .bd-article section section, footer,
+.cover-was, .cover-doors, .cover-facts, .bd-article section section, footer,
 .prev-next-area, .skip-link, #pst-skip-link { display: none !important }
 .bd-article-container { padding: 0 !important; width: 1120px !important }
-.bd-article h1 { font-size: 3.2rem !important; margin: 1.6rem 0 0.6rem }
+.bd-article h1 { font-size: 3rem !important; margin: 1.2rem 0 0.4rem }
 .bd-article :is(h1, .cover-claim > p) { max-width: none !important }
 .bd-article .cover-claim, .bd-article .cover-claim > p {
-  font-size: 1.6rem !important; max-width: none !important }
-.live .cover-words { font-size: 2rem !important }
-.live .cover-means { font-size: 1.8rem !important }
-.live .cover-was { font-size: 1.2rem !important }
+  font-size: 1.5rem !important; max-width: none !important }
+.live .cover-words { font-size: 2rem !important; min-height: 0 !important }
+.live .cover-source [aria-pressed=true] { color: #7b8794 !important }
+.live .cover-told { min-height: 0; padding: 0 }
+.live .cover-means { font-size: 1.6rem !important }
+.live[data-live=cover] { min-height: 0 !important }
+.bd-article div.cell { margin: 0.8rem 0 }
+.bd-article div.cell pre { font-size: 1.15rem !important }
+"""
+# The page's own sentence, without what is true of the page alone; its code.
+SHOWN = """
+const claim = document.querySelector(".cover-claim p");
+claim.innerHTML = claim.innerHTML.replace(/ Its model opens.*/, "");
+document.querySelector(".cover-doors").before(
+  document.querySelector("section section .cell"));
 """
 
 
@@ -47,7 +58,8 @@ def main() -> None:
         )
         page.goto(f"http://127.0.0.1:{server.server_port}/{STATE}")
         page.add_style_tag(content=ONLY)
-        page.locator(".cover-was del").first.wait_for()
+        page.locator(".cover-means q").wait_for()
+        page.evaluate(SHOWN)
         page.evaluate("scrollTo(0, 0)")
         page.wait_for_timeout(500)  # the ribbons follow the words
         page.screenshot(path=PICTURE)

@@ -266,10 +266,19 @@ def test_how_long_it_takes_is_what_a_step_takes(tmp_path):
     assert 1 / 3 < said / taken < 3
 
 
-def test_unpressed_it_shows_step_0_and_fetches_nothing(visit):
-    """How long a training takes; and a recorded run, to look at."""
+def test_unpressed_a_recorded_run_plays_and_nothing_is_fetched(visit):
+    """Unless the reader wants no motion; and how long a training takes."""
     page = opened(visit)
-    page.wait_for_timeout(500)
+    page.wait_for_function(
+        f"parseInt(document.querySelector('{PART} dd').textContent) > 20"
+    )
+    press(page, "Pause")
+    still = reached(page)
+    page.wait_for_timeout(800)
+    assert reached(page) == still
+    page = opened(visit, reduced_motion="reduce", width=1280, height=800)
+    assert page.locator(PART).bounding_box()["height"] <= 640
+    page.wait_for_timeout(800)
     run = json.loads(RUN.read_text("utf-8"))
     assert fact(page, 0) == "0 of 800" and fact(page, 1) == "–"
     assert re.search(r"400 steps take about \d+ (seconds|min)", status(page))
@@ -298,7 +307,7 @@ def test_the_recorded_run_is_what_the_page_tells():
 def test_a_part_is_left_out(visit):
     """The switch begins a new run; the run before stays to compare."""
     page = opened(visit)
-    press(page, "Train it here")
+    press(page, "Train it yourself")
     wait_for_step(page, 20)
     part = page.locator(PART)
     part.get_by_label("causal mask").check()
@@ -319,7 +328,7 @@ def test_a_part_is_left_out(visit):
 def test_it_learns_pauses_and_repeats_itself_after_reset(visit, fits):
     page = opened(visit, width=360)
     before = page.url
-    press(page, "Train it here")
+    press(page, "Train it yourself")
     wait_for_step(page, 10)
     press(page, "Pause")
     page.get_by_role("button", name="Go on").wait_for()
@@ -334,7 +343,7 @@ def test_it_learns_pauses_and_repeats_itself_after_reset(visit, fits):
     fits(page, PART)
     press(page, "Reset")
     wait_for_step(page, 0)
-    press(page, "Train it here")
+    press(page, "Train it yourself")
     wait_for_step(page, 10)
     press(page, "Pause")
     assert told(page)[:2] == first[:2]

@@ -20,6 +20,7 @@ const FILES = ["little_spanish.tsv", "little_people.tsv"];
 const ANNOUNCED = 100; // steps from one spoken sentence to the next
 const LEFT_OUT = ["positions", "mask", "root", "norm", "residual"];
 const KEPT = 4; // earlier runs that stay
+const SLOW = [200, 350, 60]; // steps, and milliseconds a moment till and after
 
 export function start(place) {
   const recorded = unpack(
@@ -33,14 +34,16 @@ export function start(place) {
   let worker = null;
   let follow = true; // the newest moment, unless the reader looks back
   let waiting = false; // in a hidden tab, to go on when it is seen again
+  let playing = 0; // the timer while the recorded run plays
   let change = null; // of the model that is shown from the inside
 
   // Controls
 
   const button = (text, press) =>
     el("button", { type: "button", onclick: press }, text);
-  const train = button("Train it here", () => (state.running ? halt() : go()));
+  const train = button("", () => (state.running ? halt() : go()));
   train.classList.add("live-main");
+  const player = button("", () => (playing ? rest() : play()));
   const once = button("One step", () => {
     halt();
     follow = true;
@@ -62,6 +65,7 @@ export function start(place) {
   );
   const where = slider("step", { min: 0, max: STEPS, value: 0 }, () => {
     follow = false;
+    rest();
     halt();
     const wanted = where.value;
     show(state.run.moments.findLastIndex(({ step }) => step <= wanted));
@@ -71,7 +75,7 @@ export function start(place) {
 
   // What is seen
 
-  const chart = chartOf(least, (pointed) => draw(pointed ?? at));
+  const chart = chartOf(recorded, (pointed) => draw(pointed ?? at));
   const fact = (name) => {
     const node = el("dd", {});
     return { node, part: el("div", {}, el("dt", {}, name), node) };
@@ -108,44 +112,68 @@ export function start(place) {
     ),
   );
   place.replaceChildren(
-    el(
-      "div",
-      { class: "train-controls" },
-      el("div", { class: "live-buttons" }, train, once, reset),
-      seed.node,
-    ),
+    el("div", { class: "live-buttons" }, player, train, once, reset, look),
     el(
       "fieldset",
-      { class: "live-radios train-without" },
+      { class: "live-radios" },
       el("legend", {}, "Leave out"),
       switches.map((input) =>
         el("label", {}, input, ` ${called(input.value)}`),
       ),
     ),
     which,
-    el("div", { class: "train-where" }, where.node),
-    chart.node,
-    runs,
+    el("div", { class: "live-rows" }, where.node, seed.node),
+    el(
+      "div",
+      { class: "train-seen" },
+      chart.node,
+      el(
+        "div",
+        {},
+        el(
+          "p",
+          { class: "train-said" },
+          el("span", {}, "“I like trees” is now: "),
+          said,
+        ),
+        words.node,
+      ),
+    ),
     el(
       "dl",
       { class: "train-facts" },
       facts.map(({ part }) => part),
     ),
-    el(
-      "p",
-      { class: "train-said" },
-      el("span", {}, "“I like trees” is now: "),
-      said,
-    ),
-    words.node,
+    runs,
     status,
     table,
-    el("div", { class: "live-buttons" }, look),
   );
+
+  // The recorded run
+
+  function play() {
+    if (state.own) return;
+    if (at + 1 >= whole.moments.length) show(0);
+    const [few, slow, fast] = SLOW;
+    const on = () => {
+      show(at + 1);
+      if (at + 1 >= whole.moments.length) return rest();
+      const wait = whole.moments[at].step < few ? slow : fast;
+      playing = setTimeout(on, wait);
+    };
+    playing = setTimeout(on, slow);
+    label();
+  }
+  function rest() {
+    clearTimeout(playing);
+    playing = 0;
+    label();
+  }
 
   // What the reader does
 
   function open() {
+    rest();
     worker = new Worker(new URL("train_worker.js", import.meta.url), {
       type: "module",
     });
@@ -269,7 +297,9 @@ export function start(place) {
         ? "Train again"
         : own && run.moments.length > 1
           ? "Go on"
-          : "Train it here";
+          : "Train it yourself";
+    player.textContent = playing ? "Pause" : "Play";
+    player.hidden = own;
     once.disabled = ended();
     tell();
   }
@@ -296,7 +326,7 @@ export function start(place) {
       counted(run.moments, to),
     ].forEach((text, i) => (facts[i].node.textContent = text));
     said.textContent = shortened(moment.said) || "nothing";
-    words.draw(run.moments, to);
+    words.draw(moment);
     chart.draw(run, to, own, past);
   }
   function list() {
@@ -330,4 +360,14 @@ export function start(place) {
   new ResizeObserver(() => draw(at)).observe(chart.node);
   show(0);
   label();
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  const seen = new IntersectionObserver(
+    ([entry]) => {
+      if (!entry.isIntersecting) return;
+      seen.disconnect();
+      if (!calm.matches) play();
+    },
+    { threshold: 0.5 },
+  );
+  seen.observe(chart.node);
 }

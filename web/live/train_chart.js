@@ -8,8 +8,11 @@ const LETTERS = 24; // of what is written there
 const TOP = 7; // of the loss
 const MARGIN = { left: 28, right: 8, top: 8, bottom: 34 };
 
-/** The chart; `point(at)` is told which moment is pointed at, or null. */
-export function chartOf(least, point) {
+/** The chart, with a run that was recorded as a faint line.
+ *
+ * `point(at)` is told which moment is pointed at, or null.
+ */
+export function chartOf({ least, moments: ghost }, point) {
   let scale = null; // where a step and a loss are
   let moments = [];
   const node = svg("svg", {
@@ -68,6 +71,7 @@ export function chartOf(least, point) {
       words(`floor ${least.toFixed(2)}`, edge - 2, y(least) + 15, "end"),
       line([x(step), y(0)], [x(step), y(TOP)], "train-cursor"),
       ...past.map((one) => drawn(one.moments, "train-past")),
+      own ? drawn(ghost, "train-curve train-recorded") : "",
       drawn(moments, own ? "train-curve" : "train-curve train-recorded"),
       ...written(shown, x, y, edge),
       loss === null ? "" : svg("circle", { cx: x(step), cy: y(loss), r: 4 }),

@@ -75,10 +75,10 @@ export function report({ run, own, running, speed }, at) {
   const moment = moments[at];
   if (!own) {
     guessed ??= ENOUGH * seconds();
-    return at
-      ? `Step ${moment.step} of a run that was recorded, seed ${run.seed}.`
-      : "Step 0: nothing has been learnt yet. On this machine " +
-          `${ENOUGH} steps take about ${duration(guessed)}.`;
+    return (
+      `Step ${moment.step} of a run that was recorded. Here ` +
+      `${ENOUGH} steps take about ${duration(guessed)}.`
+    );
   }
   if (!moment) return `Making ready: ${title(run)} …`;
   const last = moments.at(-1).step;

@@ -1,30 +1,18 @@
 // The table of the right words: how likely, and where the model looks.
 
-import { el, percent, svg } from "./common.js";
-import { STEPS } from "./train_runs.js";
+import { el, percent } from "./common.js";
 
 const SOURCE = ["I", "like", "trees", "end"];
 const RIGHT = ["Me", "gustan", "los", "árboles", "end"];
 
-/** The table's node, and what draws moment `to` of some. */
+/** The table's node, and what draws a moment. */
 export function wordsTable() {
   const rows = RIGHT.map((word) => {
     const likely = el("td", { class: "train-likely" });
-    const line = svg("polyline");
-    const spark = svg(
-      "svg",
-      {
-        viewBox: `0 0 ${STEPS} 1`,
-        preserveAspectRatio: "none",
-        "aria-hidden": "true",
-      },
-      line,
-    );
     const looked = SOURCE.map(() => el("td", { class: "train-looked" }));
     const name = word === "end" ? {} : { lang: "es" };
     const head = el("th", { scope: "row", ...name }, word);
-    const over = el("td", { class: "train-spark" }, spark);
-    return { likely, line, looked, node: [head, likely, over, ...looked] };
+    return { likely, looked, node: [head, likely, ...looked] };
   });
   const head = (text, name = {}) =>
     el("th", { scope: "col", ...name }, text);
@@ -34,11 +22,8 @@ export function wordsTable() {
     el(
       "caption",
       {},
-      "For each right word, after the right ones before it: how likely " +
-        "the model thinks it is",
-      el("span", { class: "train-spark" }, ", now and over the steps"),
-      ", and how much the model looks at each English word (last layer, " +
-        "mean of the heads).",
+      "How likely each right word is after the ones before it, and where " +
+        "the model looks (last layer, mean of the heads)",
     ),
     el(
       "thead",
@@ -48,7 +33,6 @@ export function wordsTable() {
         {},
         head("word"),
         head("likely"),
-        head("over steps", { class: "train-spark" }),
         SOURCE.map((word) =>
           head(word, word === "end" ? {} : { lang: "en" }),
         ),
@@ -60,18 +44,11 @@ export function wordsTable() {
       rows.map((row) => el("tr", {}, row.node)),
     ),
   );
-  function draw(moments, to) {
-    moments[to].words.forEach(({ likely, looked }, i) => {
+  function draw(moment) {
+    moment.words.forEach(({ likely, looked }, i) => {
       const row = rows[i];
       row.likely.textContent = percent(likely);
       row.likely.style.setProperty("--share", `${100 * likely}%`);
-      row.line.setAttribute(
-        "points",
-        moments
-          .slice(0, to + 1)
-          .map((one) => `${one.step},${1 - one.words[i].likely}`)
-          .join(" "),
-      );
       looked.forEach((share, j) => {
         row.looked[j].textContent = `${Math.round(100 * share)}\u00a0%`;
         row.looked[j].style.setProperty("--share", `${100 * share}%`);
