@@ -6,8 +6,8 @@ Python is all that it needs. In about a minute it learns to translate
 small English sentences into Spanish, and then it translates a hundred
 that it has never seen. Numbers such as 3.2.1 are the paper's sections.
 
-Three things of the paper are left out: batches (sentences are read one
-after the other, so nothing is padded), dropout, and beam search.
+Three things of the paper are left out: padding (the sentences of a batch
+are read one after the other), dropout, and beam search.
 """
 
 import math
@@ -27,8 +27,8 @@ except ImportError:  # before Python 3.12
 #
 # To learn is to ask of each weight: if it grew a little, how would the
 # loss change? That is the weight's gradient. So a matrix remembers its
-# parents, the matrices that it was made from. A gradient of it is rows of
-# the same shape, and `back` turns that into a gradient for each parent.
+# parents, the matrices that it was made from. Its gradient has its shape,
+# and `back` turns it into one for each parent, in their order.
 
 
 def transposed(rows):
@@ -173,7 +173,7 @@ def visit(matrix, met):
 
 
 def backward(loss):
-    """Add to the gradient of all that `loss` was made from."""
+    """Add to the gradient of all that `loss`, one number, was made from."""
     met = {}
     visit(loss, met)
     loss.grad = [[1.0]]
