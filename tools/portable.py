@@ -100,7 +100,8 @@ def run(path: Path, setting: str) -> tuple[list[str], list[str]]:
             values = execute(
                 notebook, path.parent, environment, allow_errors=True
             )
-            ends.append(str(notebook.cells[-1].get("outputs")))
+            told = notebook.cells[-1].get("outputs", [])
+            ends.append("".join(one.get("text", "") for one in told))
     found = []
     if ends[0] != ends[-1]:
         found.append("what was trained is not the same twice")
