@@ -316,6 +316,37 @@ def test_a_seed_that_only_one_row_has_says_nothing_of_others():
     assert found.size == pytest.approx(-0.99)
 
 
+def test_what_three_changes_owe_each_other():
+    """Of losses that are made: rotary and the schedule share 0.01 nats."""
+    gains = -0.1, -0.06, -0.05
+    levels = {
+        rung: 1.5 + float(np.dot(cell, gains)) + 0.01 * (cell[1] and cell[2])
+        for cell, rung in ladder.CUBE.items()
+    }
+    chance = np.random.default_rng(0)
+    noise = chance.normal(scale=1e-4, size=(len(levels), 3))
+    told = {
+        rung: dict(enumerate(level + noise[i] + [0, 0.02, 0.01]))
+        for i, (rung, level) in enumerate(levels.items())
+    }
+    found = ladder.combined(Blocks(told))
+    assert found["blocks"].freedom == 14
+    wanted = {
+        ("muon",): -0.1,
+        ("rotary",): -0.055,
+        ("cool-down",): -0.045,
+        ("rotary", "cool-down"): 0.01,
+    }
+    for names, gap in found["effects"].items():
+        assert gap.size == pytest.approx(wanted.get(names, 0), abs=5e-4)
+        assert (gap.p < 0.001) == (names in wanted)
+    assert found["beyond"].size == pytest.approx(0.01, abs=5e-4)
+    low, high = found["ends"]
+    assert low < found["share"] < high < 1
+    assert found["share"] == pytest.approx(0.20 / 0.21, abs=3e-3)
+    assert "Muon, rotary: 1.340" in drawings.ladder_cube(levels).alt
+
+
 def test_many_rows_beside_one_are_judged_as_dunnett_does():
     """Against SciPy's, which knows no blocks."""
     chance = np.random.default_rng(0)

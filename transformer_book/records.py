@@ -114,7 +114,8 @@ def recorded_runs(experiment: str | None = None) -> list[str]:
     """
     asked = record(f"{experiment}.jsonl" if experiment else "")
     names = []
-    for path in [asked] if experiment else sorted(asked.glob("*.jsonl")):
+    some = [asked] if asked.is_file() else sorted(asked.glob("*.jsonl"))
+    for path in some:
         for run, content in sorted(read_record(path).items()):
             if "report.json" in content:
                 names.append(f"{path.stem}/{run}".removeprefix(f"{MODELS}/"))

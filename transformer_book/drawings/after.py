@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import drawsvg
@@ -274,52 +275,42 @@ def ladder_cube(levels: Mapping[str, float]) -> Picture:
     add up, edges of a colour are parallel. `levels` has each rung's loss.
     """
     figure, ax = chart(400)
-    names = {
-        cell: ", ".join(
-            name for name, on in zip(EDGES, cell, strict=True) if on
+    at = {  # each corner's place and its changes
+        cell: (
+            sum(EDGES[name][0] for name in compress(EDGES, cell)),
+            levels[rung],
         )
-        for cell in CUBE
+        for cell, rung in CUBE.items()
     }
-    at = {
-        cell: sum(
-            x for (x, _), on in zip(EDGES.values(), cell, strict=True) if on
-        )
-        for cell in CUBE
+    for number, (_, ink) in enumerate(EDGES.values()):
+        for cell in (each for each in CUBE if each[number]):
+            less = (*cell[:number], False, *cell[number + 1 :])
+            ax.plot(*zip(at[less], at[cell], strict=True), color=ink)
+    ax.plot(*zip(*at.values(), strict=True), "o", color="black", ms=5)
+    words = {
+        (False,) * 3: (f"the paper, {levels['paper']:.2f}", "center", 0, 8),
+        (True,) * 3: (
+            f"all three, {levels['all-three']:.2f}",
+            "center",
+            0,
+            -18,
+        ),
     }
-    beside = {"textcoords": "offset points"}
-    for cell, rung in CUBE.items():
-        for number, (_, ink) in enumerate(EDGES.values()):
-            if cell[number]:
-                less = (*cell[:number], False, *cell[number + 1 :])
-                first, last = levels[CUBE[less]], levels[rung]
-                ax.plot([at[less], at[cell]], [first, last], color=ink)
-    for cell, rung in CUBE.items():
-        place = at[cell], levels[rung]
-        ax.plot(*place, "o", color="black", ms=5)
-        first = sum(cell) == 1
-        if first:  # where one change alone leads
-            name = names[cell]
-            ax.annotate(
-                name,
-                place,
-                (-8 if name == "Muon" else 8, 2),
-                color=EDGES[name][1],
-                ha="right" if name == "Muon" else "left",
-                **beside,
-            )
-    for rung, away in ("paper", 8), ("all-three", -18):
-        cell = (rung != "paper",) * 3
-        words = "all three" if all(cell) else "the paper"
-        said = f"{words}, {levels[rung]:.2f}"
-        ax.annotate(
-            said, (at[cell], levels[rung]), (0, away), ha="center", **beside
-        )
+    for cell, name in zip(
+        [c for c in CUBE if sum(c) == 1], EDGES, strict=True
+    ):
+        side, away = ("right", -8) if name == "Muon" else ("left", 8)
+        words[cell] = name, side, away, 2
+    for cell, (said, side, *away) in words.items():
+        ink = EDGES.get(said, (0, "black"))[1]
+        look = {"textcoords": "offset points", "ha": side, "color": ink}
+        ax.annotate(said, at[cell], away, **look)
     ax.margins(0.2, 0.14)
     ax.set_xticks([])
     ax.set_ylabel("test loss, nats per token")
     told = "; ".join(
-        f"{names[cell] or 'the paper'}: {levels[rung]:.3f}"
-        for cell, rung in CUBE.items()
+        f"{', '.join(compress(EDGES, cell)) or 'the paper'}: {loss:.3f}"
+        for cell, (_, loss) in at.items()
     )
     return show(
         figure,
