@@ -168,7 +168,7 @@ def test_evaluate_and_average(trained, tmp_path, capsys):
     assert main([*evaluated, "--languages", "es", "en"]) == 2
     assert "give --languages en es, or leave" in capsys.readouterr().err
     assert main([*evaluated, "--limit", "0"]) == 2
-    assert "limit cannot be 0" in capsys.readouterr().err
+    assert "limit=0: give a whole" in capsys.readouterr().err
     assert found["split"] == "test" and "translations" not in found
     out = tmp_path / "mean"
     words = ["average", "--model", str(trained), "--last", "1"]
