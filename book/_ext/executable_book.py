@@ -140,7 +140,9 @@ def link_chapter(app, what, name, item, options, lines):
 
 
 def ask_for_fonts(app, pagename, templatename, context, doctree):
-    """With the page and not after it, so that no line moves."""
+    """With the page and not after it, so that no line of a site moves."""
+    if app.builder.name not in ("html", "dirhtml"):
+        return
     links = [
         '<link rel="preload" as="font" type="font/woff2" crossorigin href="'
         + context["pathto"](f"_static/fonts/{name}.woff2", resource=True)

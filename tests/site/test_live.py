@@ -252,6 +252,9 @@ def test_attention(visit):
     assert page.locator(".live").bounding_box()["height"] <= 640
     path = tangle.ROOT / "book" / "results" / "attention_maps.md"
     assert f":sentence: {chosen(page)}\n" in path.read_text("utf-8")
+    said = page.locator(".live-result").text_content()
+    assert said.startswith("wirft looked at throws 9")
+    assert page.locator(".ribbons path:not(.ribbon-dim)").count() == 1
     page.get_by_role("button", name="The token before 4.4").click()
     said = page.locator(".live-result").text_content()
     assert said.startswith("a looks at throws 9")  # of the ball

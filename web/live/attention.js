@@ -25,7 +25,8 @@ const READ = {
   to: "Where it looks",
 };
 const MEAN = "all";
-const BEGIN = { layer: 2, head: 1 }; // looks where the next word comes from
+// It looks where the next word comes from: "wirft" at "throws".
+const BEGIN = { layer: 2, head: 1, word: 6 };
 const JOBS = {
   // of the shipped model; counted in book/results/attention_maps.md
   "multi30k-en-de": [
@@ -146,7 +147,7 @@ export async function start(place) {
   const chosen = {
     layer: state.layer ?? BEGIN.layer,
     head: state.head ?? BEGIN.head,
-    word: Number(state.word ?? 0),
+    word: Number(state.word ?? BEGIN.word),
   };
   await texts.open(state.sentence ?? place.dataset.sentence);
   redraw(draw);
