@@ -83,28 +83,6 @@ def equation(tried: Adapter) -> Verdict:
     return fault(otherwise, got, mistakes)
 
 
-@probe("attention-variance", "attention-root", "attention", after="equation")
-def variance(tried: Adapter) -> Verdict:
-    """Divided by the root of d_k, scores have a variance of 1, however
-    wide the keys are."""
-    spreads = []
-    for width in (4, 64, 256):
-        query, key = torch.randn(2, 1, 1, 40, width)
-        logs = weights_of(tried, query, key).double().clamp_min(1e-300).log()
-        centred = logs - logs.mean(-1, keepdim=True)
-        spreads.append(centred.var().item())
-    said = ", ".join(f"{spread:.2f}" for spread in spreads)
-    measured = f"variance of the scores for d_k of 4, 64 and 256: {said}"
-    # Chance moves it by some tenths, a wrong root by a factor of 4 and more.
-    if all(0.6 < spread < 1.6 for spread in spreads):
-        return paper(measured)
-    if max(spreads) > 1.5 * min(spreads):
-        return fault(
-            f"the scores depend on d_k as they should not; {measured}"
-        )
-    return deviation("another scale of the scores", measured)
-
-
 @probe(
     "attention-weighted-sum", "attention-hand", "attention", after="equation"
 )
@@ -300,21 +278,3 @@ def multi_head_mask(tried: Adapter) -> Verdict:
     if not close(unmasked, heads_of(x, memory, *matrices, h)):
         return fault("wrong with a mask, as without")
     return fault("wrong with a mask, though right without")
-
-
-@probe(
-    "attention-head-cost",
-    "attention-averaging",
-    "multi_head",
-    after="multi_head",
-)
-def heads_differ(tried: Adapter) -> Verdict:
-    """Several heads attend to different places at once, which a single
-    one of full width cannot."""
-    x, matrices = torch.randn(1, 6, 8), list(torch.randn(4, 8, 8))
-    by_heads = [output(tried.multi_head(x, x, *matrices, h)) for h in (1, 4)]
-    if close(*by_heads):
-        return fault("one head and four give the same: h is not used")
-    if close(by_heads[1], heads_of(x, x, *matrices, 4)):
-        return paper("one head and four of a quarter's width differ")
-    return fault("four heads do not give what four heads should")

@@ -130,14 +130,14 @@ PROBES: list[Probe] = []
 
 
 def probe(
-    row: str, label: str, *needs: str, after: str = "", source: bool = False
+    row: str, label: str, needs: str, after: str = "", source: bool = False
 ) -> Callable:
     """Register a function of an adapter as a probe; its docstring says
     what the paper says."""
 
     def register(function: Callable) -> Callable:
-        causes = tuple(after.split())
-        PROBES.append(Probe(row, label, needs, function, causes, source))
+        names, causes = tuple(needs.split()), tuple(after.split())
+        PROBES.append(Probe(row, label, names, function, causes, source))
         return function
 
     return register

@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -106,9 +105,7 @@ def plain(tried: Adapter, ids: list[int]) -> list[int]:
 @probe(
     "decoding-auto-regressive",
     "decoding-greedy",
-    "build",
-    "logits",
-    "greedy",
+    "build logits greedy",
     after="multi_head future past source_seen padding target_order",
 )
 def greedy(tried: Adapter) -> Verdict:
@@ -195,9 +192,7 @@ def _greedy_mistake(tried, model, source, got, right, loose) -> str:
 @probe(
     "decoding-limit",
     "decoding-greedy",
-    "build",
-    "logits",
-    "greedy",
+    "build logits greedy",
     after="greedy",
     source=True,
 )
@@ -230,8 +225,7 @@ def limit(tried: Adapter) -> Verdict:
 @probe(
     "decoding-auto-regressive",
     "decoding-greedy",
-    "build",
-    "greedy",
+    "build greedy",
     after="greedy",
 )
 def greedy_in_evaluation(tried: Adapter) -> Verdict:
@@ -257,8 +251,7 @@ def greedy_in_evaluation(tried: Adapter) -> Verdict:
 @probe(
     "decoding-auto-regressive",
     "decoding-greedy",
-    "build",
-    "greedy_batch",
+    "build greedy_batch",
     after="padding_mask padding batch greedy",
     source=True,
 )
@@ -294,6 +287,8 @@ def greedy_of_a_batch(tried: Adapter) -> Verdict:
 
 
 # Beams
+
+WIDTH, LONGEST = 3, 6  # the beam, and the tokens of an output
 
 Found = tuple[list[int], float]
 
@@ -377,99 +372,94 @@ READINGS = {
 }
 
 
-class Searches:
-    """The adapter's beam search on random languages, and what should
+class Search:
+    """The adapter's beam search on a random language, and what should
     come out: with a ban on padding and bos, or, if `loose`, without."""
 
-    def __init__(self, tried: Adapter, count: int):
-        if not tried.has("beam"):
-            if not tried.has("build", "logits"):
-                raise NotShown("the adapter has no build and no logits")
-            if tried.alone:
-                raise NotShown("a search from a prompt is not tried")
+    def __init__(self, tried: Adapter, number: int):
         self.tried = tried
-        self.cases = [
-            (self._language(number), [0.6, 1.5, 6.0][number % 3])
-            for number in range(count)
-        ]
-
-    def _language(self, number: int) -> tuple[Callable, Any]:
-        """Log-probabilities after some ids, and what the search gets."""
-        tried = self.tried
+        self.alpha = [0.6, 1.5, 6.0][number % 3]
         if tried.has("beam"):
             tried.random(number)
             scores = 2 * torch.randn(8, SIZE, SIZE).double()
             scores[..., tried.EOS] += 1
             scores[..., [tried.PAD, tried.BOS]] = -math.inf
-            table = scores.log_softmax(-1)
+            self.table = scores.log_softmax(-1)
+        else:
+            self.model = language(tried, number, spread=1.2)
+            self.source = source_of(tried, number)
+            self.seen: dict[tuple, Tensor] = {}
 
-            def bigrams(ids: list[int]) -> Tensor:
-                return table[len(ids), ids[-1] if ids else tried.BOS]
+    def logs(self, ids: list[int]) -> Tensor:
+        """The log-probabilities of what follows."""
+        tried = self.tried
+        if tried.has("beam"):
+            return self.table[len(ids), ids[-1] if ids else tried.BOS]
+        known = tuple(ids)
+        if known not in self.seen:
+            out = next_logits(tried, self.model, self.source, ids)
+            self.seen[known] = out.log_softmax(-1)
+        return self.seen[known]
 
-            return bigrams, None
-        model = language(tried, number, spread=1.2)
-        source = source_of(tried, number)
-
-        @cache
-        def logs(ids: tuple[int, ...]) -> Tensor:
-            out = next_logits(tried, model, source, [*ids])
-            return out.log_softmax(-1)
-
-        return lambda ids: logs(tuple(ids)), (model, source)
-
-    def theirs(self, case: int, size: int, limit: int = 6) -> list[int]:
-        (logs, model), alpha = self.cases[case]
-        if model is None:
+    def theirs(self, size: int, limit: int = LONGEST) -> list[int]:
+        if self.tried.has("beam"):
             got = self.tried.beam(
-                lambda ids: logs(ids).float(), size, alpha, limit
+                lambda ids: self.logs(ids).float(), size, self.alpha, limit
             )
         else:
-            got = self.tried.beam_search(*model, size, alpha, limit - 3)
+            got = self.tried.beam_search(
+                self.model, self.source, size, self.alpha, limit - 3
+            )
         return [int(i) for i in got]
-
-    def words(self, case: int, loose: bool) -> Callable:
-        """Log-probabilities of what follows, with or without the ban."""
-        (logs, model), _ = self.cases[case]
-        never = [self.tried.PAD, self.tried.BOS]
-
-        def banned(ids: list[int]) -> Tensor:
-            out = logs(ids).clone()
-            out[never] = -math.inf
-            return out
-
-        return logs if loose or model is None else banned
 
     def right(
         self,
-        case: int,
         size: int,
-        limit: int = 6,
+        limit: int = LONGEST,
         mistake: str = "",
         loose: bool = False,
     ) -> list[int]:
-        logs, alpha = self.words(case, loose), self.cases[case][1]
-        return reference(logs, size, alpha, limit, self.tried.EOS, mistake)
-
-    def agree(self, got: Sequence[list[int]], size: int, **how: Any) -> str:
-        """ "paper" if all outputs are those of a search with the ban, or
-        the name of the deviation if they are one's without it, or ''."""
         tried = self.tried
-        if all(self.right(i, size, **how) == x for i, x in enumerate(got)):
-            return "paper"
-        for i, ids in enumerate(got):
-            loose = self.right(i, size, loose=True, **how)
-            if plain(tried, ids) != plain(tried, loose):
-                return ""
-        return LOOSE
+        never = [] if loose else [tried.PAD, tried.BOS]
+
+        def logs(ids: list[int]) -> Tensor:
+            out = self.logs(ids).clone()
+            out[never] = -math.inf
+            return out
+
+        return reference(logs, size, self.alpha, limit, tried.EOS, mistake)
+
+
+def searches(tried: Adapter, count: int) -> list[Search]:
+    """Searches on different languages."""
+    if not tried.has("beam"):
+        if not tried.has("build", "logits"):
+            raise NotShown("the adapter has no build and no logits")
+        if tried.alone:
+            raise NotShown("a search from a prompt is not tried")
+    return [Search(tried, number) for number in range(count)]
+
+
+def agree(each: list[Search], got: list[list[int]], mistake: str = "") -> str:
+    """ "paper" if all outputs are those of a search with the ban, or
+    the name of the deviation if they are one's without it, or ''."""
+    both = [*zip(each, got, strict=True)]
+    if all(one.right(WIDTH, mistake=mistake) == ids for one, ids in both):
+        return "paper"
+    for one, ids in both:
+        loose = one.right(WIDTH, mistake=mistake, loose=True)
+        if plain(one.tried, ids) != plain(one.tried, loose):
+            return ""
+    return LOOSE
 
 
 @probe("beams-search", "beams-search", "beam|beam_search", after="greedy")
 def beams(tried: Adapter) -> Verdict:
     """Translations are found by a beam search; what ranks hypotheses is
     their log-probability divided by the length penalty."""
-    searches = Searches(tried, 48)
-    got = [searches.theirs(i, 3) for i in range(48)]
-    agreed = searches.agree(got, 3)
+    each = searches(tried, 48)
+    got = [one.theirs(WIDTH) for one in each]
+    agreed = agree(each, got)
     if agreed == "paper":
         return paper(f"{len(got)} searches with a beam of 3, equal to ours")
     if all(ids[:1] == [tried.BOS] for ids in got):
@@ -477,51 +467,22 @@ def beams(tried: Adapter) -> Verdict:
     if agreed:
         words = "the outputs are those of a search that may write them"
         return deviation(LOOSE, words, "most code")
-    if max(map(len, got)) > 6:
+    if max(map(len, got)) > LONGEST:
         return fault("an output is above the limit")
     for mistake, words in BEAM_MISTAKES.items():
-        if searches.agree(got, 3, mistake=mistake):
+        if agree(each, got, mistake):
             if mistake in READINGS:
                 name, who = READINGS[mistake]
                 return deviation(name, words, who)
             return fault(words)
-    right = sum(searches.right(i, 3) == ids for i, ids in enumerate(got))
-    words = f"{right} of {len(got)} outputs are what they should be. "
-    return fault(
-        words + "Look at what may end, when decoding stops, at the limit, "
-        "and whether a cache follows: its rows and its positions"
+    right = sum(
+        one.right(WIDTH) == ids for one, ids in zip(each, got, strict=True)
     )
-
-
-def _searches_as_the_paper(tried: Adapter) -> None:
-    """What the next probes have to presume."""
-    found = tried.found.get("beams")
-    if found and found.kind == "deviation" and found.name != LOOSE:
-        raise NotShown(f"the search is another one: {found.name}")
-
-
-@probe(
-    "beams-length-penalty",
-    "beams-length-penalty",
-    "beam|beam_search",
-    after="beams",
-)
-def length_penalty(tried: Adapter) -> Verdict:
-    """The penalty is ((5 + |Y|) / 6)^alpha, and |Y| counts eos: the
-    larger alpha, the longer the output."""
-    _searches_as_the_paper(tried)
-    searches = Searches(tried, 24)
-    lengths = []
-    for alpha in (0.0, 0.6, 3.0):
-        searches.cases = [(one, alpha) for one, _ in searches.cases]
-        found = [searches.theirs(i, 3) for i in range(24)]
-        lengths.append(sum(map(len, found)) / len(found))
-    said = ", ".join(f"{x:.2f}" for x in lengths)
-    measured = f"tokens for an alpha of 0, 0.6 and 3: {said}"
-    # what padding and bos take from an output may leave no difference
-    if lengths[0] <= lengths[1] < lengths[2] or searches.agree(found, 3):
-        return paper(measured)
-    return fault(f"{measured}: a larger alpha makes outputs longer")
+    return fault(
+        f"{right} of {len(got)} outputs are what they should be. Look at "
+        "what may end, when decoding stops, at the limit, and whether a "
+        "cache follows: its rows and its positions"
+    )
 
 
 @probe(
@@ -530,16 +491,20 @@ def length_penalty(tried: Adapter) -> Verdict:
 def brute_force(tried: Adapter) -> Verdict:
     """A beam wide enough for every hypothesis finds the output with the
     best score of all."""
-    _searches_as_the_paper(tried)
-    searches = Searches(tried, 6)
-    limit = 3  # an output: up to two words and eos, fewer than 300
+    found = tried.found.get("beams")
+    if found and found.kind == "deviation" and found.name != LOOSE:
+        raise NotShown(f"the search is another one: {found.name}")
+    many, limit = 300, 3  # there are fewer outputs of up to 3 tokens
+    each = searches(tried, 6)
     wrong = 0
-    for case in range(6):
+    for one in each:
         try:
-            got = searches.theirs(case, 300, limit)
+            got = one.theirs(many, limit)
         except (RuntimeError, IndexError, ValueError) as error:
-            raise NotShown(f"it cannot keep 300 hypotheses: {error}") from None
-        best = [_best(searches, case, limit, loose) for loose in (False, True)]
+            raise NotShown(
+                f"it cannot keep {many} hypotheses: {error}"
+            ) from None
+        best = [one.right(many, limit, loose=x) for x in (False, True)]
         wrong += plain(tried, got) not in [plain(tried, x) for x in best]
     if not wrong:
         return paper(f"the best of all outputs of up to {limit} tokens, in 6 "
@@ -548,32 +513,3 @@ def brute_force(tried: Adapter) -> Verdict:
         f"in {wrong} of 6 searches a better output exists, and every "
         "hypothesis fits into the beam"
     )
-
-
-def _best(searches: Searches, case: int, limit: int, loose: bool) -> list[int]:
-    """The output with the best score of all, by trying them."""
-    eos, alpha = searches.tried.EOS, searches.cases[case][1]
-    logs = searches.words(case, loose)
-    best, score = [], -math.inf
-    begun: list[tuple[list[int], float]] = [([], 0.0)]
-    for length in range(1, limit + 1):
-        going = []
-        for ids, total in begun:
-            for token, gain in enumerate(logs(ids).tolist()):
-                if token != eos and gain > -math.inf:
-                    going.append(([*ids, token], total + gain))
-                divided = (total + gain) / ((5 + length) / 6) ** alpha
-                if token == eos and divided > score:
-                    best, score = [*ids, eos], divided
-        begun = going
-    return best
-
-
-@probe("beams-search", "beams-idea", "beam|beam_search", after="beams")
-def one_beam(tried: Adapter) -> Verdict:
-    """With a beam of one, beam search is greedy."""
-    searches = Searches(tried, 20)
-    got = [searches.theirs(i, 1) for i in range(20)]
-    if searches.agree(got, 1):
-        return paper("20 searches with a beam of 1, equal to greedy ones")
-    return fault("a beam of 1 differs from greedy")

@@ -19,10 +19,8 @@ from .core import (
     probe,
 )
 from .model import (
-    AFTER_SOFTMAX,
     ENOUGH,
     build,
-    encoded,
     logits,
     moved,
     order_counts,
@@ -31,20 +29,19 @@ from .model import (
     trained_logits,
     weights_of,
     wild,
+    wrong_weights,
 )
 from .positions import judge
-from .trace import KERNEL, SIZES, SOURCE, TARGET, Call, Trace, batch_first
+from .trace import KERNEL, SIZES, SOURCE, TARGET, Call, Trace
 
 RATE = 0.3  # of dropout, where it is looked at: not 1 - RATE
 MAPS = {"linear", "matmul", "bmm", "einsum", "conv1d", KERNEL}
-SIDES = {"S": "the encoder's", "s": "the decoder's", "c": "the cross"}
 
 
 @probe(
     "layers-post-norm",
     "layers-residual",
-    "build",
-    "logits",
+    "build logits",
     after="norm_place future",
 )
 def norm_formula(tried: Adapter) -> Verdict:
@@ -91,8 +88,7 @@ def _hidden(tried: Adapter) -> Tensor:
 @probe(
     "layers-decoder-third-sublayer",
     "layers-decoder-layer",
-    "build",
-    "logits",
+    "build logits",
     after="decoder_layer source_seen past norm_place weights_used",
 )
 def order_of_sublayers(tried: Adapter) -> Verdict:
@@ -135,8 +131,7 @@ def _in_words(events: str) -> str:
 @probe(
     "attention-equation-1",
     "attention-scaled",
-    "build",
-    "logits",
+    "build logits",
     after="equation multi_head",
 )
 def scores_factor(tried: Adapter) -> Verdict:
@@ -170,72 +165,15 @@ def scores_factor(tried: Adapter) -> Verdict:
 @probe(
     "attention-mask-inside",
     "attention-scaled",
-    "build",
-    "logits",
+    "build logits",
     after="future padding mask_inside infinity",
 )
 def hidden_weights(tried: Adapter) -> Verdict:
     """What a mask forbids gets a weight of exactly zero, and each row of
     weights sums to 1, in every attention of the model."""
-    source, target = pairs(tried)
-    source = tried.ended(source, 5)
-    trace = Trace(tried, wild(tried), source, target)
-    for attention in trace.attentions():
-        sums, where = attention.weights.sum(-1), SIDES[attention.kind]
-        if attention.leak > 0:
-            hidden = "padding"
-            if attention.kind == "s":
-                hidden = "a later position"
-            return fault(f"in {where} attention {hidden} has a weight of "
-                         f"{attention.leak:.2g}")  # fmt: skip
-        if sums.max() < 1 + ENOUGH and sums.min() < 1 - ENOUGH:
-            words = AFTER_SOFTMAX.format(sums.min().item())
-            return fault(f"in {where} attention some are hidden: {words}")
-        if not close(sums, torch.ones_like(sums)):
-            return fault(
-                f"weights of {where} attention do not sum to 1 for a query: "
-                "the softmax runs along another axis"
-            )
+    for words in wrong_weights(tried, wild(tried)).values():
+        return fault(words)
     return paper("padding and later positions have weights of exactly 0")
-
-
-@probe(
-    "attention-use-cross",
-    "attention-uses",
-    "build",
-    "logits",
-    "encode",
-    after="source_seen order_of_sublayers",
-    source=True,
-)
-def memory_everywhere(tried: Adapter) -> Verdict:
-    """Keys and values of every decoder layer come from the output of the
-    encoder's whole stack."""
-    model = wild(tried)
-    source, target = pairs(tried)
-    memory = encoded(tried, model, source)
-    trace = Trace(tried, model, source, target)
-    places = {a.kind: a.place for a in trace.attentions()}
-    across = [a.place for a in trace.attentions() if a.kind == "c"]
-    if "S" not in places or not across:
-        raise trace.unseen("attention to the source")
-    last, first = places["S"], min(across)
-    read = 0
-    for place, x, weight, _ in trace.linears():
-        given = batch_first(x)
-        if given is None or given.size(1) != SOURCE or place < last:
-            continue
-        if weight.size(0) >= SIZES["d_model"] and place > last:
-            if close(given, memory, 1e-3):
-                read += 1
-            elif place > first:
-                return fault(
-                    "a decoder layer takes keys or values from something "
-                    "else than the encoder's output"
-                )
-    if not read:
-        raise NotShown("the maps of keys and values were not seen")
-    return paper(f"{read} maps read it in {len(across)} layers")
 
 
 # Embeddings, positions, and the network
@@ -251,7 +189,7 @@ def _sums(tried: Adapter, model: nn.Module) -> list[tuple]:
 
 
 @probe(
-    "embeddings-factor", "embeddings-factor", "build", "logits", after="factor"
+    "embeddings-factor", "embeddings-factor", "build logits", after="factor"
 )
 def embedding_factor(tried: Adapter) -> Verdict:
     """Embeddings are multiplied by the root of d_model before positions
@@ -297,8 +235,7 @@ def _side(words: Tensor) -> str:
 @probe(
     "positions-formula",
     "positions-sinusoids",
-    "build",
-    "logits",
+    "build logits",
     after="formula source_order target_order",
 )
 def added_positions(tried: Adapter) -> Verdict:
@@ -347,8 +284,7 @@ def _learned(tried: Adapter, model: nn.Module, added: list[Tensor]) -> str:
 @probe(
     "layers-equation-2",
     "layers-feed-forward",
-    "build",
-    "logits",
+    "build logits",
     after="equation_2",
 )
 def activation(tried: Adapter) -> Verdict:
@@ -384,7 +320,7 @@ def activation(tried: Adapter) -> Verdict:
 # Dropout
 
 
-@probe("layers-residual-dropout", "layers-dropout", "build", "logits")
+@probe("layers-residual-dropout", "layers-dropout", "build logits")
 def dropout_off(tried: Adapter) -> Verdict:
     """Dropout is for training: in evaluation nothing is random."""
     model, ids = build(tried, dropout=0.5), pairs(tried)
@@ -393,40 +329,25 @@ def dropout_off(tried: Adapter) -> Verdict:
         return fault(
             "in evaluation mode two passes differ: dropout is still on"
         )
-    without, again, dropping = (
-        _evaluated(tried, rate) for rate in (0.0, 0.0, 0.5)
-    )
-    # where a seed decides on the weights, the rate has to change nothing
-    decided = torch.equal(without[0], again[0]) and all(
-        torch.equal(a, b) for a, b in zip(without[1], dropping[1], strict=True)
-    )
-    if decided and moved(without[0], dropping[0]).max() > ENOUGH:
-        words = "in evaluation mode the scores depend on the rate of dropout"
-        if isinstance(model, nn.Module) and _rates(tried):
-            return fault(
-                f"{words}, though PyTorch's dropout has divided by 1 - rate "
-                "in training already"
-            )
-        return deviation(
-            "dropout scales in evaluation",
-            f"{words}: right if training only drops, and wrong if it divides "
-            "by 1 - rate, too",
-            "dropout as it was first published",
-        )
+    # where a seed decides on the weights, the rate has to change nothing;
+    # some models make their weights in their first pass
+    both = [build(tried, dropout=rate) for rate in (0.0, 0.5)]
+    scores = [logits(tried, each, *ids) for each in both]
+    if isinstance(model, nn.Module):
+        weights = zip(*(each.parameters() for each in both), strict=True)
+        if all(torch.equal(a, b) for a, b in weights):
+            if moved(*scores).max() > ENOUGH:
+                return deviation(
+                    "dropout scales in evaluation",
+                    "in evaluation mode the scores depend on the rate of "
+                    "dropout: right if training only drops, as dropout was "
+                    "first published, and wrong if training divides by "
+                    "1 - rate, as PyTorch's does",
+                )
     return paper("two passes in evaluation mode are equal")
 
 
-def _evaluated(tried: Adapter, rate: float) -> tuple[Tensor, list[Tensor]]:
-    """The scores in evaluation mode of a model that may drop, and the
-    weights that gave them, if it is one of PyTorch."""
-    ids = pairs(tried)
-    model = build(tried, dropout=rate)
-    scores = logits(tried, model, *ids)  # some make their weights only now
-    is_module = isinstance(model, nn.Module)
-    return scores, [*model.parameters()] if is_module else []
-
-
-@probe("dropout-base", "layers-dropout", "build", "logits")
+@probe("dropout-base", "layers-dropout", "build logits")
 def dropout_on(tried: Adapter) -> Verdict:
     """In training some numbers are dropped, at the rate asked for."""
     model, ids = build(tried, dropout=RATE), pairs(tried)
@@ -457,8 +378,7 @@ FIXED = "dropout at a fixed rate"
 @probe(
     "layers-residual-dropout",
     "layers-dropout",
-    "build",
-    "logits",
+    "build logits",
     after="dropout_on padding future",
 )
 def training_equals_evaluation(tried: Adapter) -> Verdict:
@@ -506,7 +426,7 @@ def _modes_differ(
     return bool(moved(evaluated, trained).max() >= ENOUGH)
 
 
-@probe("layers-residual-dropout", "layers-dropout", "build", "logits")
+@probe("layers-residual-dropout", "layers-dropout", "build logits")
 def dropout_places(tried: Adapter) -> Verdict:
     """Dropout falls on each sub-layer's output before it is added, and
     nowhere else in a layer."""
@@ -541,7 +461,7 @@ def dropout_places(tried: Adapter) -> Verdict:
     return paper(measured)
 
 
-@probe("model-dropout-on-sums", "model-transformer", "build", "logits")
+@probe("model-dropout-on-sums", "model-transformer", "build logits")
 def dropout_of_sums(tried: Adapter) -> Verdict:
     """Dropout falls on the sums of embeddings and positions, in both
     stacks."""

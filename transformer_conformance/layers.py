@@ -153,23 +153,6 @@ def equation_2(tried: Adapter) -> Verdict:
     return fault("not max(0, x W_1 + b_1) W_2 + b_2", got, mistakes)
 
 
-@probe(
-    "layers-position-wise",
-    "layers-feed-forward",
-    "feed_forward",
-    after="equation_2",
-)
-def position_wise(tried: Adapter) -> Verdict:
-    """The network works on every position by itself, and on all alike."""
-    x, w_1, b_1 = torch.randn(2, 5, 8), torch.randn(8, 16), torch.randn(16)
-    w_2, b_2 = torch.randn(16, 8), torch.randn(8)
-    together = tried.feed_forward(x, w_1, b_1, w_2, b_2)
-    alone = tried.feed_forward(x[:, 1:2], w_1, b_1, w_2, b_2)
-    if close(together[:, 1:2], alone):
-        return paper("a position alone gives the same")
-    return fault("a position's result depends on the other positions")
-
-
 D = 8
 PRE = "this is pre-norm; the paper norms the sum"
 INNER = (

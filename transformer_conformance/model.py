@@ -26,7 +26,7 @@ from .core import (
     said_by,
 )
 from .layers import PRE_NORM
-from .trace import BATCH, SIZES, SOURCE, TARGET, Trace
+from .trace import BATCH, SIZES, SOURCE, TARGET, WORDS, Trace
 
 # Of the scores' spread. Rounding in single precision moves them by some
 # 1e-6, and the least that a word with a weight of 1e-3 does is more.
@@ -88,7 +88,8 @@ def logits(
 
 NOT_FINITE = (
     "some of the scores are not finite: does a mask hide all there is, "
-    "because it is turned round?"
+    "because it is turned round, or does a softmax run along another axis "
+    "than that of the keys?"
 )
 
 
@@ -112,8 +113,7 @@ def other(ids: Tensor, tried: Adapter) -> Tensor:
 @probe(
     "model-encoder-decoder",
     "model-transformer",
-    "build",
-    "logits",
+    "build logits",
     after="padding_mask causal_mask",
 )
 def shape(tried: Adapter) -> Verdict:
@@ -153,18 +153,39 @@ def influence(tried: Adapter, model: Any, side: int) -> Tensor:
     return sees
 
 
-AFTER_SOFTMAX = (
-    "their weights are 0, but the weights of a query sum to as little as "
-    "{:.2g}: the mask is applied after the softmax, and what is hidden still "
-    "counts in its sum. Mask the scores, before the softmax"
-)
+def wrong_weights(tried: Adapter, model: Any) -> dict[str, str]:
+    """What is wrong with the weights of attentions, by their kinds.
+
+    Raises:
+        NotShown: if no attention is seen.
+    """
+    source, target = pairs(tried)
+    source = tried.ended(source, WORDS)
+    found: dict[str, str] = {}
+    for attention in Trace(tried, model, source, target).attentions():
+        if words := attention.wrong():
+            found.setdefault(attention.kind, words)
+    return found
+
+
+def because(tried: Adapter, model: Any, kinds: str, otherwise: str) -> str:
+    """Why something is seen that should be hidden in these attentions."""
+    try:
+        wrong = wrong_weights(tried, model)
+    except NotShown:
+        return otherwise
+    return next(
+        (wrong[kind] for kind in kinds if kind in wrong),
+        "attention gives it no weight, so something else mixes positions. "
+        "Are heads cut and joined with `transpose`? Does a norm, or the "
+        "network, work on each position by itself?",
+    )
 
 
 @probe(
     "masks-encoder",
     "masks-padding",
-    "build",
-    "logits",
+    "build logits",
     after="padding_mask multi_head shape",
     source=True,
 )
@@ -188,18 +209,12 @@ def padding(tried: Adapter) -> Verdict:
             f"{seen}, and then no word of the source does: the mask of "
             "padding is turned round"
         )
-    if tried.has("encode"):
-        short, long = (encoded(tried, model, x) for x in (source, padded))
-        if close(short, long[:, :SOURCE], 1e-3):
-            return fault(
-                f"{seen}: the encoder hides padding, but the decoder's "
-                "attention to the source does not"
-            )
-    return fault(
-        f"{seen}: is there a mask in the encoder and in the decoder's "
-        "attention to the source, before the softmax, and is it made from "
-        "ids? Are heads cut and joined with `transpose`?"
+    otherwise = (
+        "is there a mask in the encoder and in the decoder's attention to "
+        "the source, before the softmax, and is it made from ids? Are heads "
+        "cut and joined with `transpose`?"
     )
+    return fault(f"{seen}: {because(tried, model, 'Sc', otherwise)}")
 
 
 @torch.no_grad()
@@ -212,13 +227,13 @@ def encoded(tried: Adapter, model: Any, source: Tensor) -> Tensor:
 @probe(
     "masks-decoder",
     "masks-causal",
-    "build",
-    "logits",
+    "build logits",
     after="mask_inside causal_mask multi_head",
 )
 def future(tried: Adapter) -> Verdict:
     """In the decoder no position sees a later one."""
-    sees = influence(tried, wild(tried), side=1)
+    model = wild(tried)
+    sees = influence(tried, model, side=1)
     leaks = sees.triu(1)
     in_training = _leaks_in_training(tried)
     if not leaks.any() and in_training:
@@ -235,11 +250,12 @@ def future(tried: Adapter) -> Verdict:
             words + "in evaluation mode there is no causal mask, so a "
             "validation loss sees its labels"
         )
-    return fault(
-        words + "is there a causal mask in the decoder, a triangle with its "
+    otherwise = (
+        "is there a causal mask in the decoder, a triangle with its "
         "diagonal, before the softmax, and are heads cut and joined with "
         "`transpose`?"
     )
+    return fault(words + because(tried, model, "s", otherwise))
 
 
 def _leaks_in_training(tried: Adapter) -> bool:
@@ -263,11 +279,7 @@ def _leaks_in_training(tried: Adapter) -> bool:
 
 
 @probe(
-    "attention-use-decoder",
-    "attention-uses",
-    "build",
-    "logits",
-    after="future",
+    "attention-use-decoder", "attention-uses", "build logits", after="future"
 )
 def past(tried: Adapter) -> Verdict:
     """In the decoder each position sees itself and all before it."""
@@ -288,8 +300,7 @@ def past(tried: Adapter) -> Verdict:
 @probe(
     "attention-use-cross",
     "attention-uses",
-    "build",
-    "logits",
+    "build logits",
     after="padding",
     source=True,
 )
@@ -312,8 +323,7 @@ def source_seen(tried: Adapter) -> Verdict:
 @probe(
     "attention-use-encoder",
     "attention-uses",
-    "build",
-    "logits",
+    "build logits",
     after="padding",
     source=True,
 )
@@ -359,8 +369,7 @@ def both_ways(tried: Adapter) -> Verdict:
 @probe(
     "background-any-distance",
     "background-distance",
-    "build",
-    "logits",
+    "build logits",
     after="padding source_seen past both_ways",
 )
 def distance(tried: Adapter) -> Verdict:
@@ -415,8 +424,7 @@ def _reached(tried: Adapter, model: Any, length: int) -> dict[str, float]:
 @probe(
     "sentence-mask-and-shift",
     "sentence-teacher",
-    "build",
-    "logits",
+    "build logits",
     after="padding_mask padding future",
 )
 def batch(tried: Adapter) -> Verdict:
@@ -452,8 +460,7 @@ def batch(tried: Adapter) -> Verdict:
 @probe(
     "masks-infinity",
     "masks-infinity",
-    "build",
-    "logits",
+    "build logits",
     after="padding_mask padding batch empty_row",
     source=True,
 )
@@ -482,8 +489,7 @@ def all_padding(tried: Adapter) -> Verdict:
 @probe(
     "positions-needed",
     "positions-sum",
-    "build",
-    "logits",
+    "build logits",
     after="source_seen batch",
     source=True,
 )
@@ -505,11 +511,7 @@ def source_order(tried: Adapter) -> Verdict:
 
 
 @probe(
-    "positions-added",
-    "positions-module",
-    "build",
-    "logits",
-    after="past batch",
+    "positions-added", "positions-module", "build logits", after="past batch"
 )
 def target_order(tried: Adapter) -> Verdict:
     """Positions are added at the bottom of both stacks: the order of the
@@ -569,8 +571,7 @@ def weights_of(model: Any) -> list[tuple[str, Tensor]]:
 @probe(
     "layers-post-norm",
     "layers-residual",
-    "build",
-    "logits",
+    "build logits",
     after="encoder_layer decoder_layer padding source_seen",
 )
 def norm_place(tried: Adapter) -> Verdict:
@@ -584,6 +585,15 @@ def norm_place(tried: Adapter) -> Verdict:
         and p.dim() <= 1
         and bool((p == 1).all())
     ]
+    for name, norm in model.named_modules():
+        if isinstance(norm, nn.LayerNorm) and norm.elementwise_affine:
+            gain = norm.weight.abs().mean().item()
+            if gain < 0.5:
+                return fault(
+                    f"the gain of {name} begins at {gain:.2g}, and a norm's "
+                    "begins at 1: was an initialization of matrices given to "
+                    "every parameter? Leave out those with p.dim() < 2"
+                )
     if not names:
         raise NotShown("no weights of norms, which begin as ones, were seen")
     before = logits(tried, model, *pairs(tried))
@@ -636,8 +646,7 @@ def norm_place(tried: Adapter) -> Verdict:
 @probe(
     "layers-residual-each",
     "layers-residual",
-    "build",
-    "logits",
+    "build logits",
     after="norm_place",
 )
 def residuals(tried: Adapter) -> Verdict:
@@ -689,8 +698,7 @@ def _carried(tried: Adapter) -> float:
 @probe(
     "layers-stack",
     "layers-stacks",
-    "build",
-    "logits",
+    "build logits",
     after="multi_head padding source_seen norm_place",
 )
 def weights_used(tried: Adapter) -> Verdict:
@@ -732,7 +740,7 @@ def trained_logits(tried: Adapter, model: Any) -> Tensor:
     return out.double()
 
 
-@probe("embeddings-learnt", "embeddings-lookup", "build", "logits")
+@probe("embeddings-learnt", "embeddings-lookup", "build logits")
 def embeddings_learnt(tried: Adapter) -> Verdict:
     """The vectors of the words are learnt."""
     model = wild(tried)
@@ -761,40 +769,11 @@ def parameters(tried: Adapter, **changes: Any) -> int:
     return sum(p.numel() for _, p in weights_of(model))
 
 
-@probe("layers-own-parameters", "layers-stacks", "build", after="norm_place")
-def own_weights(tried: Adapter) -> Verdict:
-    """Layers are built alike, with weights of their own."""
-    by_layers = [parameters(tried, N=n) for n in (1, 2, 3)]
-    steps = by_layers[1] - by_layers[0], by_layers[2] - by_layers[1]
-    if steps[0] == 0:
-        return fault("more layers, no more weights: all layers are one")
-    if steps[0] != steps[1]:
-        return fault(f"a second layer adds {steps[0]} weights, a third "
-                     f"{steps[1]}")  # fmt: skip
-    weights = [
-        p
-        for _, p in weights_of(build(tried))
-        if p.dim() > 1 and SIZES["vocab_size"] not in p.shape
-    ]
-    same = sum(
-        a.shape == b.shape and torch.equal(a, b)
-        for i, a in enumerate(weights)
-        for b in weights[:i]
-    )
-    if same:
-        return deviation(
-            "layers that begin alike",
-            f"{same} pair{'s' * (same > 1)} of matrices with the same numbers",
-            "nn.Transformer before its reset, whoever copies one layer",
-        )
-    return paper(f"each further layer adds {steps[0]:,} weights")
-
-
 @probe(
     "attention-projection-shapes",
     "attention-multi-head",
     "build",
-    after="own_weights norm_place",
+    after="norm_place",
 )
 def layer_weights(tried: Adapter) -> Verdict:
     """A layer's weights: four matrices in each attention, two maps with
@@ -841,7 +820,7 @@ def layer_weights(tried: Adapter) -> Verdict:
     "layers-equation-2",
     "layers-feed-forward",
     "build",
-    after="own_weights layer_weights",
+    after="layer_weights",
 )
 def network_weights(tried: Adapter) -> Verdict:
     """Both maps of the network have the inner width d_ff, and biases."""
@@ -864,9 +843,8 @@ def network_weights(tried: Adapter) -> Verdict:
 @probe(
     "attention-head-cost",
     "attention-averaging",
-    "build",
-    "logits",
-    after="multi_head heads_differ",
+    "build logits",
+    after="multi_head",
 )
 def heads(tried: Adapter) -> Verdict:
     """Several heads cost what one of full width costs, and are not the
@@ -930,8 +908,7 @@ OURS_FIRST = 7.0
 @probe(
     "model-initialisation",
     "model-initialisation",
-    "build",
-    "logits",
+    "build logits",
     after="shape future entries",
 )
 def first_loss(tried: Adapter) -> Verdict:
@@ -969,8 +946,7 @@ def first_loss(tried: Adapter) -> Verdict:
 @probe(
     "training-loop",
     "training-loop",
-    "build",
-    "logits",
+    "build logits",
     after="shape source_seen norm_place residuals weights_used "
     "embeddings_learnt first_loss",
 )

@@ -36,12 +36,8 @@ CONSEQUENCES = {
     "positions, so no curve of the loss shows a slip here.",
     "positions-wavelengths": "The slow waves tell far positions apart; if "
     "they are too slow, they hardly move within a sentence.",
-    "positions-relative": "Only where a sine and a cosine share their angle "
-    "is a step to the next word the same rotation everywhere.",
     "attention-scaled": "With a wrong axis or factor the weights still look "
     "like weights, and the model still learns a little.",
-    "attention-root": "Scores grow with the root of d_k, until one key gets "
-    "everything and hardly any gradient comes back.",
     "attention-hand": "One query is computed by hand there, so you can "
     "compare number by number.",
     "attention-multi-head": "Four matrices without biases; and if heads are "
@@ -83,7 +79,6 @@ CONSEQUENCES = {
     "loss jump, and it may stay there.",
     "schedule-adam": "With a beta of 0.98 Adam averages over about 50 "
     "steps, with its default of 0.999 over about 1,000.",
-    "schedule-settings": "Every setting, and what the paper says of it.",
     "training-loop": "The loop line by line, with what each call changes.",
     "training-step": "In a mean of means a word of a small batch counts "
     "more than a word of a large one.",
@@ -91,12 +86,8 @@ CONSEQUENCES = {
     "and when it gains nothing.",
     "decoding-greedy": "A model that has learnt well translates noise if "
     "its cache miscounts positions or dropout is still on.",
-    "beams-idea": "Why the likeliest word now can cost the likeliest "
-    "sentence.",
     "beams-search": "Searches differ without an error in what may end, when "
     "they stop, and what they count.",
-    "beams-length-penalty": "Every token makes a log-probability smaller, "
-    "so without the penalty a search prefers short outputs.",
     "beams-proof": "With a vocabulary of a few words all outputs can be "
     "tried, and a search that misses the best one is found out.",
 }

@@ -126,41 +126,6 @@ def wavelengths(tried: Adapter) -> Verdict:
     return fault(f"{measured}; by the formula it is {expected:,.0f}")
 
 
-@probe("positions-linear", "positions-relative", "positions", after="formula")
-def relative(tried: Adapter) -> Verdict:
-    """A step of k positions is one linear map for every position, so
-    products of encodings depend on distance alone."""
-    table = torch.as_tensor(tried.positions(60, 32)).double()
-    products = table @ table.T
-    worst = max(
-        (diagonal - diagonal.mean()).abs().max().item()
-        for diagonal in (products.diagonal(k) for k in (0, 1, 5, 20))
-    )
-    if worst < 1e-2:
-        return paper("the product of two rows depends on their distance")
-    return fault(
-        "the product of two rows depends on more than their distance: "
-        "a sine and a cosine do not share their angle"
-    )
-
-
-@probe(
-    "positions-formula", "positions-sinusoids", "positions", after="formula"
-)
-def late(tried: Adapter) -> Verdict:
-    """The formula holds for late positions too."""
-    table = torch.as_tensor(tried.positions(3000, 8)).double()
-    right = sinusoids(3000, 8)
-    if not close(table[:50], right[:50], 2e-3):
-        return judge(table[:50])
-    worst = (table - right).abs().max().item()
-    # single precision turns an angle of 3,000 by up to some 1e-3
-    if worst < 0.02:
-        return paper(f"up to position 3,000, within {worst:.0e}")
-    where = int((table - right).abs().amax(1).gt(0.02).nonzero()[0])
-    return fault(f"from position {where} on the angles are off")
-
-
 @probe("embeddings-tied", "embeddings-tying", "embeddings")
 def one_matrix(tried: Adapter) -> Verdict:
     """One matrix makes vectors of words and scores of vectors."""

@@ -19,6 +19,9 @@ from .core import Adapter, NotShown, mode
 BATCH, SOURCE, TARGET = 3, 7, 5
 SIZES = dict(vocab_size=23, N=2, d_model=16, d_ff=64, h=2, dropout=0.0)
 
+WORDS = 5  # of the first sentence, where one has padding
+SIDES = {"S": "the encoder's", "s": "the decoder's", "c": "the cross"}
+
 ADDS = ("add", "iadd", "radd")
 KERNEL = "scaled_dot_product_attention"  # PyTorch's own attention
 PARAMETERS = {  # of the others we ask for the first two
@@ -107,16 +110,36 @@ class Attention:
         kinds = {(SOURCE, SOURCE): "S", (TARGET, TARGET): "s"}
         return kinds.get(tuple(self.weights.shape[-2:]), "c")
 
-    @property
-    def leak(self) -> float:
-        """The largest weight of what is hidden: of a later position, or
-        of the padding behind five words in the first sentence."""
+    def wrong(self) -> str:
+        """What is wrong with the weights, or ''."""
+        where = f"in {SIDES[self.kind]} attention"
+        hidden = torch.zeros_like(self.weights, dtype=torch.bool)
+        what = "padding"
         if self.kind == "s":
-            return self.weights.triu(1).max().item()
-        padding = self.weights[0, ..., 5:]
-        if self.kind == "S":  # what padding sees is of no account
-            padding = padding[:, :5]
-        return padding.max().item()
+            what = "a later position"
+            hidden |= torch.ones(TARGET, TARGET).triu(1).bool()
+        else:
+            hidden[0, :, : None if self.kind == "c" else WORDS, WORDS:] = True
+        sums = self.weights.sum(-1)
+        if self.weights[hidden].max() > 0:
+            said = f"{where} {what} has a weight of up to "
+            said += f"{self.weights[hidden].max():.2g}"
+            if self.scores[hidden].abs().max() < 1e-3:
+                return f"{said}: its score is 0 in place of minus infinity"
+            return f"{said}: its mask is missing, turned round, or not used"
+        if sums.max() < 1.001 and sums.min() < 0.999:
+            return (
+                f"{where} the weights of what is hidden are 0, but those of a "
+                f"query sum to as little as {sums.min():.2g}: the mask is "
+                "applied after the softmax, and what is hidden still counts "
+                "in its sum. Mask the scores, before the softmax"
+            )
+        if (sums - 1).abs().max() > 1e-3:
+            return (
+                f"{where} the weights do not sum to 1 for a query: the "
+                "softmax runs along another axis"
+            )
+        return ""
 
 
 class Trace:

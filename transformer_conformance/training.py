@@ -111,7 +111,6 @@ def _loss(tried: Adapter, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 OVER_PADDING = "a mean over padding too"
-PADDED = ", divided by all positions, padding among them"
 
 
 @probe("loss-smoothing", "loss-smoothed", "loss")
@@ -137,58 +136,47 @@ def smoothing(tried: Adapter) -> Verdict:
     wanted = per_token(1 - share, share)
     if close(got, wanted):
         return paper(f"{got:.4f} nats per token with a share of {share}")
-    wrong = (
-        ((1 - share) * right + share * (logs.sum(1) - right) / (size - 1))
-        .neg()
-        .mean()
-    )
-    no_padding = logs.sum(1) - logs[:, tried.PAD] - right
-    annotated = (1 - share) * right + share * no_padding / (size - 2)
-    kinds = {
-        size: (wanted, "PyTorch's KLDivLoss"),
-        size - 1: (wrong.item(), "tensor2tensor, OpenNMT-py"),
-        size - 2: (-annotated.mean().item(), "the Annotated Transformer"),
+    wrong = logs.sum(1) - right
+
+    def over(tokens: Tensor, number: int) -> float:
+        """The share goes to so many other tokens, whose sum is given."""
+        return -((1 - share) * right + share * tokens / number).mean().item()
+
+    known = {
+        "smoothing over V - 1": (
+            over(wrong, size - 1),
+            "tensor2tensor, OpenNMT-py",
+        ),
+        "smoothing over V - 2": (
+            over(wrong - logs[:, tried.PAD], size - 2),
+            "the Annotated Transformer",
+        ),
+        "no smoothing": (
+            per_token(1, 0),
+            "much code with PyTorch's CrossEntropyLoss",
+        ),
     }
+    measured = f"{got:.4f} nats, where the paper's is {wanted:.4f} per token"
     count = real.sum().item()
-    units = {
-        "": 1,
-        ", summed over the tokens": count,
-        PADDED: count / labels.numel(),
-    }
-    for over, (value, who) in kinds.items():
-        for unit, factor in units.items():
-            if not close(got, factor * value):
-                continue
-            if over < size:
-                return deviation(
-                    f"smoothing over V - {size - over}",
-                    "the share goes only to the wrong tokens: uniform "
-                    f"smoothing gives the right one its part too{unit}",
-                    who,
-                )
-            if unit == PADDED:
-                return deviation(OVER_PADDING, f"{got:.4f} nats{unit}", who)
-            return fault(
-                "this is the sum: divide by the number of real tokens"
-            )
-    plain = per_token(1, 0)
-    if close(got, plain) or close(got, count * plain):
-        return deviation(
-            "no smoothing",
-            f"a share of {share} was asked for, and nothing is smoothed",
-            "ajhalthor, much code with PyTorch's CrossEntropyLoss",
-        )
+    padded = count / labels.numel()
+    for name, (value, who) in known.items():
+        # a mean, a sum, or a mean over the padding's positions, too
+        if any(close(got, x * value) for x in (1, count, padded)):
+            where = "; the share goes only to the wrong tokens"
+            return deviation(name, measured + where * ("over" in name), who)
+    if close(got, padded * wanted):
+        return deviation(OVER_PADDING, measured, "PyTorch's KLDivLoss")
     rows = [
         _cross(tried, logits[i : i + 1], labels[i : i + 1], share)
         for i in range(3)
     ]
-    everywhere = _cross(tried, logits, labels, share, ignore_index=-100)
     mistakes = {
         "the sign is wrong: a log-probability is negative, a loss is "
         "positive": -wanted,
-        "padding is counted: leave out where labels are padding": everywhere,
-        "padding is counted: leave it out, not only of the number of "
-        "tokens": everywhere * labels.numel() / count,
+        "padding is counted: leave out where labels are padding": _cross(
+            tried, logits, labels, share, ignore_index=-100
+        ),
+        "this is the sum: divide by the number of real tokens": count * wanted,
         "nothing is smoothed, and padding is counted": _cross(
             tried, logits, labels, ignore_index=-100
         ),
@@ -204,8 +192,7 @@ def smoothing(tried: Adapter) -> Verdict:
             tried, logits.softmax(-1), labels, share
         ),
     }
-    otherwise = f"{got:.4f} where the smoothed loss is {wanted:.4f}"
-    return fault(otherwise, got, mistakes)
+    return fault(measured, got, mistakes)
 
 
 @probe("loss-smoothing", "loss-smoothed", "loss", after="smoothing")
@@ -223,8 +210,10 @@ def no_smoothing(tried: Adapter) -> Verdict:
         )
     if close(got, wanted) or close(got, wanted * count):
         return paper(f"{got.sum():.4f} nats")
+    measured = f"{got.sum():.4f} nats, where the negative log-probability is "
+    measured += f"{wanted:.4f} per token"
     if close(got, wanted * count / labels.numel()):
-        return deviation(OVER_PADDING, f"{got.sum():.4f} nats{PADDED}")
+        return deviation(OVER_PADDING, measured)
     mistakes = {
         "the share is always 0.1, whatever is asked for": _cross(
             tried, logits, labels, 0.1
@@ -236,11 +225,7 @@ def no_smoothing(tried: Adapter) -> Verdict:
             tried, logits.softmax(-1), labels
         ),
     }
-    otherwise = (
-        f"{got.sum():.4f} without smoothing, where the negative "
-        f"log-probability is {wanted:.4f} per token"
-    )
-    return fault(otherwise, got, mistakes)
+    return fault(measured, got, mistakes)
 
 
 @probe(
@@ -309,35 +294,29 @@ def equation_3(tried: Adapter) -> Verdict:
         return fault("right for d_model=512 and warmup_steps=400 alone")
     ramp = [s * warmup**-1.5 for s in steps]
     root = [s**-0.5 for s in steps]
-    low = [min(a, b) for a, b in zip(ramp, root, strict=True)]
-    of_width = width**-0.5
-    mistakes = {
-        "the larger of the two terms, where equation 3 takes the lower": [
-            of_width * max(a, b) for a, b in zip(ramp, root, strict=True)
-        ],
+    wrong = {  # without the factor d_model^-0.5
+        "the larger of the two terms, where equation 3 takes the lower": map(
+            max, ramp, root
+        ),
         "the ramp is step * warmup_steps^-1.5, so that it meets step^-0.5 "
-        "where the warm-up ends": [
-            of_width * min(b, s / warmup)
-            for b, s in zip(root, steps, strict=True)
-        ],
-        "the rate rises for ever: after the warm-up it is step^-0.5": [
-            of_width * a for a in ramp
-        ],
+        "where the warm-up ends": map(min, root, (s / warmup for s in steps)),
+        "the rate rises for ever: after the warm-up it is step^-0.5": ramp,
         "there is no ramp: up to the warm-up's end the rate is "
-        "step * warmup_steps^-1.5": [of_width * b for b in root],
-        "the factor d_model^-0.5 is missing": low,
-        "the rate falls with the width: d_model^-0.5, not d_model^0.5": [
-            width**0.5 * x for x in low
-        ],
+        "step * warmup_steps^-1.5": root,
+        "the factor d_model^-0.5 is missing": (
+            width**0.5 * min(a, b) for a, b in zip(ramp, root, strict=True)
+        ),
+        "the rate falls with the width: d_model^-0.5, not d_model^0.5": (
+            width * min(a, b) for a, b in zip(ramp, root, strict=True)
+        ),
+        "steps count from 1: nothing is added or taken away": (
+            right(s + 1) * width**0.5 for s in steps
+        ),
     }
-    for moved in (-1, 1):
-        later = [s + moved for s in steps]
-        mistakes[
-            "steps count from 1: nothing is added or taken away"
-            + (" (one less)" if moved < 0 else "")
-        ] = [
-            of_width * min(max(s, 1) ** -0.5, s * warmup**-1.5) for s in later
-        ]
+    mistakes = {
+        words: [width**-0.5 * rate for rate in rates]
+        for words, rates in wrong.items()
+    }
     if close([got[0]] * len(steps), got):
         return deviation(
             "a constant rate",
@@ -351,9 +330,9 @@ def equation_3(tried: Adapter) -> Verdict:
             f"the rate is {ratios[0]:.3g} times equation 3's",
             "tensor2tensor: 2",
         )
-    wrong = max(range(len(steps)), key=lambda i: abs(ratios[i] - 1))
+    most = max(range(len(steps)), key=lambda i: abs(ratios[i] - 1))
     otherwise = (
-        f"at step {steps[wrong]} yours is {ratios[wrong]:.3g} times the rate "
+        f"at step {steps[most]} yours is {ratios[most]:.3g} times the rate "
         "of equation 3"
     )
     return fault(known or otherwise)
@@ -674,44 +653,35 @@ def average(tried: Adapter) -> Verdict:
     return fault(otherwise, got["w"], mistakes)
 
 
-DEFAULTS = {
-    "N": (6, "model-base-sizes"),
-    "d_model": (512, "model-base-sizes"),
-    "d_ff": (2048, "model-base-sizes"),
-    "h": (8, "model-base-sizes"),
-    "dropout": (0.1, "dropout-base"),
-    "label_smoothing": (0.1, "loss-smoothing"),
-    "warmup_steps": (4000, "schedule-warmup"),
-    "beam_size": (4, "beams-search"),
-    "length_penalty": (0.6, "beams-length-penalty"),
-    "max_extra": (50, "decoding-limit"),
-}
-
-
-def _defaults(tried: Adapter, what: str, *names: str) -> Verdict:
-    given = tried.defaults()
-    known = [name for name in names if name in given]
-    if not known:
-        return not_tried(f"defaults() names none of {', '.join(names)}")
-    wrong = [name for name in known if given[name] != DEFAULTS[name][0]]
-    if wrong:
-        words = ", ".join(
-            f"{name} is {given[name]}, in the paper {DEFAULTS[name][0]}"
-            for name in wrong
-        )
-        return deviation(f"other {what}", words)
-    return paper(", ".join(f"{name} {given[name]}" for name in known))
+DEFAULTS = dict(
+    N=6,
+    d_model=512,
+    d_ff=2048,
+    h=8,
+    dropout=0.1,
+    label_smoothing=0.1,
+    warmup_steps=4000,
+    beam_size=4,
+    length_penalty=0.6,
+    max_extra=50,
+)
 
 
 @probe("model-base-sizes", "model-config", "defaults")
-def base_sizes(tried: Adapter) -> Verdict:
-    """The base model has 6 layers in each stack, d_model = 512, d_ff =
-    2048 and 8 heads, with dropout of 0.1."""
-    return _defaults(tried, "sizes", "N", "d_model", "d_ff", "h", "dropout")
-
-
-@probe("training-defaults", "schedule-settings", "defaults")
 def settings(tried: Adapter) -> Verdict:
-    """Training smooths by 0.1 and warms up for 4,000 steps; decoding has
-    4 beams, a length penalty of 0.6, and at most 50 extra tokens."""
-    return _defaults(tried, "settings", *tuple(DEFAULTS)[5:])
+    """The base model has 6 layers in each stack, d_model = 512, d_ff =
+    2048 and 8 heads, dropout and smoothing of 0.1, and 4,000 steps of
+    warm-up; decoding has 4 beams, a length penalty of 0.6, and at most 50
+    extra tokens."""
+    given = tried.defaults()
+    known = [name for name in DEFAULTS if name in given]
+    if not known:
+        return not_tried(f"defaults() names none of {', '.join(DEFAULTS)}")
+    wrong = [
+        f"{name} is {given[name]}, in the paper {DEFAULTS[name]}"
+        for name in known
+        if given[name] != DEFAULTS[name]
+    ]
+    if wrong:
+        return deviation("other settings", ", ".join(wrong))
+    return paper(", ".join(f"{name} {given[name]}" for name in known))
