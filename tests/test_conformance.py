@@ -38,6 +38,7 @@ from transformer_conformance.report import EXAMPLES, summary
 from transformer_lib import (
     BOS,
     EOS,
+    PAD,
     Transformer,
     TransformerConfig,
 )
@@ -486,6 +487,25 @@ def test_a_mask_after_the_softmax_is_named_where_only_a_model_is_given():
     assert found["hidden_weights"].cause.name in names[1:3]
 
 
+@pytest.mark.parametrize("lowest", [-1e-9, 0.0])
+def test_a_score_of_zero_is_named_where_only_a_model_is_given(lowest):
+    """-1e-9 is a slip for -1e9."""
+    changes = [
+        (
+            "attention",
+            "lowest = torch.finfo(scores.dtype).min",
+            f"lowest = {lowest}",
+        ),
+        ("attention", "if need_weights or slower:", "if True:"),
+    ]
+    with planted(*changes):
+        given = {x: getattr(library(), x) for x in ("build", "logits")}
+        found = {r.probe.name: r for r in verdicts(given, "padding", "future")}
+    for name in ("padding", "future"):
+        words = found[name].verdict.words
+        assert "its score is 0 in place of minus infinity" in words
+
+
 def test_no_memory_mask_is_one_fault_of_pytorchs_own():
     """Its two modes give the padding's vectors differently."""
     given = Adapter.load(PACKAGE / "examples/nn.py").functions
@@ -575,6 +595,27 @@ def test_a_mean_over_padding_is_one_deviation():
     said = {found[name].verdict.name for name in names}
     assert said == {"a mean over padding too"}
     assert [bool(found[name].cause) for name in names] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "others, name", [(10, "a divergence"), (8, "smoothing over V - 2")]
+)
+def test_a_divergence_is_no_fault(others, name):
+    """As the Annotated Transformer and others compute their loss: lower
+    than a cross-entropy by a constant, with the same gradients."""
+
+    def loss(logits, labels, share):
+        real = labels != PAD
+        logs, labels = logits[real].log_softmax(-1), labels[real][:, None]
+        part = share / 11 if others == 10 else share / 9
+        goal = torch.full_like(logs, part)
+        goal.scatter_(1, labels, 1 - share + (part if others == 10 else 0))
+        if others == 8:
+            goal[:, PAD] = 0
+        total = torch.nn.functional.kl_div(logs, goal, reduction="sum")
+        return total / len(labels)
+
+    assert verdict({"loss": loss}, "smoothing").name == name
 
 
 @pytest.mark.parametrize(

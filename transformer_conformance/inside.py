@@ -379,7 +379,7 @@ FIXED = "dropout at a fixed rate"
     "layers-residual-dropout",
     "layers-dropout",
     "build logits",
-    after="dropout_on padding future",
+    after="dropout_on padding future source_seen both_ways batch norm_place",
 )
 def training_equals_evaluation(tried: Adapter) -> Verdict:
     """Without dropout training mode computes what evaluation computes:

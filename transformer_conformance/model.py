@@ -244,18 +244,19 @@ def future(tried: Adapter) -> Verdict:
     if not leaks.any():
         return paper("a changed word moves nothing before it")
     where, seen = (int(x) for x in leaks.nonzero()[0])
-    words = f"position {where} of the target sees position {seen}: "
-    if sees.all() and not in_training:
-        return fault(
-            words + "in evaluation mode there is no causal mask, so a "
-            "validation loss sees its labels"
-        )
     otherwise = (
         "is there a causal mask in the decoder, a triangle with its "
         "diagonal, before the softmax, and are heads cut and joined with "
         "`transpose`?"
     )
-    return fault(words + because(tried, model, "s", otherwise))
+    reason = because(tried, model, "s", otherwise)
+    words = f"position {where} of the target sees position {seen}"
+    if isinstance(model, nn.Module) and not in_training:
+        return fault(
+            f"in evaluation mode alone {words}, so a validation loss sees its "
+            f"labels: {reason}"
+        )
+    return fault(f"{words}: {reason}")
 
 
 def _leaks_in_training(tried: Adapter) -> bool:

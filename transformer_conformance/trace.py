@@ -121,12 +121,13 @@ class Attention:
         else:
             hidden[0, :, : None if self.kind == "c" else WORDS, WORDS:] = True
         sums = self.weights.sum(-1)
-        if self.weights[hidden].max() > 0:
-            said = f"{where} {what} has a weight of up to "
-            said += f"{self.weights[hidden].max():.2g}"
+        leaks = self.weights[hidden]
+        if (leaks > 0).any():  # exactly 0 is what a mask gives
+            said = f"{where} {what} has a weight of up to {leaks.max():.2g}: "
             if self.scores[hidden].abs().max() < 1e-3:
-                return f"{said}: its score is 0 in place of minus infinity"
-            return f"{said}: its mask is missing, turned round, or not used"
+                return f"{said}its score is 0 in place of minus infinity"
+            return f"{said}its mask is missing, turned round, or not used"
+        # single precision sums them to 1 within 1e-6
         if sums.max() < 1.001 and sums.min() < 0.999:
             return (
                 f"{where} the weights of what is hidden are 0, but those of a "

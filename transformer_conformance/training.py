@@ -110,6 +110,12 @@ def _loss(tried: Adapter, logits: Tensor, labels: Tensor) -> Tensor:
         return torch.as_tensor(tried.loss(logits, labels, 0.0))
 
 
+def _entropy(share: float, count: int) -> float:
+    """Of a target with 1 - share on one token, the rest on `count`."""
+    part = share / count
+    return -(1 - share) * math.log(1 - share) - share * math.log(part)
+
+
 OVER_PADDING = "a mean over padding too"
 
 
@@ -142,28 +148,39 @@ def smoothing(tried: Adapter) -> Verdict:
         """The share goes to so many other tokens, whose sum is given."""
         return -((1 - share) * right + share * tokens / number).mean().item()
 
+    off_1, off_2 = (
+        over(wrong, size - 1),
+        over(wrong - logs[:, tried.PAD], size - 2),
+    )
     known = {
         "smoothing over V - 1": (
-            over(wrong, size - 1),
+            [off_1, off_1 - _entropy(share, size - 1)],
             "tensor2tensor, OpenNMT-py",
         ),
         "smoothing over V - 2": (
-            over(wrong - logs[:, tried.PAD], size - 2),
+            [off_2, off_2 - _entropy(share, size - 2)],
             "the Annotated Transformer",
         ),
         "no smoothing": (
-            per_token(1, 0),
+            [per_token(1, 0)],
             "much code with PyTorch's CrossEntropyLoss",
         ),
     }
     measured = f"{got:.4f} nats, where the paper's is {wanted:.4f} per token"
     count = real.sum().item()
     padded = count / labels.numel()
-    for name, (value, who) in known.items():
+    for name, (values, who) in known.items():
         # a mean, a sum, or a mean over the padding's positions, too
-        if any(close(got, x * value) for x in (1, count, padded)):
-            where = "; the share goes only to the wrong tokens"
-            return deviation(name, measured + where * ("over" in name), who)
+        if any(close(got, x * y) for x in (1, count, padded) for y in values):
+            said = "; the share goes only to the wrong tokens"
+            if name == "no smoothing":
+                said = f"; a share of {share} was asked for, and nothing is "
+                said += "smoothed"
+            return deviation(name, measured + said, who)
+    # a divergence is the loss less the entropy of its target
+    floor = _entropy(share * (size - 1) / size, size - 1)
+    if any(close(got, x * (wanted - floor)) for x in (1, count, padded)):
+        return deviation("a divergence", measured, "PyTorch's KLDivLoss")
     if close(got, padded * wanted):
         return deviation(OVER_PADDING, measured, "PyTorch's KLDivLoss")
     rows = [

@@ -18,10 +18,7 @@ _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
     ("untied: two tables", "two tables"),
     ("one table, a bias", "a bias on the scores"),
     ("the factor is missing", "no factor, so positions drown the words"),
-    (
-        "in evaluation mode there is no causal",
-        "no causal mask in evaluation mode",
-    ),
+    ("in evaluation mode alone", "no causal mask in evaluation mode"),
     ("the exponent is twice", "the exponent of the positions is doubled"),
     ("three paddings move", "no padding mask"),
     ("nothing is smoothed, and padding", "padding counts in the loss"),
