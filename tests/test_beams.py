@@ -171,7 +171,6 @@ def test_over_when_the_beam_has_ended_and_not_before():
     for size in (1, 4):
         for seed, end in enumerate([1.0, -4.0, -1.0]):
             model = a_model(seed, end=end).double()
-            # One of twelve that is over stays in the batch for a while.
             batch = sources(*(5, 12, 2) * 4, seed=seed)
             # With this alpha what it would still find is often better.
             together = beam_search(model, batch, size, 3.0, max_extra=5)
@@ -190,10 +189,7 @@ def test_over_when_the_beam_has_ended_and_not_before():
 
 
 def test_rows_that_ended_are_dropped():
-    """When they are more than an eighth of the batch."""
     model = a_model(1, end=-99.0)
-    rows = steps_of(model, sources(1, *[9] * 7), max_extra=1)
-    assert rows[:3] == [8, 32, 32] and rows[-1] == 32, "one of eight stays"
     rows = steps_of(model, sources(1, 1, *[9] * 6), max_extra=1)
     assert rows == [8, 32] + [24] * 8
 

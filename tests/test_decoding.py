@@ -20,7 +20,6 @@ SEARCHES = [greedy_decode, beam_search]
 
 
 def test_greedy_goes_on_from_what_it_said():
-    # Twelve rows: one that has ended stays in the batch for a while.
     batch = sources(1, 50, 12, 3, *[9] * 8)
     for change in {"norm": "pre", "N": 3}, {}:
         model = a_model(0, config=replace(SMALL, **change), end=-2.0)

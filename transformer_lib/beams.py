@@ -6,11 +6,11 @@
 Chapter: book/translating/beams
 """
 
+import math
 from collections.abc import Iterable
 from numbers import Integral
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from transformer_lib.batching import encode_texts, padded
@@ -22,7 +22,6 @@ from transformer_lib.decoding import (
     greedy_decode,
     length_limits,
     next_log_probabilities,
-    rows_to_keep,
 )
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.model import Transformer, evaluating
@@ -53,6 +52,25 @@ def _check_options(beam_size: int, length_penalty: float) -> None:
         raise ValueError(f"{beam_size=}: give a whole number, 1 or more")
     if not 0 <= length_penalty <= 100:
         raise ValueError(f"{length_penalty=}: give a number, 0 to 100")
+
+
+_Open = tuple[list[int], float, int]  # ids, log-probability, row
+
+
+def _divide(
+    candidates: list[_Open], beam_size: int
+) -> tuple[list[_Open], list[_Open]]:
+    """The candidates that end in this step, and those that go on.
+
+    They are a sentence's, the likeliest first. With a tiny vocabulary
+    there may be too few to go on: impossible ones fill the beam.
+
+    Chapter: beams-batch
+    """
+    ended = [one for one in candidates[:beam_size] if one[0][-1] == EOS]
+    going = [one for one in candidates if one[0][-1] != EOS]
+    full = [(i, -math.inf, row) for i, _, row in candidates if i[-1] == EOS]
+    return ended, (going + full)[:beam_size]
 
 
 def beam_search(
@@ -86,81 +104,53 @@ def beam_search(
     _check_options(beam_size, length_penalty)
     check_source(model, source_ids)
     limits = length_limits(model, source_ids, max_extra)
-    complete = []  # what `_pick` returns, step by step
+    # Where no row is padded, no mask is needed.
+    source = source_ids if (source_ids == PAD).any() else None
+    found: list[list[Hypothesis]] = [[] for _ in limits]
+
+    def put_away(sentence: int, hypotheses: list[_Open]) -> None:
+        for ids, total, _ in hypotheses:
+            if total != -math.inf:
+                score = total / length_divisor(len(ids) - 1, length_penalty)
+                best = checked_hypothesis(ids[1:], total, score)
+                found[sentence].append(best)
+
     with evaluating(model):
         cache = DecoderCache(model, model.encode(source_ids))
-        # Where no row is padded, no mask is needed.
-        source = source_ids if (source_ids == PAD).any() else None
-        sentences = torch.arange(len(limits), device=source_ids.device)
-        ids = source_ids.new_full((len(limits), 1, 1), BOS)
-        totals = torch.zeros_like(ids[:, :, 0], dtype=torch.float32)
-        limit = ids.new_tensor(limits)
-        ended = torch.zeros_like(limit)  # how many hypotheses
-        going = torch.ones_like(limit, dtype=torch.bool)
-        for step in range(1, max(limits, default=0) + 1):
-            log_p = next_log_probabilities(
-                model, ids[:, :, -1].flatten(), source, cache
-            )
-            vocab_size = log_p.size(1)
-            width = ids.size(1)  # 1 at the first step, then beam_size
-            log_p = log_p.view(-1, width, vocab_size)
-            every = log_p.add_(totals[..., None]).flatten(1)
+        beams: dict[int, list[_Open]] = {}  # of each open sentence
+        for number in range(len(limits)):
+            beams[number] = [([BOS], 0.0, number)]
+        while beams:
+            rows = [one for beam in beams.values() for one in beam]
+            last = source_ids.new_tensor([ids[-1] for ids, _, _ in rows])
+            log_p = next_log_probabilities(model, last, source, cache)
+            log_p += log_p.new_tensor([total for _, total, _ in rows])[:, None]
+            every, vocab_size = log_p.view(len(beams), -1), log_p.size(1)
             best, places = every.topk(min(2 * beam_size, every.size(1)))
-            parents, tokens = places // vocab_size, places % vocab_size
-            longer = ids.take_along_dim(parents[..., None], dim=1)
-            longer = torch.cat([longer, tokens[..., None]], dim=2)
-            # An eos among the beam_size best ends a hypothesis.
-            ends = (tokens == EOS) & (best != -torch.inf)
-            ending = ends[:, :beam_size] & going[:, None]
-            complete.append(_pick(ending, sentences, best, longer))
-            ended = ended + ending.sum(1)
-            # The best of the others go on; at the limit they are cut off.
-            others = best.masked_fill(ends, -torch.inf)
-            totals, ranks = others.topk(min(beam_size, others.size(1)))
-            ids = longer.take_along_dim(ranks[..., None], dim=1)
-            if step in limits:  # of a sentence, perhaps not of all
-                cut = (totals != -torch.inf) & (limit == step)[:, None]
-                cut = cut & going[:, None]
-                complete.append(_pick(cut, sentences, totals, ids))
-            going = going & (ended < beam_size) & (limit > step)
-            # Each row of the cache becomes that of its parent.
-            first_rows = width * torch.arange(len(ids), device=ids.device)
-            rows = first_rows[:, None] + parents.gather(1, ranks)
-            keep = rows_to_keep(going)
-            if keep is not None:
-                if len(keep) == 0:
-                    break
-                sentences, limit = sentences[keep], limit[keep]
-                ended, going = ended[keep], going[keep]
-                totals, ids, rows = totals[keep], ids[keep], rows[keep]
+            step = zip(beams, best.tolist(), places.tolist(), strict=True)
+            beams = {}
+            for number, (sentence, *both) in enumerate(step):
+                candidates = []
+                for total, place in zip(*both, strict=True):
+                    place += number * every.size(1)
+                    row, token = divmod(place, vocab_size)
+                    candidates.append(([*rows[row][0], token], total, row))
+                ended, going = _divide(candidates, beam_size)
+                put_away(sentence, ended)
+                if len(going[0][0]) > limits[sentence]:
+                    put_away(sentence, going)
+                elif len(found[sentence]) < beam_size:
+                    beams[sentence] = going
+            keep = [row for beam in beams.values() for _, _, row in beam]
+            keep = last.new_tensor(keep)
             # Rows that stay with their sentence keep its source.
-            stay = keep is None and ids.size(1) == width
-            cache.select(rows.flatten(), source=not stay)
+            stay = len(beams) == len(every) and len(keep) == len(rows)
+            cache.select(keep, source=not stay)
             if source is not None and not stay:
-                source = source[rows.flatten()]
-    found: list[list[Hypothesis]] = [[] for _ in limits]
-    for tensors in complete:
-        lists = [tensor.tolist() for tensor in tensors]
-        for sentence, total, output in zip(*lists, strict=True):
-            score = total / length_divisor(len(output), length_penalty)
-            found[sentence].append(checked_hypothesis(output, total, score))
+                source = source[keep]
     for hypotheses in found:
         hypotheses.sort(key=_rank)
     return [hypotheses[:beam_size] for hypotheses in found]
-
-
-def _pick(
-    chosen: Tensor, sentences: Tensor, totals: Tensor, ids: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The chosen hypotheses: sentence, log-probability, ids without bos.
-
-    `chosen` (rows, ranks) is True for them, `ids` is (rows, ranks,
-    length).
-
-    Chapter: beams-batch
-    """
-    row, rank = chosen.nonzero(as_tuple=True)
-    return sentences[row], totals[row, rank], ids[row, rank, 1:]
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:

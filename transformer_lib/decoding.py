@@ -148,20 +148,6 @@ def _likeliest(log_p: Tensor) -> tuple[Tensor, Tensor]:
     return log_p.gather(1, places[:, None])[:, 0], places
 
 
-def rows_to_keep(going: Tensor) -> Tensor | None:
-    """The numbers of the rows to go on with; None if all may stay.
-
-    `going` (rows,) is True for those that have not ended. Only when
-    more than an eighth have is it worth the time to drop them.
-
-    Chapter: decoding-greedy
-    """
-    left = int(going.sum())  # a GPU is waited for here
-    if 0 < left and 8 * left >= 7 * len(going):
-        return None
-    return going.nonzero()[:, 0]
-
-
 def checked_hypothesis(
     ids: list[int], log_probability: float, score: float
 ) -> Hypothesis:
@@ -205,35 +191,28 @@ def greedy_decode(
     limits = length_limits(model, source_ids, max_extra)
     # Where no row is padded, no mask is needed.
     source = source_ids if (source_ids == PAD).any() else None
-    trace = []
-    with evaluating(model):
-        cache = DecoderCache(model, model.encode(source_ids))
-        last = source_ids.new_full((len(limits),), BOS)
-        sentences = torch.arange(len(limits), device=last.device)
-        limit = last.new_tensor(limits)
-        going = torch.ones_like(limit, dtype=torch.bool)
-        for step in range(1, max(limits, default=0) + 1):
-            log_p = next_log_probabilities(model, last, source, cache)
-            gains, last = _likeliest(log_p)
-            trace.append((sentences, gains, last, going))
-            going = going & (last != EOS) & (limit > step)
-            keep = rows_to_keep(going)
-            if keep is None:
-                continue
-            if len(keep) == 0:
-                break
-            sentences, limit = sentences[keep], limit[keep]
-            last, going = last[keep], going[keep]
-            source = None if source is None else source[keep]
-            cache.select(keep)
     ids: list[list[int]] = [[] for _ in limits]
     totals = [0.0] * len(limits)
-    for tensors in trace:
-        lists = [tensor.tolist() for tensor in tensors]
-        for sentence, gain, token, counts in zip(*lists, strict=True):
-            if counts:
+    rows = [*range(len(limits))]  # the sentences that have not ended
+    with evaluating(model):
+        cache = DecoderCache(model, model.encode(source_ids))
+        last = source_ids.new_full((len(rows),), BOS)
+        while rows:
+            log_p = next_log_probabilities(model, last, source, cache)
+            gains, last = _likeliest(log_p)
+            step = zip(rows, gains.tolist(), last.tolist(), strict=True)
+            going = []
+            for row, (sentence, gain, token) in enumerate(step):
                 ids[sentence].append(token)
                 totals[sentence] += gain
+                if token != EOS and len(ids[sentence]) < limits[sentence]:
+                    going.append(row)
+            if len(going) < len(rows):
+                rows = [rows[row] for row in going]
+                keep = last.new_tensor(going)
+                last = last[keep]
+                source = None if source is None else source[keep]
+                cache.select(keep)
     return [
         [checked_hypothesis(output, total, total)]
         for output, total in zip(ids, totals, strict=True)
