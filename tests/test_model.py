@@ -321,7 +321,7 @@ def test_nothing_goes_in_and_nothing_comes_out():
 REFUSED = [
     (torch.tensor([[5, 13]]), TARGET[:1], IndexError, "13.*0 to 12"),
     (torch.tensor([[5, -1]]), TARGET[:1], IndexError, "from -1 to 5"),
-    (SOURCE.float(), TARGET, TypeError, "ids.dtype=torch.float32"),
+    (SOURCE.float(), TARGET, RuntimeError, "indices.* Long, Int; but got"),
     (SOURCE, TARGET[:1], ValueError, "2 sources and 1 targets"),
     (SOURCE[:1], TARGET, ValueError, "1 sources and 2 targets"),
     (SOURCE[:1, :0], TARGET[:1], ValueError, "one token at least, eos"),

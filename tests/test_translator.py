@@ -224,5 +224,5 @@ def test_an_empty_folder_does_not_hide_a_bundled_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "little-spanish").mkdir()
     assert Translator.from_pretrained("little-spanish").languages
-    with pytest.raises(FileNotFoundError, match=r"has no config\.json"):
+    with pytest.raises(FileNotFoundError, match=r"with a config\.json"):
         Translator.from_pretrained(tmp_path)

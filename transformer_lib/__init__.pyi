@@ -33,6 +33,7 @@ from .batching import collate as collate
 from .batching import encode_pairs as encode_pairs
 from .beams import Translation as Translation
 from .beams import beam_search as beam_search
+from .beams import check_options as check_options
 from .beams import decode_all as decode_all
 from .beams import length_divisor as length_divisor
 from .beams import longest_source as longest_source

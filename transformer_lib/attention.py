@@ -138,9 +138,8 @@ class MultiHeadAttention(nn.Module):
             of this and the weights (batch, h, query_len, key_len).
 
         Raises:
-            TypeError: for a mask that is not boolean.
-            ValueError: for one of three axes, whose first might be the
-                batch's or the heads'.
+            ValueError: for a mask that is not boolean, or of three axes,
+                whose first might be the batch's or the heads'.
         """
         if mask is not None:
             _check_mask(mask)
@@ -184,14 +183,11 @@ def _check_mask(mask: Tensor) -> None:
 
     Chapter: attention-class
     """
-    if mask.dtype != torch.bool:
-        raise TypeError(
-            f"{mask.dtype=}: give a boolean mask, True = may attend"
-        )
-    if mask.dim() == 3:
+    if mask.dtype != torch.bool or mask.dim() == 3:
         raise ValueError(
-            f"{mask.shape=}: give (batch, 1, query_len, key_len), or "
-            "(1, h, query_len, key_len); three axes could mean either"
+            f"{mask.dtype=}, {mask.shape=}: give a boolean mask, True = may "
+            "attend, (batch, 1, query_len, key_len) or (1, h, query_len, "
+            "key_len); three axes could mean either"
         )
 
 
@@ -209,27 +205,20 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
     Raises:
         ValueError: for a compiled model, which runs no hooks.
-        RuntimeError: if this thread records the model already.
 
     Chapter: attention-record
     """
     maps: dict[str, Tensor] = {}
     thread = get_ident()
 
-    def ask(module: nn.Module, given: tuple, named: dict) -> Any:
-        if get_ident() != thread:
-            return None
-        if "need_weights" in named:
-            raise RuntimeError("these weights are being recorded already")
-        return given, named | {"need_weights": True}
-
-    def keep(path: str, module: nn.Module, given: tuple, output: Any) -> Any:
-        if get_ident() != thread:
-            return None
-        output, weights = output
-        with torch.inference_mode(False):  # to be computed with later
-            maps[path] = weights.detach().clone()
-        return output
+    def keep(
+        path: str, module: nn.Module, given: tuple, named: dict, _: Any
+    ) -> None:
+        if get_ident() == thread:
+            again = named | {"need_weights": True}
+            _, weights = module.forward(*given, **again)
+            with torch.inference_mode(False):  # to be computed with later
+                maps[path] = weights.detach().clone()
 
     hooks = []
     try:
@@ -240,10 +229,10 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
                     "the model that torch.compile was given"
                 )
             if isinstance(module, MultiHeadAttention):
-                hooks += [
-                    module.register_forward_pre_hook(ask, with_kwargs=True),
-                    module.register_forward_hook(partial(keep, path)),
-                ]
+                hook = partial(keep, path)
+                hooks.append(
+                    module.register_forward_hook(hook, with_kwargs=True)
+                )
         yield maps
     finally:
         for hook in hooks:

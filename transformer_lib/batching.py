@@ -34,25 +34,14 @@ def encode_pairs(
     left out.
 
     Raises:
-        TypeError: naming the first of `corpus` that is not a pair of
-            texts.
+        ValueError, TypeError: for what are not pairs, or not of texts.
 
     Chapter: batching-pairs
     """
-    sources, targets = [], []
-    for number, pair in enumerate(corpus, 1):
-        if not isinstance(pair, tuple) or [*map(type, pair)] != [str, str]:
-            raise TypeError(
-                f"pair {number} is {pair!r:.60}: give tuples (source, "
-                "target); of two lists, zip(sources, targets)"
-            )
-        sources.append(pair[0])
-        targets.append(pair[1])
-    encoded = (
-        encode_texts(sources, tokenizer),
-        encode_texts(targets, tokenizer),
-    )
-    pairs = list(zip(*encoded, strict=True))
+    corpus = list(corpus)  # it may be a generator
+    sources = encode_texts([source for source, _ in corpus], tokenizer)
+    targets = encode_texts([target for _, target in corpus], tokenizer)
+    pairs = list(zip(sources, targets, strict=True))
     if max_length is not None:
         pairs = [pair for pair in pairs if _longer_side(pair) <= max_length]
     return pairs
@@ -176,17 +165,14 @@ class TokenBatches:
             raise ValueError("there are no pairs, or all are too long")
         if isinstance(pairs[0][0], str):
             raise TypeError("these are texts: encode_pairs makes them ids")
-        measures = (  # without a list of a million tuples on the way
-            (len(source), len(target), _ends(source) and _ends(target))
-            for source, target in pairs
-        )
-        table = np.fromiter(measures, np.dtype((np.int32, 3)))
-        self.lengths = np.ascontiguousarray(table[:, :2])  # (pairs, 2)
-        if not table[:, 2].all():
-            raise ValueError(
-                f"pair {table[:, 2].argmin() + 1} lacks eos at an end: "
-                "encode_pairs adds it"
-            )
+        for number, pair in enumerate(pairs, 1):
+            if any(len(ids) == 0 or ids[-1] != EOS for ids in pair):
+                raise ValueError(
+                    f"pair {number} lacks eos at an end: encode_pairs adds it"
+                )
+        lengths = ((len(source), len(target)) for source, target in pairs)
+        # (pairs, 2)
+        self.lengths = np.fromiter(lengths, np.dtype((np.int32, 2)))
         self.longest = int(self.lengths.max())
         if self.longest > tokens_per_batch:
             raise ValueError(f"one of {self.longest} ids, {tokens_per_batch=}")
@@ -233,10 +219,6 @@ class TokenBatches:
             if rows * length > self.tokens_per_batch:
                 begins.append(place)
         return np.split(order, begins[1:])
-
-
-def _ends(ids: Sequence[int]) -> bool:
-    return len(ids) > 0 and ids[-1] == EOS
 
 
 def _sorted_by_length(lengths: np.ndarray) -> np.ndarray:

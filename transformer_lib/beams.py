@@ -39,7 +39,7 @@ def length_divisor(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def _check_options(beam_size: int, length_penalty: float) -> None:
+def check_options(beam_size: int, length_penalty: float) -> None:
     """Refuse a beam or a length penalty that means nothing.
 
     Raises:
@@ -101,7 +101,7 @@ def beam_search(
 
     Chapter: beams-batch
     """
-    _check_options(beam_size, length_penalty)
+    check_options(beam_size, length_penalty)
     check_source(model, source_ids)
     limits = length_limits(model, source_ids, max_extra)
     # Where no row is padded, no mask is needed.
@@ -194,7 +194,7 @@ def decode_all(
 
     Chapter: beams-batches
     """
-    _check_options(beam_size, length_penalty)
+    check_options(beam_size, length_penalty)
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"{batch_size=}: give 1 or more")
     sources = list(sources)  # it may be a generator

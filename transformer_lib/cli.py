@@ -24,7 +24,7 @@ import tyro
 from torch import nn
 
 from transformer_lib import __version__
-from transformer_lib.beams import _check_options, longest_source
+from transformer_lib.beams import check_options, longest_source
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -121,7 +121,7 @@ def _translate(
 
     Chapter: cli-translate
     """
-    _check_options(beam_size, length_penalty)
+    check_options(beam_size, length_penalty)
     translator = Translator.from_pretrained(model, pick_device(device))
     longest = longest_source(translator.model)
     blocks = _standard_input()

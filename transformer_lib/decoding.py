@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.layers import LayerCache
@@ -65,7 +64,6 @@ def check_source(model: Transformer, source_ids: Tensor) -> None:
         ValueError: if `source_ids` is not (batch, source_len), holds
             anything but ids of the vocabulary, is padded on the left,
             or if a sentence does not end in eos.
-        TypeError: if they are no integers.
 
     Chapter: decoding-greedy
     """
@@ -78,16 +76,14 @@ def check_source(model: Transformer, source_ids: Tensor) -> None:
             f"the model's ids are 0 to {vocab_size - 1}"
         )
     real = source_ids != PAD
-    goes_on = F.pad(real[:, 1:], (0, 1))  # is the next one real, too?
-    if (goes_on & ~real).any():
+    length = real.sum(1, keepdim=True)
+    places = torch.arange(source_ids.size(1), device=source_ids.device)
+    ends = ((source_ids == EOS) & (places == length - 1)).any(1)
+    good = ends & (real == (places < length)).all(1)
+    if not good.all():
         raise ValueError(
-            "a sentence has padding before its end: pad on the right"
-        )
-    last = (source_ids * (real & ~goes_on)).sum(1)  # of padding alone: 0
-    if (last != EOS).any():
-        raise ValueError(
-            f"a sentence ends in the id {last[last != EOS][0].item()}: add "
-            f"eos, {EOS}, as the model was trained with it"
+            f"a sentence is {source_ids[~good][0].tolist()}: give its ids "
+            f"and eos, {EOS}, as in training, and pad it on the right"
         )
 
 
@@ -183,7 +179,6 @@ def greedy_decode(
     Raises:
         ValueError: for a `source_ids` that is no batch of sentences,
             and for a model whose weights are not numbers.
-        TypeError: for `source_ids` that are no integers.
 
     Chapter: decoding-greedy
     """

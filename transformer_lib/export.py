@@ -7,10 +7,8 @@ Chapter: book/translating/export
 """
 
 import copy
-import logging
 import random
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.attention import record_attention
 from transformer_lib.checkpoints import check_folder
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.model import Transformer, uncompiled
@@ -202,116 +199,86 @@ def _save_ctranslate2(
         spec.save(str(folder))
 
 
-class _EncoderGraph(nn.Module):
-    """What encoder.onnx computes.
+class _Graph(nn.Module):
+    """What a graph computes, as a module: torch.onnx writes these.
 
     Chapter: export-onnx
     """
 
-    def __init__(self, model: Transformer):
+    def __init__(self, model: Transformer, forward: Callable):
         super().__init__()
         self.model = model
-
-    def forward(self, source_ids: Tensor) -> Tensor:
-        return self.model.encode(source_ids)
-
-
-class _DecoderGraph(nn.Module):
-    """What decoder.onnx computes: one step, without a cache.
-
-    Chapter: export-onnx
-    """
-
-    def __init__(self, model: Transformer):
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, target_ids: Tensor, memory: Tensor, source_ids: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        with record_attention(self.model) as maps:
-            hidden = self.model.decode(target_ids, memory, source_ids)
-        logits = self.model.project(hidden[:, -1])
-        log_p = logits.log_softmax(-1)
-        log_p[:, [PAD, BOS]] = -torch.inf  # as `next_log_probabilities`
-        cross = [maps[path] for path in maps if "cross_attention" in path]
-        if not cross:
-            raise ValueError(
-                "the decoder has no MultiHeadAttention named "
-                "cross_attention, so its weights cannot be written"
-            )
-        return log_p, torch.stack(cross)
+        self.forward = forward
+        self.eval()
 
 
 def _save_graph(
-    graph: nn.Module, inputs: dict[str, Tensor], outputs: list[str], path: Path
+    graph: nn.Module, inputs: dict[str, Tensor], output: str, path: Path
 ) -> None:
     """Write a module's graph, for inputs of any size.
 
     Chapter: export-onnx
     """
     any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
-    # PyTorch remarks on packages that no graph of ours needs.
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            program = torch.onnx.export(
-                graph,
-                kwargs=inputs,
-                output_names=outputs,
-                dynamic_shapes=dict.fromkeys(inputs, any_size),
-                dynamo=True,
-                verbose=False,
-            )
-    finally:
-        logger.setLevel(level)
+    program = torch.onnx.export(
+        graph,
+        kwargs=inputs,
+        output_names=[output],
+        dynamic_shapes=dict.fromkeys(inputs, any_size),
+        dynamo=True,
+        verbose=False,
+    )
     program.save(path)
 
 
 def _save_graphs(model: Transformer, folder: Path) -> None:
-    """encoder.onnx and decoder.onnx, for sentences of any length.
+    """Write encoder.onnx and decoder.onnx, and compare with the model.
+
+    They are for sentences of any length. A part of one's own may have
+    been written down as it computes the example, and not as it
+    computes every sentence.
+
+    Raises:
+        ValueError: if the graphs compute something else.
 
     Chapter: export-onnx
     """
     import onnxscript  # noqa: F401, as torch.onnx needs it
+    from onnx.reference import ReferenceEvaluator
 
     model = _frozen(model)
+
+    def next_token(
+        target_ids: Tensor, memory: Tensor, source_ids: Tensor
+    ) -> Tensor:
+        rows = target_ids.size(0)
+        memory = memory.expand(rows, -1, -1)
+        source_ids = source_ids.expand(rows, -1)
+        hidden = model.decode(target_ids, memory, source_ids)
+        log_p = model.project(hidden[:, -1]).log_softmax(-1)
+        log_p[:, [PAD, BOS]] = -torch.inf  # as `next_log_probabilities`
+        return log_p
+
     source_ids = torch.tensor([[4, 5, 6, EOS]])
     inputs = {"source_ids": source_ids}
-    _save_graph(
-        _EncoderGraph(model), inputs, ["memory"], folder / "encoder.onnx"
-    )
+    path = folder / "encoder.onnx"
+    _save_graph(_Graph(model, model.encode), inputs, "memory", path)
+    encoder = ReferenceEvaluator(str(path))
     inputs = {
         "target_ids": torch.tensor([[BOS, 7, 8], [BOS, 7, 8]]),
         "memory": model.encode(source_ids),
         "source_ids": source_ids,
     }
-    outputs = ["log_probabilities", "cross"]
-    _save_graph(_DecoderGraph(model), inputs, outputs, folder / "decoder.onnx")
-    _compare(model, folder)
-
-
-def _compare(model: Transformer, folder: Path) -> None:
-    """Run the graphs on sentences of other lengths than the example.
-
-    A part of one's own may have been written down as it computes the
-    example, and not as it computes every sentence.
-
-    Chapter: export-onnx
-    """
-    from onnx.reference import ReferenceEvaluator
-
-    encoder = ReferenceEvaluator(str(folder / "encoder.onnx"))
-    decoder = ReferenceEvaluator(str(folder / "decoder.onnx"))
+    path = folder / "decoder.onnx"
+    _save_graph(_Graph(model, next_token), inputs, "log_probabilities", path)
+    decoder = ReferenceEvaluator(str(path))
 
     def score(source: list[int], labels: list[int]) -> list[float]:
         inputs, found = {"source_ids": np.array([source])}, []
-        (inputs["memory"],) = encoder.run(["memory"], inputs)
+        (inputs["memory"],) = encoder.run(None, inputs)
         for place, label in enumerate(labels):
             inputs["target_ids"] = np.array([[BOS, *labels[:place]]])
-            (log_p,) = decoder.run(["log_probabilities"], inputs)
+            (log_p,) = decoder.run(None, inputs)
             found.append(log_p[0, label])
         return found
 
@@ -330,8 +297,7 @@ def export_model(
     It takes sentences of up to `max_length` tokens. onnx is two
     graphs: encoder.onnx, `source_ids` (1, source_len) to `memory`,
     and decoder.onnx, these and `target_ids` (rows, target_len) to
-    `log_probabilities` (rows, vocab_size) of the next token, and
-    `cross` attention (N, rows, h, target_len, source_len).
+    `log_probabilities` (rows, vocab_size) of the next token.
 
     Args:
         folder: a new one

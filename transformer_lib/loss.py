@@ -80,10 +80,7 @@ def perplexity(nats_per_token: float) -> float:
 
     Chapter: loss-perplexity
     """
-    try:
-        return math.exp(nats_per_token)
-    except OverflowError:
-        return math.inf
+    return math.exp(nats_per_token) if not nats_per_token > 709 else math.inf
 
 
 class _ProjectedLosses(torch.autograd.Function):

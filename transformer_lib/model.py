@@ -201,8 +201,6 @@ def check_ids(ids: Tensor) -> None:
         raise ValueError(
             f"{ids.shape=}: give (batch, len); one sentence is ids[None]"
         )
-    if ids.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"{ids.dtype=}: give ids, which are int64")
 
 
 class Transformer(nn.Module):
@@ -313,7 +311,6 @@ class Transformer(nn.Module):
 
         Raises:
             ValueError: if `ids` is not (batch, len).
-            TypeError: if they are no integers.
             IndexError: on a CPU, for an id that no token has.
         """
         check_ids(ids)

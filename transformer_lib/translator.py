@@ -65,10 +65,9 @@ def find_model(name: str | Path) -> Path:
         return folder
     if known:
         return bundled[name]
-    lack = "has no config.json" if folder.is_dir() else "is no folder"
     raise FileNotFoundError(
-        f"{str(name)!r} {lack}: give the folder of a model, or one of "
-        f"{[*bundled]}"
+        f"{str(name)!r} is no folder with a config.json: give the folder of "
+        f"a model, or one of {[*bundled]}"
     )
 
 
