@@ -803,6 +803,12 @@ def layer_weights(tried: Adapter) -> Verdict:
     measured = f"{got}, in the paper {wanted[0]} and {wanted[1]}"
     if (matrices, vectors) == wanted:
         return paper(got)
+    if not matrices:
+        return fault(
+            "a further layer adds no weights: is it in a Python list, which "
+            "PyTorch doesn't see, in place of nn.ModuleList? Or do all "
+            "layers share theirs?"
+        )
     if matrices < wanted[0]:
         return fault(
             f"{measured}, in a layer: is W^O there, or do attentions or "
