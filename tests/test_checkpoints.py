@@ -239,15 +239,7 @@ def test_a_class_of_ones_own_is_named_in_the_folder(tmp_path):
     assert content["class"] == "Mine"
     with pytest.raises(ValueError, match="of the class Mine, not Transformer"):
         load_model(tmp_path)
-    # as an earlier version wrote it
-    parts = {"parts": ["Mine", "encoder.layers.0: Other"]}
-    del content["class"]
-    for old in content | parts, content | {"class": "Mine"}:
-        path.write_text(json.dumps(old))
-        read = load_model(tmp_path, Mine).model
-        assert compute_the_same(read, model)
-        with pytest.raises(ValueError, match="of the class Mine"):
-            load_model(tmp_path)
+    assert compute_the_same(load_model(tmp_path, Mine).model, model)
     with pytest.raises(ValueError, match="'more'.*a class of your own"):
         save_model(tmp_path, WithMore(small().config, 3))
     with pytest.raises(TypeError, match="DataParallel has no TransformerCon"):
@@ -395,15 +387,14 @@ def test_average_is_the_mean(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error, said",
+    "error",
     [
-        (OSError("disk full"), r"is the disk full\? \(disk full\)"),
-        (RuntimeError("disk full"), r"is the disk full\? \(disk full\)"),
-        (OSError(errno.EIO, "disk full"), "not written: disk full"),
+        RuntimeError("disk full"),  # PyTorch's
+        OSError(errno.EIO, "disk full"),
     ],
     ids=repr,
-)  # the second is PyTorch's
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, error, said):
+)
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, error):
     path = tmp_path / "a" / "new" / "file.txt"
     write_atomically(path, "é\n")
     assert path.read_bytes() == "é\n".encode()
@@ -414,9 +405,8 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, error, said):
         assert path.read_text() == "one"  # still there while writing
         raise error
 
-    with pytest.raises(OSError, match=rf"{said}.*file\.txt") as told:
+    with pytest.raises(OSError, match="file.txt is not written: .*disk f"):
         write_atomically(path, fails)
-    assert told.value.errno == errno.EIO
     assert path.read_text() == "one"
     assert [x.name for x in path.parent.iterdir()] == ["file.txt"]
 
@@ -537,7 +527,7 @@ def test_what_is_no_checkpoint_of_this_training_is_named(tmp_path):
     with pytest.raises(RuntimeError, match="with Adam, not with SGD"):
         load_checkpoint(path, model, sgd)
     torch.save(model.state_dict(), path)
-    with pytest.raises(ValueError, match="it has no model, optimizer, state"):
+    with pytest.raises(ValueError, match="not a checkpoint .'model'"):
         load_checkpoint(path, model)
 
 

@@ -134,10 +134,10 @@ def test_what_cannot_be_scored_is_refused(score):
         score(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="0 hypotheses"):
         score([], [])
-    with pytest.raises(TypeError, match="in a list"):
+    with pytest.raises(TypeError, match="'a b c' is no list of texts"):
         score("a b c", ["a b c"])
     for wrong in (["a b"], None, b"a b"):  # sacreBLEU's own form is a list
-        with pytest.raises(TypeError, match="is no sentence: give one text"):
+        with pytest.raises(TypeError, match="is no list of texts, one a sen"):
             score(["a b c", "a b"], ["a b c", wrong])
     one_by_one = (text for text in ["a b c d"])
     assert score(one_by_one, ["a b c d"]).value == pytest.approx(100)
@@ -168,16 +168,6 @@ def test_exact_translations_score_100(tokens, sentences, samples):
     wrong = sentences[::-1] if len(sentences) > 1 else ["No."]
     assert bleu(wrong, sentences).value < 80
     assert "tok:char" in bleu(wrong, sentences, "char").signature
-
-
-def test_the_published_form_knows_the_codes_of_its_languages(recwarn):
-    text = ["Ein Haus bzw. zwei Häuser."]
-    wanted = published_bleu(text, ["Ein Haus bzw. zwei."], "de")
-    assert published_bleu(text, ["Ein Haus bzw. zwei."], "de-DE") == wanted
-    assert not recwarn
-    for code in ("deu", "xx"):
-        with pytest.warns(UserWarning, match="Moses has no rules"):
-            published_bleu(text, text, code)
 
 
 TOKENIZER = BPETokenizer.train(SYSTEM + REFERENCES, 300)
@@ -302,10 +292,8 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
     report = a_report([SYSTEM[0], page, SYSTEM[2]], [page, *REFERENCES[:2]])
     assert report["left_out"] == 2 and report["sentences"] == 1
     assert len(report["translations"]) == 1
-    with pytest.raises(ValueError, match="test left: all are too long"):
+    with pytest.raises(ValueError, match="test: all pairs are too long"):
         a_report([page], ["a"])
-    with pytest.raises(TypeError, match="list is not a corpus"):
-        evaluate(a_model(), TOKENIZER, [("a", "b")])
 
 
 def test_a_corpus_is_tokenized_once(monkeypatch):

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import json
-import os
 import platform
 import re
 from dataclasses import replace
@@ -38,7 +37,6 @@ QUICK = Experiment(
     limit=40,
     average=1,
     device="cpu",
-    precision="fp32",
 )
 
 
@@ -53,16 +51,14 @@ def finished(tmp_path):
 
 
 @pytest.mark.parametrize("asked", ["auto", "bf16"])
-def test_auto_is_the_precision_that_the_cpu_has(asked, tmp_path, capsys):
+def test_auto_is_the_precision_that_the_cpu_has(asked, tmp_path):
     info = Path("/proc/cpuinfo")
     if not info.exists():
         pytest.skip("this system does not say what its CPU can do")
     native = {"avx512_bf16", "amx_bf16"} & {*info.read_text().split()}
-    report = run_experiment(replace(QUICK, precision=asked), tmp_path)
+    report = run_experiment(trained_with(precision=asked), tmp_path)
     wanted = "bf16" if asked == "bf16" or native else "fp32"
     assert report["training"]["precision"] == wanted
-    warned = "bf16 is slow on this device" in capsys.readouterr().err
-    assert warned == (asked == "bf16" and not native)
 
 
 def test_a_device_is_picked_by_its_name():
@@ -92,9 +88,9 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
         replace(QUICK, model=replace(QUICK.model, d_ff=32)),
         trained_with(max_steps=5),
     ):
-        with pytest.raises(ValueError, match="is finished, with other opti"):
+        with pytest.raises(ValueError, match="other options, but .* is fini"):
             run_experiment(other, finished)
-    with pytest.raises(ValueError, match="command was: not recorded"):
+    with pytest.raises(ValueError, match="its command: $"):
         run_experiment(QUICK, finished, "train --from little-spanish")
     (finished / "report.json").unlink()
     for other in (
@@ -190,7 +186,7 @@ def test_seed_and_longest_sentence_reach_the_training(tmp_path, monkeypatch):
 
 def test_a_run_is_described_before_it_is_trained(tmp_path, monkeypatch):
     def stopped(*_, **__):
-        config, tokenizer, info = load_config(tmp_path)
+        config, tokenizer, info, _ = load_config(tmp_path)
         assert config.vocab_size == len(tokenizer)
         assert info["corpus"] == "little_spanish"
         assert info["languages"] == ["en", "es"]
@@ -223,6 +219,7 @@ def test_what_is_tested_is_what_was_saved(tmp_path):
     ],
 )
 def test_presets(preset, wanted):
+    assert preset.training.precision == "auto"
     training = preset.training
     found = preset.model.d_model, preset.tokens_per_batch, preset.average
     found += training.warmup_steps, training.max_steps, training.log_every
@@ -335,25 +332,15 @@ def test_what_is_too_long_is_left_out_and_named(tmp_path, capsys):
     report = run_experiment(replace(own, test="test"), tmp_path / "run")
     said = capsys.readouterr().err
     assert "9 pairs of 10 fit" in said
-    assert "1 of 4 pairs are left out of" in said
-    assert "validation: over 512 tokens. The first begins 'two two" in said
-    assert "test: over 512 tokens. The first begins 'one one" in said
-    assert said.index("'one one") < said.index("step 3:")
+    assert "1 of 4 pairs are left out of validation: over 512" in said
+    assert "1 of 4 pairs are left out of test: over 512" in said
+    assert said.index("out of test") < said.index("step 3:")
     assert report["test"]["sentences"] == 3
     assert report["test"]["left_out"] == 1
     long = a_corpus(tmp_path, validation="two " * 1100 + "\n")
-    with pytest.raises(ValueError, match="has no pair for validation left"):
+    with pytest.raises(ValueError, match="validation: all pairs are too lo"):
         run_experiment(long, tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_a_folder_that_may_not_be_written_is_known_at_once(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(BPETokenizer, "train", None)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PermissionError, match="is not to be written in"):
-        run_experiment(QUICK, tmp_path / "new")
 
 
 def test_a_folder_that_is_taken(finished):
@@ -363,17 +350,14 @@ def test_a_folder_that_is_taken(finished):
             run_experiment(QUICK, finished)
 
 
-def test_going_on_says_where_and_a_refusal_how_it_was_begun(
-    finished, tmp_path, caplog
-):
+def test_going_on_says_where_and_a_refusal_why(finished, caplog):
     caplog.set_level("INFO")
-    run_experiment(QUICK, tmp_path / "new", "the first command")
-    (tmp_path / "new" / "report.json").unlink()
-    run_experiment(trained_with(max_steps=4), tmp_path / "new", "a second")
+    (finished / "report.json").unlink()
+    run_experiment(trained_with(max_steps=4), finished)
     assert "going on at step 3" in caplog.messages
-    (tmp_path / "new" / "report.json").unlink()
-    with pytest.raises(ValueError, match="command was: a second"):
-        run_experiment(trained_with(seed=1), tmp_path / "new")
+    (finished / "report.json").unlink()
+    with pytest.raises(ValueError, match="seed was 0, is 1"):
+        run_experiment(trained_with(seed=1), finished)
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EINVAL])

@@ -114,7 +114,6 @@ def test_a_recorded_experiment_with_ones_own(tmp_path):
         average=2,
         test="test",
         device="cpu",
-        precision="fp32",
     )
 
     class StopsAtTwo(Rotary):

@@ -119,7 +119,7 @@ def test_a_vocabulary_of_the_size_asked_for(root):
     folders = [*root.glob("pretrained/*/config.json")]
     assert len(folders) > 3
     for path in folders:
-        config, tokenizer, _ = load_config(path.parent)
+        config, tokenizer, *_ = load_config(path.parent)
         assert config.vocab_size == len(tokenizer)
         assert all(tokenizer.pieces(range(len(tokenizer))))
 

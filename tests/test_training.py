@@ -51,9 +51,8 @@ def equal(one, other):
 
 
 def untimed(history):
-    times = "seconds", "tokens_per_second"
     return [
-        {k: v for k, v in line.items() if k not in times}
+        {k: v for k, v in line.items() if k != "seconds"}
         for line in history.lines
     ]
 
@@ -224,8 +223,6 @@ def test_log_lines(tmp_path):
     assert len(data) > 5
     first = [b for b, _ in zip(data.epoch(0), range(6), strict=False)]
     assert lines[0]["tokens"] == sum(b.tokens for b in first)
-    spent = lines[0]["tokens"] / lines[0]["tokens_per_second"]
-    assert spent < lines[0]["seconds"] + 1
     assert lines[0]["learning_rate"] == 32**-0.5 * 3 * 10**-1.5
     assert steps_of(tmp_path) == [12]  # at the end
 
@@ -243,14 +240,10 @@ def test_the_loss_in_the_log_is_the_mean_per_token():
 def test_what_evaluate_may_be():
     held_out = batches(shuffle=False)
     config = replace(QUICK, validate_every=0)
-    for evaluate, name in (
-        (held_out, "validation_loss"),
-        (lambda model, step: validation_loss(model, held_out), "validation"),
-    ):
-        model = small()
-        history = train(model, batches(), config, evaluate)
-        loss = pytest.approx(validation_loss(model, held_out))
-        assert history.series(name) == ([12], [loss])
+    model = small()
+    history = train(model, batches(), config, held_out)
+    loss = pytest.approx(validation_loss(model, held_out))
+    assert history.series("validation_loss") == ([12], [loss])
     history = train(small(), batches(), config, lambda model, step: None)
     plain = train(small(), batches(), config)
     assert untimed(history) == untimed(plain)
@@ -337,11 +330,11 @@ def test_a_validation_that_fails_loses_nothing(tmp_path, at):
     def evaluate(model, step):
         if step == failing:
             raise OSError("the reference is gone")
-        return step
+        return {"at": step}
 
     config = replace(QUICK, validate_every=5, checkpoint_every=0)
     whole = small()
-    history = train(whole, batches(), config, lambda model, step: step)
+    history = train(whole, batches(), config, lambda _, step: {"at": step})
     model = small()
     with pytest.raises(OSError, match="reference"):
         train(model, batches(), config, evaluate, tmp_path)
@@ -503,9 +496,10 @@ def test_a_handler_of_the_callers_stays():
 
 def test_what_evaluate_returns_loses_nothing(tmp_path):
     config = replace(QUICK, validate_every=5, checkpoint_every=0)
-    with pytest.raises(TypeError, match=r"evaluate returned \{1\}: give num"):
-        train(small(), batches(), config, lambda *_: {"a": {1}}, tmp_path)
-    assert steps_of(tmp_path) == [5]
+    for evaluate in (lambda *_: {"a": {1}}), (lambda *_: 3.0):
+        with pytest.raises(TypeError, match="not 'set'|is not iterable"):
+            train(small(), batches(), config, evaluate, tmp_path)
+        assert steps_of(tmp_path) == [5]
 
 
 # An optimizer of one's own

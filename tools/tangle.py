@@ -75,7 +75,7 @@ INNER = set(
     """
     as_texts check_fields check_folder check_ids check_source
     checked_hypothesis
-    decode_line describe_machine encode_texts is_utf16 length_limits padded
+    decode_line describe_machine encode_texts length_limits padded
     rows_to_keep uncompiled write_atomically
     """.split()
 )

@@ -55,7 +55,6 @@ from .checkpoints import save_config as save_config
 from .checkpoints import save_model as save_model
 from .cli import PRESETS as PRESETS
 from .cli import main as main
-from .corpora import SPLITS as SPLITS
 from .corpora import ParallelCorpus as ParallelCorpus
 from .corpora import data_folder as data_folder
 from .corpora import load_corpus as load_corpus
@@ -113,6 +112,7 @@ from .tokenization import Tokenizer as Tokenizer
 from .tokenization import normalize as normalize
 from .training import Gradients as Gradients
 from .training import History as History
+from .training import pick_precision as pick_precision
 from .training import train as train
 from .training import worker as worker
 from .translator import AttentionMaps as AttentionMaps

@@ -55,21 +55,16 @@ def write_atomically(
     # Two writers of one path write a part each.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        if isinstance(content, str):
-            part.write_text(content, "utf-8")
-        elif isinstance(content, bytes):
-            part.write_bytes(content)
-        else:
+        if callable(content):
             content(part)
+        else:
+            text = isinstance(content, str)
+            part.write_bytes(content.encode() if text else content)
         with open(part, "rb+") as file:
             _flush(file.fileno())
         os.replace(part, path)
-    except (OSError, RuntimeError) as error:
-        # PyTorch has an error of its own for a full disk.
-        reason = getattr(error, "strerror", None)
-        reason = reason or f"is the disk full? ({error!s:.99})"
-        number = getattr(error, "errno", None) or errno.EIO
-        raise OSError(number, f"not written: {reason}", str(path)) from error
+    except (OSError, RuntimeError) as error:  # PyTorch's, for a full disk
+        raise OSError(f"{path} is not written: {error!s:.150}") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -98,7 +93,7 @@ def check_folder(folder: str | Path) -> Path:
     """
     folder = Path(folder).expanduser()
     for place in (folder, *folder.parents):
-        if place.exists() and not place.is_dir():
+        if place.is_file():
             raise NotADirectoryError(f"{place} is a file: name another folder")
 
     def first_json(path: Path) -> Any:
@@ -106,8 +101,8 @@ def check_folder(folder: str | Path) -> Path:
 
     readers: dict[str, Callable[[Path], Any]] = {
         "tokenizer.json": BPETokenizer.load,
-        "config.json": lambda path: _read_config(folder),
-        "model.safetensors": lambda path: _read_config(folder),
+        "config.json": lambda path: load_config(folder),
+        "model.safetensors": lambda path: load_config(folder),
         "report.json": lambda path: first_json(path)["result"]["steps"],
         "log.jsonl": lambda path: first_json(path)["nll"],
     }
@@ -217,9 +212,8 @@ def _read(path: str | Path) -> dict[str, Any]:
             if damaged := archive.testzip():
                 raise BadZipFile(f"{damaged} is not what was written")
         read = torch.load(io.BytesIO(content), "cpu", weights_only=True)
-        if missing := {"model", "optimizer", "state"} - read.keys():
-            raise ValueError(f"it has no {', '.join(sorted(missing))}")
-        return read
+        parts = "model", "kind", "optimizer", "kinds", "state"
+        return {part: read[part] for part in parts}
     except MemoryError:
         raise  # the file may be good
     except Exception as error:  # each damage has its own
@@ -258,7 +252,7 @@ def load_checkpoint(
     if optimizer is not None:
         optimizers = as_list(optimizer)
         kinds = [type(one).__name__ for one in optimizers]
-        if content.get("kinds", kinds) != kinds:
+        if content["kinds"] != kinds:
             raise RuntimeError(
                 f"{path} was written with {', '.join(content['kinds'])}, "
                 f"not with {', '.join(kinds)}"
@@ -318,11 +312,11 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     if not paths:
         raise ValueError("no checkpoints: give at least one path")
     total: dict[str, Tensor] = {}
-    kinds: set[str | None] = set()
+    kinds: set[str] = set()
     for path in paths:  # one at a time, as they may be large
         read = _read(path)
         weights = read["model"]
-        kinds.add(read.get("kind"))
+        kinds.add(read["kind"])
         total = total or {x: w.double().zero_() for x, w in weights.items()}
         if weights.keys() != total.keys() or len(kinds) > 1:
             raise ValueError(
@@ -489,33 +483,10 @@ def alike(one: Tensor, other: Tensor, off: float = 1e-3) -> bool:
     return torch.allclose(one, other, off, off, equal_nan=True)
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    """The content of a folder's config.json.
-
-    Chapter: checkpoints-models
-    """
-    path = folder / "config.json"
-    if not path.exists():
-        raise FileNotFoundError(
-            f"there is no {path}: name a folder that `save_model` wrote"
-        )
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        content["model"] = TransformerConfig(**content["model"])
-        content["info"] = dict(content["info"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path} describes no model of this library ({error})"
-        ) from None
-    if "parts" in content:  # as an earlier version named a class
-        content["class"] = content["parts"][0]
-    return {"class": Transformer.__name__} | content
-
-
 def load_config(
     folder: str | Path,
-) -> tuple[TransformerConfig, BPETokenizer | None, dict[str, Any]]:
-    """What `save_config` wrote: (config, tokenizer, info).
+) -> tuple[TransformerConfig, BPETokenizer | None, dict[str, Any], str]:
+    """What `save_config` wrote: (config, tokenizer, info, class's name).
 
     Raises:
         FileNotFoundError: if there is no config.json.
@@ -525,10 +496,17 @@ def load_config(
     Chapter: checkpoints-models
     """
     folder = Path(folder).expanduser()
-    content = _read_config(folder)
-    path = folder / "tokenizer.json"
-    tokenizer = BPETokenizer.load(path) if path.exists() else None
-    return content["model"], tokenizer, content["info"]
+    path, tokens = folder / "config.json", folder / "tokenizer.json"
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        config = TransformerConfig(**content["model"])
+        info = dict(content["info"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} describes no model of this library ({error})"
+        ) from None
+    tokenizer = BPETokenizer.load(tokens) if tokens.exists() else None
+    return config, tokenizer, info, content.get("class", "Transformer")
 
 
 class SavedModel(NamedTuple):
@@ -567,14 +545,14 @@ def load_model(
     Chapter: checkpoints-models
     """
     folder = Path(folder).expanduser()
-    config, tokenizer, info = load_config(folder)
+    config, tokenizer, info, saved = load_config(folder)
     path = folder / "model.safetensors"
     if weights is None and not path.exists():
         raise FileNotFoundError(
             f"there is no {path}: its training has not ended (give its "
             "command again), or the file is lost"
         )
-    built, saved = model(config), _read_config(folder)["class"]
+    built = model(config)
     kind = type(uncompiled(built)).__name__
     if kind != saved:
         raise ValueError(

@@ -14,7 +14,6 @@ import shlex
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,7 +23,7 @@ import tyro
 from torch import nn
 
 from transformer_lib import __version__
-from transformer_lib.beams import check_options, longest_source
+from transformer_lib.beams import longest_source
 from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
@@ -32,12 +31,11 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
-from transformer_lib.corpora import decode_line, is_utf16
+from transformer_lib.corpora import decode_line
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export_model
 from transformer_lib.replays import Replays, why_not_replayed
-from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import worker
 from transformer_lib.translator import Translator, find_model
 
@@ -47,16 +45,6 @@ PRESETS = {
     "big": Experiment.big(),
     "fine-tuning": Experiment.fine_tuning(),
 }
-
-
-@dataclass(frozen=True)
-class _Training(TrainingConfig):
-    """Two dataclasses have a precision: --precision is the experiment's.
-
-    Chapter: cli-train
-    """
-
-    precision: tyro.conf.Suppress[str] = "fp32"
 
 
 def _train(
@@ -121,7 +109,6 @@ def _translate(
 
     Chapter: cli-translate
     """
-    check_options(beam_size, length_penalty)
     translator = Translator.from_pretrained(model, pick_device(device))
     longest = longest_source(translator.model)
     blocks = _standard_input()
@@ -152,13 +139,11 @@ def _standard_input() -> Iterator[list[bytes]]:
 
     Chapter: cli-translate
     """
-    begun = False
     while content := sys.stdin.buffer.read1(2**16):  # waits for a byte
         if not content.endswith(b"\n"):
             content += sys.stdin.buffer.readline()
-        if not begun and is_utf16(content):
+        if b"\0" in content:  # as in no text of UTF-8
             raise ValueError("the input is UTF-16, or packed: give UTF-8")
-        begun = True
         yield content.removesuffix(b"\n").split(b"\n")
 
 
@@ -226,19 +211,18 @@ def _average(model: str, out: str, last: int = 5) -> None:
     """
     folder = find_model(model)
     paths = checkpoint_files(folder)
-    if last < 1 or not paths:
+    used = paths[-last:] if last > 0 else []
+    if not used:
         raise ValueError(
             f"{folder} has {len(paths)} checkpoints, {last=}: give the folder "
             "of a training run, and --last 1 or more"
         )
-    out = Path(out).expanduser()
-    if out.exists():
+    if Path(out).expanduser().exists():
         raise FileExistsError(f"{out} exists: name a new folder")
-    mean = average_checkpoints(paths[-last:])
+    mean = average_checkpoints(used)
     averaged, tokenizer, info = load_model(folder, weights=mean)
     save_model(out, averaged, tokenizer, info=info)
-    used = [path.name for path in paths[-last:]]
-    _print({"checkpoints": len(paths), "mean of": used, "in": str(out)})
+    _print({"in": out, "mean of": [path.name for path in used]})
 
 
 def _export(
@@ -335,9 +319,7 @@ def _run(words: list[str]) -> None:
 
     Chapter: cli-main
     """
-    for word in words:
-        if any("\ud800" <= sign <= "\udfff" for sign in word):
-            raise ValueError(f"{word!r} is not UTF-8: give it as UTF-8")
+    "".join(words).encode()  # refuses what is not UTF-8
     # The defaults of other options depend on these two.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", nargs="?")
@@ -346,11 +328,9 @@ def _run(words: list[str]) -> None:
     preset = given.preset
     if preset not in PRESETS:  # tyro explains it
         preset = "tiny" if given.start is None else "fine-tuning"
-    experiment = PRESETS[preset]
-    training = _Training(**vars(experiment.training))
     train = partial(
         _train,
-        experiment=replace(experiment, training=training),
+        experiment=PRESETS[preset],
         preset=preset,
         command=shlex.join(["python", "-m", "transformer_lib", *words]),
     )

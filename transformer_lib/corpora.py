@@ -6,7 +6,6 @@
 Chapter: book/training/corpora
 """
 
-import codecs
 import gzip
 import hashlib
 import json
@@ -15,10 +14,10 @@ import shutil
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from itertools import compress, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 from warnings import catch_warnings, warn
@@ -33,11 +32,7 @@ def _split_of(english: str) -> str:
     """
     letters = "".join(filter(str.isalnum, english.casefold()))
     lot = int(hashlib.sha256(letters.encode()).hexdigest(), 16) % 100
-    if lot == 0:
-        return "test"
-    if lot == 1:
-        return "validation"
-    return "train"
+    return {0: "test", 1: "validation"}.get(lot, "train")
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,6 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     source: str = ""
     target: str = ""
     split: str = ""
-    licence: str = ""
 
     def __post_init__(self) -> None:
         def is_pair(pair: Any) -> bool:
@@ -90,10 +84,6 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     def targets(self) -> list[str]:
         """The target sentences."""
         return [target for _, target in self.pairs]
-
-    def chosen(self, choice: Iterable[bool]) -> "ParallelCorpus":
-        """The corpus of the pairs for which `choice` is true."""
-        return replace(self, pairs=list(compress(self.pairs, choice)))
 
 
 def read_parallel(
@@ -129,9 +119,12 @@ def read_parallel(
             raise ValueError(f"{names}: {ended} has no line {number}")
         try:
             if translation is None:
-                source, target = _two_cells(lines[0])
-            else:
-                source, target = _sentence(lines[0]), _sentence(lines[1])
+                lines = lines[0].split(b"\t")[:2]
+            if len(lines) < 2:
+                raise ValueError("a tab is missing")
+            source, target = map(decode_line, lines)
+            if not (source and target):
+                raise ValueError("a side is empty")
         except ValueError as error:
             if not skip_bad_lines:
                 raise ValueError(
@@ -157,28 +150,9 @@ def decode_line(line: bytes) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 ({error})") from None
     text = unicodedata.normalize("NFC", text).strip()
-    if "\r" in text or "\0" in text:
-        name = "carriage return" if "\r" in text else "NUL"
-        raise ValueError(f"a {name} inside a sentence: end lines with \\n")
+    if "\r" in text:
+        raise ValueError("a carriage return inside: end lines with \\n")
     return text
-
-
-def _sentence(line: bytes) -> str:
-    text = decode_line(line)
-    if not text:
-        raise ValueError("a side is empty")
-    return text
-
-
-def _two_cells(line: bytes) -> tuple[str, str]:
-    """The first two cells of a line with tabs.
-
-    Chapter: corpora-own
-    """
-    cells = line.split(b"\t")
-    if len(cells) < 2:
-        raise ValueError("a tab is missing")
-    return _sentence(cells[0]), _sentence(cells[1])
 
 
 # How a damaged or half-fetched file makes itself known.
@@ -192,8 +166,8 @@ def _lines(path: str | Path) -> Iterator[bytes]:
     """
     try:
         with _open(Path(path).expanduser()) as file:
-            for number, line in enumerate(file):
-                if number == 0 and is_utf16(line):
+            for line in file:
+                if b"\0" in line:  # as in no text of UTF-8
                     raise ValueError(
                         f"{path} is UTF-16, or packed: save it as UTF-8"
                     )
@@ -215,24 +189,13 @@ def _open(path: Path) -> IO[bytes]:
     """
     if path.suffix == ".zip":
         archive = zipfile.ZipFile(path)
-        sizes = {info.filename: info.file_size for info in archive.infolist()}
-        return archive.open(max(sizes, key=sizes.__getitem__))
+        files_in = archive.infolist()
+        return archive.open(max(files_in, key=lambda file: file.file_size))
     file = path.open("rb")
     if not file.peek(2).startswith(b"\x1f\x8b"):
         return file
     file.close()
     return gzip.open(path)
-
-
-def is_utf16(content: bytes) -> bool:
-    """Whether the beginning of a file is UTF-16, with a mark or without.
-
-    In the UTF-8 of ordinary text no byte is 0.
-
-    Chapter: corpora-own
-    """
-    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    return content.startswith(marks) or b"\0" in content
 
 
 _DATA = files("transformer_lib") / "data"
@@ -307,18 +270,12 @@ def _turned(rows: Sequence[Sequence[str]], source: str) -> _Pairs:
     return [(other, english) for english, other in rows]
 
 
-# Pairs of languages, licence, and what reads a split.
+# Pairs of languages, and what reads a split.
 _CORPORA = {
-    "little_spanish": (["en-es"], "this book's own", _little_spanish),
-    "multi30k": (
-        ["de-en", "de-fr", "en-fr"],
-        "research, education",
-        _multi30k,
-    ),
-    "tatoeba": (["de-en", "en-es"], "CC BY 2.0 FR, tatoeba.org", _tatoeba),
+    "little_spanish": (["en-es"], _little_spanish),
+    "multi30k": (["de-en", "de-fr", "en-fr"], _multi30k),
+    "tatoeba": (["de-en", "en-es"], _tatoeba),
 }
-
-SPLITS = ("train", "validation", "test")
 
 
 def load_corpus(
@@ -344,12 +301,12 @@ def load_corpus(
 
     Chapter: corpora-load
     """
-    if split not in SPLITS:
+    if split not in ("train", "validation", "test"):
         raise ValueError(f"{split=}: train, validation or test")
     if source == target:
         raise ValueError(f"{source=} is the target, too: name two languages")
     if isinstance(name, str) and name in _CORPORA:
-        languages, licence, read = _CORPORA[name]
+        languages, read = _CORPORA[name]
         both = "-".join(sorted([source, target]))
         if both not in languages:
             raise ValueError(f"{name} has {languages}, not {both}")
@@ -360,13 +317,13 @@ def load_corpus(
             )
         pairs = read(source, target, split)
     else:
-        folder, licence = Path(name).expanduser().absolute(), ""
+        folder = Path(name).expanduser().absolute()
         name = str(folder)  # it is found from anywhere
         sides = [_side(folder, split, part) for part in (source, target)]
         pairs = list(read_parallel(*sides, skip_bad_lines=skip_bad_lines))
     if not pairs:
         raise ValueError(f"{name} has no pairs for {split}")
-    return ParallelCorpus(pairs, name, source, target, split, licence)
+    return ParallelCorpus(pairs, name, source, target, split)
 
 
 def _side(folder: Path, split: str, language: str) -> Path:

@@ -17,9 +17,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from filelock import FileLock, Timeout
@@ -31,7 +32,6 @@ from transformer_lib.checkpoints import (
     average_checkpoints,
     check_folder,
     checkpoint_files,
-    load_config,
     load_model,
     load_weights,
     rebuilt,
@@ -44,8 +44,14 @@ from transformer_lib.evaluation import HeldOut, bleu, evaluate
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer, TransformerConfig, check_fields
 from transformer_lib.schedule import TrainingConfig
-from transformer_lib.tokenization import BPETokenizer, Tokenizer
-from transformer_lib.training import Gradients, History, train, worker
+from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.training import (
+    Gradients,
+    History,
+    pick_precision,
+    train,
+    worker,
+)
 from transformer_lib.translator import find_model
 
 
@@ -68,8 +74,6 @@ class Experiment:
         test: part to evaluate at the end, such as test
         half: save the model in half precision
         skip_bad_lines: leave out and count what is not a sentence
-        precision: instead of the one in `training`; auto is bf16 where
-            the device has instructions for it
         device: cpu, cuda or mps; the best one if not given
 
     Raises:
@@ -81,7 +85,7 @@ class Experiment:
     corpus: str = "little_spanish"
     languages: tuple[str, str] = ("en", "es")
     model: TransformerConfig = TransformerConfig(8000)
-    training: TrainingConfig = TrainingConfig()
+    training: TrainingConfig = TrainingConfig(precision="auto")
     tokens_per_batch: int = 25_000
     average: int = 5
     limit: int | None = None
@@ -89,7 +93,6 @@ class Experiment:
     test: str | None = None
     half: bool = False
     skip_bad_lines: bool = False
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: str | None = None
 
     def __post_init__(self) -> None:
@@ -99,9 +102,12 @@ class Experiment:
     def tiny(cls) -> Self:
         """A small model for a laptop."""
         often = dict(log_every=50, validate_every=500, checkpoint_every=100)
-        steps = TrainingConfig(warmup_steps=1000, max_steps=5000, **often)
-        sizes = TransformerConfig.tiny(8000)
-        return cls(model=sizes, training=steps, tokens_per_batch=4096)
+        steps = dict(warmup_steps=1000, max_steps=5000, precision="auto")
+        return cls(
+            model=TransformerConfig.tiny(8000),
+            training=TrainingConfig(**steps, **often),
+            tokens_per_batch=4096,
+        )
 
     @classmethod
     def base(cls) -> Self:
@@ -111,7 +117,7 @@ class Experiment:
     @classmethod
     def big(cls) -> Self:
         """The paper's big model, sections 5.2 and 6.1."""
-        steps = TrainingConfig(max_steps=300_000)
+        steps = TrainingConfig(max_steps=300_000, precision="auto")
         sizes = TransformerConfig.big(8000)
         return cls(model=sizes, training=steps, average=20)
 
@@ -123,6 +129,7 @@ class Experiment:
             warmup_steps=100,
             max_steps=500,
             learning_rate_scale=0.05,
+            precision="auto",
             **often,
         )
         return cls(training=steps, tokens_per_batch=4096)
@@ -165,24 +172,6 @@ def pick_device(name: str | None = None) -> torch.device:
     return torch.device(name)
 
 
-def _pick_precision(name: str, device: torch.device) -> str:
-    """For "auto", "bf16" if the device has instructions for it.
-
-    Chapter: experiment-precision
-    """
-    native = False
-    if device.type == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
-    elif device.type == "cpu" and hasattr(torch.cpu, "get_capabilities"):
-        able = torch.cpu.get_capabilities()  # since torch 2.13
-        native = any(able.get(x) for x in ("amx_bf16", "avx512_bf16"))
-    if name == "auto":
-        return "bf16" if native else "fp32"
-    if name == "bf16" and not native:
-        _say("warning: bf16 is slow on this device: --precision fp32 is fast")
-    return name
-
-
 def run_experiment(
     experiment: Experiment,
     folder: str | Path,
@@ -215,7 +204,6 @@ def run_experiment(
         ValueError: for a bad corpus, or in a folder that holds another
             run or model.
         TimeoutError: if another run writes to the folder.
-        PermissionError: if the folder may not be written.
         NotADirectoryError, FloatingPointError, KeyboardInterrupt: as
             `train`.
 
@@ -224,9 +212,6 @@ def run_experiment(
     folder = check_folder(folder)
     if (folder / "report.json").exists():
         return _finished(folder, experiment, command)
-    place = next(x for x in (folder, *folder.parents) if x.exists())
-    if not os.access(place, os.W_OK):
-        raise PermissionError(f"{place} is not to be written in")
     begun = len(checkpoint_files(folder)) > 0
     for file in folder / "model.safetensors", folder / "translations.txt":
         if file.exists() and not begun:
@@ -236,7 +221,7 @@ def run_experiment(
     device = pick_device(experiment.device)
     training = replace(
         experiment.training,
-        precision=_pick_precision(experiment.precision, device),
+        precision=pick_precision(experiment.training.precision, device),
         keep_checkpoints=max(
             experiment.training.keep_checkpoints, experiment.average
         ),
@@ -247,10 +232,8 @@ def run_experiment(
         "languages": [*experiment.languages],
         "command": command,
     }
-
-    def measure(name: str) -> dict[str, Any]:
-        with_bleu = experiment.validation_bleu
-        return _measure(name, net, held_out["validation"], with_bleu)
+    with_bleu = experiment.validation_bleu
+    measure = partial(_measure, net, held_out["validation"], with_bleu)
 
     # Fit.
     rebuilt(net)  # else it could not be saved at the end
@@ -259,20 +242,14 @@ def run_experiment(
     with _locked(folder):
         if not begun and worker()[0] == 0:
             save_config(folder, net, tokenizer, info=info)
-        try:
-            history = train(
-                net,
-                batches,
-                training,
-                lambda _, step: measure(f"step {step}"),
-                folder,
-                gradients=gradients(net) if gradients else None,
-            )
-        except ValueError as error:
-            before = load_config(folder)[2].get("command")
-            if not begun or not before:
-                raise
-            raise ValueError(f"{error}; its command was: {before}") from error
+        history = train(
+            net,
+            batches,
+            training,
+            lambda _, step: measure(f"step {step}"),
+            folder,
+            gradients=gradients(net) if gradients else None,
+        )
         if worker()[0] > 0:
             return None
 
@@ -301,14 +278,14 @@ def _finished(
     """
     report = json.loads((folder / "report.json").read_text("utf-8"))
     asked = json.loads(json.dumps(asdict(experiment), default=str))
-    advice = "name another folder, or delete its report.json to go on"
-    others = report.get("experiment", asked) != asked
-    if others or command not in ("", report["command"]):
-        raise ValueError(
-            f"{folder} is finished, with other options: {advice} with more "
-            f"steps; its command was: {report['command'] or 'not recorded'}"
-        )
-    _say(f"{folder} is finished: {advice} with more steps")
+    said = (
+        f"{folder} is finished: name another folder, or delete its "
+        "report.json to go on with more steps"
+    )
+    before = report["command"]
+    if report.get("experiment") != asked or command not in ("", before):
+        raise ValueError(f"other options, but {said}; its command: {before}")
+    _say(said)
     return report
 
 
@@ -347,9 +324,8 @@ def _prepare(
     Chapter: experiment-run
     """
     texts = experiment.load("train")
-    others = {"validation": experiment.load("validation")}
-    if experiment.test:
-        others[experiment.test] = experiment.load(experiment.test)
+    splits = filter(None, ["validation", experiment.test])
+    others = {split: experiment.load(split) for split in splits}
     if start is None:
         model, tokenizer = _new_model(experiment, build, texts)
     else:
@@ -359,10 +335,14 @@ def _prepare(
     _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
     seed = experiment.training.seed
     batches = TokenBatches(pairs, experiment.tokens_per_batch, seed)
-    held_out = {
-        split: _fitting(corpus, tokenizer, model)
-        for split, corpus in others.items()
-    }
+    held_out = {}
+    for split, corpus in others.items():
+        held_out[split] = HeldOut(corpus, tokenizer, model)
+        if too_long := held_out[split].left_out:
+            _say(
+                f"warning: {too_long} of {len(corpus)} pairs are left out of "
+                f"{split}: over {held_out[split].longest} tokens"
+            )
     return model, tokenizer, batches, held_out
 
 
@@ -403,25 +383,8 @@ def _known_model(
     return model, tokenizer
 
 
-def _fitting(
-    corpus: ParallelCorpus, tokenizer: Tokenizer, model: nn.Module
-) -> HeldOut:
-    """The pairs that fit, tokenized; says which is the first not to.
-
-    Chapter: experiment-run
-    """
-    held_out = HeldOut(corpus, tokenizer, model)
-    if too_long := held_out.left_out:
-        _say(
-            f"warning: {len(too_long)} of {len(corpus)} pairs are left out of "
-            f"{corpus.name}, {corpus.split}: over {held_out.longest} tokens. "
-            f"The first begins {too_long.sources[0][:40]!r}"
-        )
-    return held_out
-
-
 def _measure(
-    name: str, model: nn.Module, held_out: HeldOut, with_bleu: bool
+    model: nn.Module, held_out: HeldOut, with_bleu: bool, name: str
 ) -> dict[str, Any]:
     """Loss and perhaps BLEU of a model, said under a name.
 
@@ -466,13 +429,10 @@ def _choose_weights(
     mean = {"averaged_checkpoints": len(paths)}
     mean |= measure(f"mean of {len(paths)} checkpoints")
     if mean["validation_loss"] <= last["validation_loss"]:
-        chosen, other = mean, last
-    else:
-        chosen, other = last, mean
-        _say("the last checkpoint alone is better, and is saved")
-        load_weights(model, average_checkpoints(paths[-1:]))
-    other.pop("samples", None)
-    return chosen | {"other_choice": other}
+        return mean | {"other_choice": last}
+    _say("the last checkpoint alone is better, and is saved")
+    load_weights(model, average_checkpoints(paths[-1:]))
+    return last | {"other_choice": mean}
 
 
 def describe_run(
@@ -533,25 +493,21 @@ def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:
 
     Chapter: experiment-report
     """
-    processor, commit = platform.machine(), "not recorded"
-    cpus = Path("/proc/cpuinfo")  # of Linux
+    names, commit = [platform.machine()], ""
     if torch.device(device).type == "cuda":
-        processor = torch.cuda.get_device_name(device)
-    elif cpus.exists():
-        named = re.search(r"model name\s*: (.+)", cpus.read_text())
-        processor = named[1] if named else processor
+        names = [torch.cuda.get_device_name(device)]
+    elif (cpus := Path("/proc/cpuinfo")).exists():  # Linux
+        names = re.findall(r"model name\s*: (.+)", cpus.read_text()) or names
     root = Path(str(files("transformer_lib"))).parent
     # A folder of the book, not one of a reader's project.
     if (root / ".git").exists() and shutil.which("git"):
         git = "git describe --always --dirty --exclude=*".split()
         done = subprocess.run(git, cwd=root, capture_output=True, text=True)
-        commit = done.stdout.strip() or commit
+        commit = done.stdout.strip()
     return {
-        "processor": processor,
+        "processor": names[0],
         "kernels": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": commit,
+        "commit": commit or "not recorded",
     }

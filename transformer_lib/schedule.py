@@ -66,7 +66,8 @@ class TrainingConfig:
         betas: of Adam
         epsilon: of Adam
         clip_norm: longest gradient; not clipped if not given
-        precision: fp32 or bf16
+        precision: fp32, bf16, or auto: bf16 where the device has
+            instructions for it
         seed: of dropout
         log_every: steps
         validate_every: steps
@@ -88,7 +89,7 @@ class TrainingConfig:
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
     clip_norm: float | None = None
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "bf16", "auto"] = "fp32"
     seed: int = 0
     log_every: int = 100
     validate_every: int = 1000

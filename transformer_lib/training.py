@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from itertools import chain, count, islice, zip_longest
 from pathlib import Path
@@ -92,10 +92,9 @@ def train(
         training_config: the settings.
         evaluate: called as evaluate(model, step), without dropout and
             gradients, every `validate_every` steps and at the end. The
-            numbers it returns, in a dict, join the log; a single number
-            is logged as "validation", and a name that the log has
-            already with `validation_` before it. If `evaluate` is a
-            `TokenBatches`, their `validation_loss` joins the log.
+            numbers it returns, in a dict, join the log; a name that the
+            log has already, with `validation_` before it. If `evaluate`
+            is a `TokenBatches`, their `validation_loss` joins the log.
         folder: for log.jsonl and checkpoints. A run that was stopped
             there goes on as if it had not been stopped.
         optimizer: the paper's Adam if not given; or one of your own, or
@@ -124,14 +123,15 @@ def train(
 
     Chapter: training-loop
     """
-    config = training_config
     for given in evaluate, schedule:
         if not (given is None or callable(given) or hasattr(given, "epoch")):
             raise TypeError(f"a {type(given).__name__} is no function")
+    device = model.output_weight.device
+    precision = pick_precision(training_config.precision, device)
+    config = replace(training_config, precision=precision)
     updates = _Updates(model, config, optimizer, schedule)
     run = _Run(model, batches, config, evaluate, folder, updates, gradients)
-    progress = run.progress
-    stop = False
+    progress, stop = run.progress, False
     with _training_mode(model), closing(run), _asked_to_stop() as signals:
         run.log_if_due()  # if a validation failed when it was due
         stream = _endless(batches, progress.step * run.batches_per_step)
@@ -184,8 +184,8 @@ class _Run:
             for file in checkpoint_files(self.folder)[-1:]:
                 self.resume(file)
         if self.workers > 1:
-            settings = self.settings | asdict(config)
-            _agree(settings, self.progress.step, updates)
+            planned = self.described(config.max_steps) | asdict(config)
+            _agree(planned | {"step": self.progress.step})
         if self.progress.step > config.max_steps:
             raise ValueError(f"{folder} is beyond step {config.max_steps}")
         self.losses = _shared(losses)
@@ -197,9 +197,18 @@ class _Run:
             initial=self.progress.step,
             disable=True if self.rank > 0 else None,  # None: in a terminal
         )
-        self.restart_clock()
         # When the run would have begun, had it never been stopped.
-        self.began = self.mark - self.progress.seconds
+        self.began = time.perf_counter() - self.progress.seconds
+
+    def described(self, step: int) -> dict[str, Any]:
+        """The settings, the step, and a few of the rates until then."""
+        rates = {
+            f"learning rate at step {at}": [
+                float(f"{rate:.9g}") for rate in self.updates.rates(at)
+            ]
+            for at in sorted({1, (step + 1) // 2, step} - {0})
+        }
+        return self.settings | rates | {"step": step}
 
     def resume(self, file: Path) -> None:
         """Put back a checkpoint, if it is of a run like this one."""
@@ -209,7 +218,7 @@ class _Run:
                 raise ValueError(
                     f"{file} was not written by `train`: name another folder"
                 )
-            now = self.settings | _rates(self.updates, state["step"])
+            now = self.described(state["step"])
             if found := _differences(state["settings"], now, "was {}, is {}"):
                 raise ValueError(f"{file} is of another run: {found}")
 
@@ -217,11 +226,9 @@ class _Run:
         state = load_checkpoint(file, self.model, optimizers, check=check)
         names = [each.name for each in fields(_Progress)]
         self.progress = _Progress(**{name: state[name] for name in names})
-        if not state.get("regular", True):
-            self.between = file
+        self.between = None if state["regular"] else file
         scores = probe(self.model)[..., :8]
-        before = torch.tensor(state.get("probe", scores.tolist()))
-        if not alike(scores, before):
+        if not alike(scores, torch.tensor(state["probe"])):
             raise ValueError(
                 f"with the weights of {file} this model computes other scores "
                 "than the one that was trained: was a part exchanged?"
@@ -231,7 +238,7 @@ class _Run:
     def close(self) -> None:
         """What was the caller's is the caller's again."""
         self.bar.close()
-        self.updates.set_rates(1.0)
+        self.updates.set_rates(self.updates.own_rates)
         self.losses.zero_grad()
 
     def step(self, group: list[Batch]) -> None:
@@ -249,8 +256,8 @@ class _Run:
             torch.manual_seed(seed)
         mine = group[self.rank :: self.workers]
         for batch in mine:
-            if self.workers > 1:  # gradients are sent at the last one
-                self.losses.require_backward_grad_sync = batch is mine[-1]
+            # Workers send each other their gradients at the last one.
+            self.losses.require_backward_grad_sync = batch is mine[-1]
             self.unread.append(self.gradients.add(batch, tokens))
         if self.config.clip_norm is not None:
             weights = self.losses.parameters()
@@ -274,8 +281,6 @@ class _Run:
         if not due or progress.step == last["step"]:
             return  # a resumed run may have its line already
         self.read_losses()
-        seconds = time.perf_counter() - self.mark
-        speed = (progress.tokens - self.counted) / seconds
         scores = self.validate() if validate else {}
         progress.seconds = time.perf_counter() - self.began
         tokens = progress.tokens - last["tokens"]
@@ -288,7 +293,6 @@ class _Run:
             "seconds": round(progress.seconds, 2),
             "epoch": (taken - 1) // len(self.batches),
             "learning_rate": self.updates.rates(progress.step)[0],
-            "tokens_per_second": round(speed),
         }
         for name, score in scores.items():
             while name in line:
@@ -301,7 +305,6 @@ class _Run:
             write_atomically(self.folder / "log.jsonl", "".join(lines))
         self.bar.set_postfix(nll=f"{line['nll']:.3f}")
         _logger.info("step %d: nll %.3f", line["step"], line["nll"])
-        self.restart_clock()
 
     def validate(self) -> dict[str, Any]:
         """The numbers of `evaluate`, as JSON has them."""
@@ -314,13 +317,10 @@ class _Run:
             with evaluating(self.model):
                 scores = self.evaluate(self.model, self.progress.step)
             # A tensor, or NumPy's number, becomes an ordinary number.
-            scores = json.loads(json.dumps(scores, default=_as_number))
+            return dict(json.loads(json.dumps(scores or {}, default=float)))
         except BaseException:
             self.save()  # so that what was learnt is not lost
             raise
-        if scores is None:
-            return {}
-        return scores if isinstance(scores, dict) else {"validation": scores}
 
     def save(self) -> None:
         """A checkpoint, written by the first worker."""
@@ -329,7 +329,7 @@ class _Run:
         if self.folder is not None and self.rank == 0:
             step, every = self.progress.step, self.config.checkpoint_every
             state = asdict(self.progress) | {
-                "settings": self.settings | _rates(self.updates, step),
+                "settings": self.described(step),
                 "probe": probe(self.model)[..., :8].tolist(),
                 "regular": every > 0 and step % every == 0,
             }
@@ -341,8 +341,7 @@ class _Run:
             # What a stop left between two is in no mean of the last.
             if self.between not in (None, file):
                 self.between.unlink(missing_ok=True)
-            self.between = None if state["regular"] else file
-        self.restart_clock()
+                self.between = None
 
     def read_losses(self) -> None:
         """Add up the losses of the last steps; a GPU is waited for."""
@@ -360,10 +359,6 @@ class _Run:
                 "weights in float32"
             )
 
-    def restart_clock(self) -> None:
-        """The speed is that of the steps from here on."""
-        self.mark, self.counted = time.perf_counter(), self.progress.tokens
-
 
 def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
     """Epoch after epoch, without the batches that were taken before.
@@ -374,12 +369,6 @@ def _endless(batches: TokenBatches, taken: int) -> Iterator[Batch]:
     for epoch in count(first):
         yield from batches.epoch(epoch, start)
         start = 0
-
-
-def _as_number(value: Any) -> Any:
-    if not hasattr(value, "tolist"):
-        raise TypeError(f"evaluate returned {value!r:.60}: give numbers")
-    return value.tolist()
 
 
 class _Losses(nn.Module):
@@ -451,19 +440,31 @@ class Gradients:
             weight.grad = None
 
 
+def pick_precision(name: str, device: torch.device) -> str:
+    """For "auto", "bf16" if the device has instructions for it.
+
+    Chapter: training-step
+    """
+    if name != "auto":
+        return name
+    native = False
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif device.type == "cpu" and hasattr(torch.cpu, "get_capabilities"):
+        able = torch.cpu.get_capabilities()  # since torch 2.13
+        native = any(able.get(x) for x in ("amx_bf16", "avx512_bf16"))
+    return "bf16" if native else "fp32"
+
+
 @contextmanager
 def _training_mode(model: nn.Module) -> Iterator[None]:
     """Training mode inside; the caller's modes and random numbers return.
 
     Chapter: training-step
     """
-    device = model.output_weight.device
-    if device.type == "cpu":
-        dice = torch.random.fork_rng([])
-    else:
-        every = range(torch.accelerator.device_count())
-        dice = torch.random.fork_rng(every, device_type=device.type)
-    with dice, in_training(model):
+    kind = model.output_weight.device.type
+    gpus = range(0 if kind == "cpu" else torch.accelerator.device_count())
+    with torch.random.fork_rng(gpus, device_type=kind), in_training(model):
         yield
 
 
@@ -485,16 +486,14 @@ class _Updates:
                 step, model.config.d_model, config.warmup_steps
             )
 
-        def constant(step: int) -> float:
-            return 1.0
-
         if optimizer is None:
             optimizer = adam(model, config.betas, config.epsilon)
         self.optimizers = as_list(optimizer)
         self.own_rates = [group["lr"] for group in self.groups()]
-        ours = all(type(one) is Adam for one in self.optimizers)
-        ours = ours and all(rate == 1 for rate in self.own_rates)
-        self.schedule = schedule or (equation_3 if ours else constant)
+        ours = {*map(type, self.optimizers)} == {Adam}
+        ours = ours and {*self.own_rates} == {1.0}
+        usual = equation_3 if ours else lambda step: 1.0
+        self.schedule = schedule or usual
         self.check(model, config.max_steps)
 
     def groups(self) -> list[dict[str, Any]]:
@@ -524,14 +523,14 @@ class _Updates:
                 "others with requires_grad_(False)"
             )
 
-    def set_rates(self, factor: float) -> None:
-        """The optimizers' own rates, times a factor."""
-        for group, rate in zip(self.groups(), self.own_rates, strict=True):
-            group["lr"] = factor * rate
+    def set_rates(self, rates: list[float]) -> None:
+        """A rate for each group of weights."""
+        for group, rate in zip(self.groups(), rates, strict=True):
+            group["lr"] = rate
 
     def step(self, step: int) -> None:
         """Change the weights, at the rates of this step."""
-        self.set_rates(self.schedule(step))
+        self.set_rates(self.rates(step))
         for optimizer in self.optimizers:
             optimizer.step()
 
@@ -547,7 +546,7 @@ class History:
 
     A line has "step", "loss" and "nll" (nats per token, with smoothing
     and without), "tokens", "seconds" and "epoch" so far,
-    "learning_rate", "tokens_per_second", and what `evaluate` returned.
+    "learning_rate", and what `evaluate` returned.
 
     Chapter: training-record
     """
@@ -602,19 +601,6 @@ def _settings(
     return json.loads(json.dumps(settings, default=str))  # as they are read
 
 
-def _rates(updates: _Updates, step: int) -> dict[str, list[float]]:
-    """The learning rates at a few of the steps until this one.
-
-    Chapter: training-resume
-    """
-    return {
-        f"learning rate at step {at}": [
-            float(f"{rate:.9g}") for rate in updates.rates(at)
-        ]
-        for at in sorted({1, (step + 1) // 2, step} - {0})
-    }
-
-
 def _differences(
     one: dict[str, Any], other: dict[str, Any], words: str
 ) -> str:
@@ -627,13 +613,13 @@ def _differences(
         a, b = one[name], other[name]
         if a == b:
             continue
-        if name == "pairs":
-            found.append("the pairs are not the same, or in another order")
-            continue
         if isinstance(a, list) and isinstance(b, list):
             pairs = zip_longest(a, b, fillvalue="nothing")
             a, b = next(pair for pair in pairs if pair[0] != pair[1])
-        found.append(f"{name} {words.format(a, b)}")
+        said = f"{name} {words.format(a, b)}"
+        if name == "pairs":
+            said = "the pairs are not the same, or in another order"
+        found.append(said)
     return "; ".join(found[:4])
 
 
@@ -703,13 +689,11 @@ def _meet(gpu: bool) -> None:
     atexit.register(distributed.destroy_process_group)
 
 
-def _agree(settings: dict[str, Any], step: int, updates: _Updates) -> None:
+def _agree(mine: dict[str, Any]) -> None:
     """Refuse workers that do not begin with the same.
 
     Chapter: training-workers
     """
-    rates = _rates(updates, settings["max_steps"])
-    mine = settings | rates | {"step": step}
     everybody: list[Any] = [None] * worker()[1]
     distributed.all_gather_object(everybody, mine)
     for rank, other in enumerate(everybody):
