@@ -211,10 +211,10 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     maps: dict[str, Tensor] = {}
     thread = get_ident()
 
-    def keep(
-        path: str, module: nn.Module, given: tuple, named: dict, _: Any
-    ) -> None:
+    def keep(path: str, module: nn.Module, given: tuple, *rest: Any) -> None:
+        # Another thread may call while its hook is half registered.
         if get_ident() == thread:
+            named, _ = rest
             again = named | {"need_weights": True}
             _, weights = module.forward(*given, **again)
             with torch.inference_mode(False):  # to be computed with later

@@ -317,6 +317,8 @@ def _set_process(words: Sequence[str]) -> None:
         # Without a terminal there is no bar: show the log's lines.
         logging.basicConfig(format="%(message)s")
         logging.getLogger("transformer_lib").setLevel("INFO")
+    # It remarks on packages that no graph of ours needs.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     if "train" not in words[:1]:
         torch.set_num_threads(1)  # products too small to be shared out
     # bf16 on a CPU: oneDNN keeps a program for each shape, and PyTorch

@@ -15,7 +15,6 @@ from sphinx.util.fileutil import copy_asset
 from sphinx_exercise.nodes import exercise_enumerable_node
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST_FONTS = ["source-serif-400-normal", "source-serif-600-normal"]
 BESIDE = [
     "run_chapters",
     "glossary_tips",
@@ -139,19 +138,6 @@ def link_chapter(app, what, name, item, options, lines):
             lines[at] = f"Chapter: {page or f':ref:`{place} <{place}>`'}"
 
 
-def ask_for_fonts(app, pagename, templatename, context, doctree):
-    """With the page and not after it, so that no line of a site moves."""
-    if app.builder.name not in ("html", "dirhtml"):
-        return
-    links = [
-        '<link rel="preload" as="font" type="font/woff2" crossorigin href="'
-        + context["pathto"](f"_static/fonts/{name}.woff2", resource=True)
-        + '">'
-        for name in FIRST_FONTS
-    ]
-    context["metatags"] = context.get("metatags", "") + "".join(links)
-
-
 def setup(app):
     # Sphinx reads all pages again when an extension has changed.
     here = sorted(Path(__file__).parent.glob("*.py"))
@@ -165,6 +151,5 @@ def setup(app):
     app.connect("builder-inited", prepare)
     app.connect("doctree-resolved", tidy)
     app.connect("html-page-context", choose_scripts, priority=900)
-    app.connect("html-page-context", ask_for_fonts)
     app.connect("autodoc-process-docstring", link_chapter)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

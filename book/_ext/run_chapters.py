@@ -152,8 +152,15 @@ def run(path: Path) -> dict:
     notebook.cells.pop()
     if "subprocess" in path.read_text("utf-8"):
         modules |= library()
-    outputs = [cell.outputs for cell in code_cells(notebook)]
-    noise = [o for cell in outputs for o in cell if o.get("name") == "stderr"]
+    cells = code_cells(notebook)
+    outputs = [cell.outputs for cell in cells]
+    noise = [
+        output
+        for cell in cells
+        for output in cell.outputs
+        if output.get("name") == "stderr"
+        and "remove-stderr" not in cell.metadata.get("tags", ())
+    ]
     return {
         "key": key,
         "packages": packages_of(modules),

@@ -423,7 +423,7 @@ def test_capitals_and_dates_are_told_of(visit):
 
 def test_the_site_needs_no_rare_kinds_of_files():
     """A server that comes as it is knows how to send each of them."""
-    known = {".js", ".css", ".json", ".bin", ".tsv", ".wat"}
+    known = {".js", ".css", ".json", ".bin", ".tsv", ".wat", ".txt"}
     files = [p for p in (SITE / "_static/live").rglob("*.*") if p.is_file()]
     # Pyodide alone, which is asked for by a press of Run, has others.
     ours = [path for path in files if "pyodide" not in path.parent.name]
