@@ -27,8 +27,9 @@ except ImportError:  # before Python 3.12
 #
 # To learn is to ask of each weight: if it grew a little, how would the
 # loss change? That is the weight's gradient. So a matrix remembers its
-# parents, the matrices that it was made from. Its gradient has its shape,
-# and `back` turns it into one for each parent, in their order.
+# parents, the matrices that it was made from. A gradient has the shape of
+# its matrix, and `back` turns a matrix's gradient into one for each of its
+# parents, in their order (the chain rule).
 
 
 def transposed(rows):
@@ -52,18 +53,21 @@ class Matrix:
 
         def back(grad):
             to_self = products(grad, other.rows)  # grad @ other.T
+            # self.T @ grad
             to_other = products(transposed(self.rows), transposed(grad))
-            return to_self, to_other  # the second one is self.T @ grad
+            return to_self, to_other
 
         return Matrix(rows, (self, other), back)
 
     def __add__(self, other):  # a matrix of one row is added to each row
         one = len(other.rows) == 1
-        rows = other.rows * len(self.rows) if one else other.rows
+        rows = other.rows * len(self.rows) if one else other.rows  # repeated
         rows = [list(map(add, *pair)) for pair in zip(self.rows, rows)]
 
         def back(grad):
-            return grad, [list(map(sum, transposed(grad)))] if one else grad
+            if one:  # it served all rows, so it gets their sum
+                return grad, [list(map(sum, transposed(grad)))]
+            return grad, grad
 
         return Matrix(rows, (self, other), back)
 
@@ -118,7 +122,7 @@ def softmax(x):
     """Each row becomes shares, which are positive and add up to 1."""
     rows = []
     for row in x.rows:
-        highest = max(row)  # taken away, it changes no share
+        highest = max(row)  # so that no power is too large for a float
         powers = [math.exp(value - highest) for value in row]
         total = sum(powers)
         rows.append([power / total for power in powers])
@@ -126,6 +130,7 @@ def softmax(x):
     def back(grad):
         to_x = []
         for row, g in zip(rows, grad):
+            # p * (g - the mean of all g, each as often as its p)
             mean = sumprod(row, g)
             to_x.append([p * (value - mean) for p, value in zip(row, g)])
         return (to_x,)
@@ -149,7 +154,8 @@ def layer_norm(x, gain, bias):
         to_x = []
         for row, deviation, g in zip(normal, deviations, grad):
             g = list(map(mul, g, gains))
-            # the norm undoes a shift and a stretch of the row
+            # mean and deviation depend on the row, too: so g loses its
+            # mean, and the part of it that is along the row
             shift, stretch = sum(g) / len(g), sumprod(g, row) / len(g)
             to_x.append(
                 [
@@ -174,17 +180,17 @@ def visit(matrix, met):
 
 def backward(loss):
     """Add to the gradient of all that `loss`, one number, was made from."""
-    met = {}
+    met = {}  # a set that keeps its order
     visit(loss, met)
     loss.grad = [[1.0]]
     for matrix in reversed(met):  # from the loss to the weights
         if matrix.back is None:
             continue
         for parent, grad in zip(matrix.parents, matrix.back(matrix.grad)):
-            if parent.grad is not None:  # it was used more than once
+            if parent.grad is not None:  # used twice, or by a loss before
                 pairs = zip(parent.grad, grad)
                 grad = [list(map(add, *pair)) for pair in pairs]
-            parent.grad = grad
+            parent.grad = grad  # never changed in place: others may have it
 
 
 # 3 The model
@@ -393,6 +399,7 @@ class Adam:
                     v[i] += (1 - self.beta_2) * (g * g - v[i])
                     size = math.sqrt(v[i] / share_2) + self.epsilon
                     row[i] -= rate * m[i] / share_1 / size
+            # or the next batch would add to it
             w.grad = None
 
 
@@ -463,6 +470,7 @@ def main(seed=0, steps=800, batch=8, warmup_steps=60, scale=0.5, test=100):
         for source, target in random.sample(to_learn, batch):
             memory = model.encode(encoded(source))
             labels = encoded(target)
+            # the shift: what the decoder reads is one word behind
             logits = model.decode([BOS, *labels[:-1]], memory)
             loss = smoothed_loss(logits, labels) * (1 / batch)
             backward(loss)  # the gradients of a batch add up
