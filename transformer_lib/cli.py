@@ -46,8 +46,6 @@ class _Experiment(Experiment):
     """--precision is the training's.
 
     Chapter: cli-train
-
-    Chapter: cli-train
     """
 
     precision: InitVar[tyro.conf.Suppress[str | None]] = None
