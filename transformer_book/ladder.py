@@ -37,13 +37,22 @@ CUBE = {
 }
 
 
-def figures(runs: dict[str, list], of: str) -> dict[str, dict[int, float]]:
-    """{rung: {seed: figure}}: validation loss, test loss or BLEU."""
+def figures(
+    runs: dict[str, list], of: str, last: bool = False
+) -> dict[str, dict[int, float]]:
+    """{rung: {seed: figure}}: validation loss, test loss or BLEU.
+
+    With `last`, by the last weights also where a run reports its mean.
+    """
 
     def figure(report):
+        result, test = report["result"], report["test"]
+        if last and "last_test" in report:
+            result = {"validation_loss": result["last_validation_loss"]}
+            test = report["last_test"]
         if of == "validation":
-            return report["result"]["validation_loss"]
-        return report["test"][{"test": "nats_per_token"}.get(of, of)]
+            return result["validation_loss"]
+        return test[{"test": "nats_per_token"}.get(of, of)]
 
     return {
         rung: {
@@ -136,18 +145,11 @@ def cube(of: str) -> dict[str, Any]:
     `share` what they bring of that sum, with the ends of its interval.
     """
     runs = recorded()
-    told = figures({r: runs[r] for r in CUBE.values() if r in runs}, of)
-    for rung in {*CUBE.values()} - {*told}:
-        reports = [
-            load_run(f"averaged/{rung}-{seed}").report for seed in range(SEEDS)
-        ]
-        told[rung] = {
-            each["training"]["seed"]: each["result"]["last_validation_loss"]
-            if of == "validation"
-            else each["last_test"][{"test": "nats_per_token"}.get(of, of)]
-            for each in reports
-        }
-    return combined(Blocks(told))
+    for rung in {*CUBE.values()} - {*runs}:
+        names = [f"averaged/{rung}-{seed}" for seed in range(SEEDS)]
+        runs[rung] = [load_run(name) for name in names]
+    cells = {rung: runs[rung] for rung in CUBE.values()}
+    return combined(Blocks(figures(cells, of, last=True)))
 
 
 def combined(blocks: Blocks) -> dict[str, Any]:
