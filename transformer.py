@@ -10,6 +10,7 @@ Three things of the paper are left out: padding (the sentences of a batch
 are read one after the other), dropout, and beam search.
 """
 
+import json
 import math
 import random
 from itertools import chain
@@ -119,7 +120,7 @@ def relu(x):
 
 
 def softmax(x):
-    """Each row becomes shares, which are positive and add up to 1."""
+    """Each row becomes positive numbers that add up to 1."""
     rows = []
     for row in x.rows:
         highest = max(row)  # so that no power is too large for a float
@@ -130,7 +131,7 @@ def softmax(x):
     def back(grad):
         to_x = []
         for row, g in zip(rows, grad):
-            # p * (g - the mean of all g, each as often as its p)
+            # p * (g - mean), where the mean weighs each g by its p
             mean = sumprod(row, g)
             to_x.append([p * (value - mean) for p, value in zip(row, g)])
         return (to_x,)
@@ -171,7 +172,7 @@ def layer_norm(x, gain, bias):
 
 
 def visit(matrix, met):
-    """Meet a matrix and all that it was made from, parents first."""
+    """Add a matrix to `met` after all that it was made from."""
     if matrix not in met:
         for parent in matrix.parents:
             visit(parent, met)
@@ -349,18 +350,18 @@ def smoothed_loss(logits, labels, smoothing=0.1):
     wanted = [[smoothing / vocab_size] * vocab_size for _ in labels]
     for row, label in zip(wanted, labels):
         row[label] += 1 - smoothing
-    found = softmax(logits).rows
+    predicted = softmax(logits).rows
     loss = 0.0
-    for row, shares in zip(logits.rows, wanted):
-        # log p = logit - log_total, and the shares add up to 1
+    for row, goal in zip(logits.rows, wanted):
+        # log p = logit - log_total, and a goal's numbers add up to 1
         highest = max(row)
         total = sum(math.exp(value - highest) for value in row)
         log_total = highest + math.log(total)
-        loss += log_total - sumprod(shares, row)
+        loss += log_total - sumprod(goal, row)
 
-    def back(grad):  # p - wanted, of each word
-        pairs, part = zip(found, wanted), grad[0][0] / n
-        return ([[part * (p - q) for p, q in zip(*pair)] for pair in pairs],)
+    def back(grad):  # predicted - wanted, and the mean's 1 / n
+        each, pairs = grad[0][0] / n, zip(predicted, wanted)
+        return ([[each * (p - q) for p, q in zip(*pair)] for pair in pairs],)
 
     return Matrix([[loss / n]], (logits,), back)
 
@@ -387,9 +388,9 @@ class Adam:
 
     def step(self, rate):
         self.steps += 1
-        # the means began at 0; so much of each is gradients by now
-        share_1 = 1 - self.beta_1**self.steps
-        share_2 = 1 - self.beta_2**self.steps
+        # the means began at 0 and are too small at first: to be divided by
+        correction_1 = 1 - self.beta_1**self.steps
+        correction_2 = 1 - self.beta_2**self.steps
         for w, means, squares in zip(self.weights, self.means, self.squares):
             if w.grad is None:  # no sentence used it
                 continue
@@ -397,8 +398,8 @@ class Adam:
                 for i, g in enumerate(grad):
                     m[i] += (1 - self.beta_1) * (g - m[i])
                     v[i] += (1 - self.beta_2) * (g * g - v[i])
-                    size = math.sqrt(v[i] / share_2) + self.epsilon
-                    row[i] -= rate * m[i] / share_1 / size
+                    size = math.sqrt(v[i] / correction_2) + self.epsilon
+                    row[i] -= rate * m[i] / correction_1 / size
             # or the next batch would add to it
             w.grad = None
 
@@ -436,11 +437,12 @@ def sentences():
                     (f"I see {thing}", f"veo {cosa}"),
                     (f"you see {thing}", f"ves {cosa}"),
                 ]
-                for other, root in ADJECTIVES.items():
+                for other, other_stem in ADJECTIVES.items():
                     if other != adjective:
                         english = f"{thing} {'are' if many else 'is'} {other}"
-                        spanish = f"{cosa} {'son' if many else 'es'} {root}"
-                        pairs.append((english, spanish + ending))
+                        spanish = f"{cosa} {'son' if many else 'es'} "
+                        spanish += other_stem + ending
+                        pairs.append((english, spanish))
     return [(english.split(), spanish.split()) for english, spanish in pairs]
 
 
@@ -476,7 +478,7 @@ def main(seed=0, steps=800, batch=8, warmup_steps=60, scale=0.5, test=100):
             backward(loss)  # the gradients of a batch add up
             mean += loss.rows[0][0]
         rate = learning_rate(step, model.d_model, warmup_steps)
-        adam.step(scale * rate)
+        adam.step(scale * rate)  # half of it, as so small a model likes
         if step in (1, 10, 25, 50) or step % 100 == 0:
             said = " ".join(translated(example))
             print(f"step {step:3}  loss {mean:.2f}  {said}", flush=True)
@@ -487,6 +489,40 @@ def main(seed=0, steps=800, batch=8, warmup_steps=60, scale=0.5, test=100):
     for source, _ in to_test[:5]:
         print(f"  {' '.join(source)}: {' '.join(translated(source))}")
     return right
+
+
+def numbers():
+    """Print, in JSON, what a small model computes, to check a port by.
+
+    python -c "import transformer; transformer.numbers()"
+    """
+    random.seed(0)
+    model = Transformer(vocab_size=6, d_model=4, d_ff=6)
+
+    names = "table", "encoder", "decoder"
+
+    def of_weights(kind):  # their rows or their gradients, by name
+        parts = {name: getattr(model, name) for name in names}
+        text = json.dumps(parts, default=lambda w: getattr(w, kind))
+        return json.loads(text)
+
+    source, labels = [4, 2, 5, EOS], [3, 2, EOS]
+    weights, memory = of_weights("rows"), model.encode(source)
+    logits = model.decode([BOS, *labels[:-1]], memory)
+    loss = smoothed_loss(logits, labels)
+    backward(loss)
+    found = {
+        "source": source,
+        "labels": labels,
+        "weights": weights,
+        "memory": memory.rows,
+        "logits": logits.rows,
+        "loss": loss.rows[0][0],
+        "gradients": of_weights("grad"),
+    }
+    Adam(model.weights).step(rate=0.01)
+    found["weights after a step of 0.01"] = of_weights("rows")
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import random
 import subprocess
 import sys
@@ -158,6 +159,27 @@ def test_it_needs_nothing_but_python_and_begins_to_learn():
     lines = [line.split() for line in ran.stdout.splitlines()]
     losses = [float(line[3]) for line in lines if line[0] == "step"]
     assert losses[-1] < losses[0] - 0.3
+
+
+def test_a_port_finds_weights_and_what_they_give(capsys):
+    """Adam's first step is the rate, against the gradient's sign."""
+    paper.numbers()
+    found = json.loads(capsys.readouterr().out)
+
+    def flat(part):
+        if isinstance(part, float):
+            return [part]
+        values = part.values() if isinstance(part, dict) else part
+        return [number for value in values for number in flat(value)]
+
+    before = tensor(flat(found["weights"]))
+    after = tensor(flat(found["weights after a step of 0.01"]))
+    gradients = tensor(flat(found["gradients"]))
+    clear = gradients.abs() > 1e-5
+    assert clear.sum() > len(before) / 2
+    torch.testing.assert_close(
+        (before - after)[clear], 0.01 * gradients.sign()[clear]
+    )
 
 
 def losses(text):
