@@ -129,8 +129,7 @@ def patiently(attempt, program: subprocess.Popen, seconds=60):
 
 def plain(token: str) -> str:
     """A token as the pages show it."""
-    names = {"<bos>": "start", "<eos>": "end"}
-    return names.get(token, token.replace("▁", ""))
+    return token.replace("▁", "")
 
 
 def number(text: str) -> float:

@@ -49,7 +49,7 @@ function duration(time) {
 
 /** A word that is repeated is not written twenty times. */
 export function shortened(text) {
-  const words = text.replaceAll("<bos>", "start").split(" ");
+  const words = text.split(" ");
   return words.length > 4 && words.every((word) => word === words[0])
     ? `${words.slice(0, 3).join(" ")} … (${words.length} times)`
     : words.join(" ");

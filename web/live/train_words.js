@@ -2,15 +2,15 @@
 
 import { el, percent } from "./common.js";
 
-const SOURCE = ["I", "like", "trees", "end"];
-const RIGHT = ["Me", "gustan", "los", "árboles", "end"];
+const SOURCE = ["I", "like", "trees", "<eos>"];
+const RIGHT = ["Me", "gustan", "los", "árboles", "<eos>"];
 
 /** The table's node, and what draws a moment. */
 export function wordsTable() {
   const rows = RIGHT.map((word) => {
     const likely = el("td", { class: "train-likely" });
     const looked = SOURCE.map(() => el("td", { class: "train-looked" }));
-    const name = word === "end" ? {} : { lang: "es" };
+    const name = word === "<eos>" ? {} : { lang: "es" };
     const head = el("th", { scope: "row", ...name }, word);
     return { likely, looked, node: [head, likely, ...looked] };
   });
@@ -34,7 +34,7 @@ export function wordsTable() {
         head("word"),
         head("likely"),
         SOURCE.map((word) =>
-          head(word, word === "end" ? {} : { lang: "en" }),
+          head(word, word === "<eos>" ? {} : { lang: "en" }),
         ),
       ),
     ),

@@ -16,8 +16,7 @@ export const TITLES = {
   feed_forward: "feed-forward",
 };
 
-const WORDS = { "<bos>": "start", "<eos>": "end" };
-export const plain = (token) => WORDS[token] ?? token.replaceAll("▁", "");
+export const plain = (token) => token.replaceAll("▁", "");
 export const low = (number) =>
   String(number).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
 export const upTo = (count) => [...Array(count).keys()];

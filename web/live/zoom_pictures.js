@@ -59,7 +59,7 @@ export const PICTURES = {
           el(
             "div",
             { class: "zoom-titles zoom-total" },
-            el("span", {}, i ? `… ${plain(token)}` : "start"),
+            el("span", {}, i ? `… ${plain(token)}` : token),
             el("b", {}, plain(next[i])),
             bar(sure[i], 1, "decoder", number(sure[i])),
           ),

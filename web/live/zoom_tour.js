@@ -42,7 +42,7 @@ export function tour(model) {
       mark: "1",
       words: () =>
         "The encoder reads. In this head the word I looks at trees with " +
-        `${share(encoder, 1, 0, 2)} of its weight, and the end sign with ` +
+        `${share(encoder, 1, 0, 2)} of its weight, and <eos> with ` +
         `${share(encoder, 1, 3, 2)}: two places that have taken in something ` +
         "of the noun besides the noun itself.",
     },
@@ -61,7 +61,7 @@ export function tour(model) {
       mark: FROM_ME,
       words: () =>
         "Now the decoder writes. It has written Me, and among its own words " +
-        "it can look at the start and at Me alone: the other cells of that " +
+        "it can look at <bos> and at Me alone: the other cells of that " +
         "row are masked, because those words don't exist yet. There is no " +
         "plural to be had here.",
     },
