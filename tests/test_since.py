@@ -4,11 +4,13 @@ import ast
 import inspect
 import math
 import re
+from copy import deepcopy
 
 import hour
 import jupytext
 import numpy as np
 import pytest
+import race
 import since
 import tangle
 import torch
@@ -18,6 +20,7 @@ from transformer_book import ladder
 from transformer_book.drawings import after as drawings
 from transformer_book.judging import Blocks, Gap, dunnett
 from transformer_book.records import (
+    load_counts,
     load_run,
     read_folder,
     recorded_runs,
@@ -369,10 +372,10 @@ def test_the_older_rule_takes_one_spread_of_all_rungs():
     assert gap.size == pytest.approx(-0.1)
     error = 0.01 * math.sqrt(2 / 3)
     assert gap.within == pytest.approx(4.604 * error, rel=1e-3)
-    assert ladder.verdict("other", gap) == "better"
-    assert ladder.verdict("other", Gap(0.1, 0.2, 0.01)) == (
-        "no difference shown"
-    )
+    unsure = Gap(-0.1, 0.2, 0.01)
+    assert ladder.verdict("other", gap, gap) == "better"
+    assert ladder.verdict("other", unsure, unsure) == "no difference shown"
+    assert ladder.verdict("other", gap, unsure) == "the rules disagree"
 
 
 def test_steps_until_a_loss():
@@ -383,3 +386,49 @@ def test_steps_until_a_loss():
     steps = [50, 100, 150, 200]  # a loss that rises again was not there yet
     assert ladder.steps_until(steps, [4.0, 2.0, 3.0, 2.0], 2.5) == 175
     assert math.isnan(ladder.steps_until(steps, [4.0, 2.0, 3.0, 3.0], 2.5))
+
+
+# The race
+
+
+def test_who_keeps_the_rules_of_the_race_is_told_by_the_record(references):
+    runs = [load_run(f"hour/all-three-{seed}") for seed in range(3)]
+    found = race.compare(runs, load_run(race.SHIPPED), references)
+    assert race.against(runs, found) == []
+    recorded = load_counts("race")["systems"]["hour/all-three"]
+    for name, value in found.items():
+        assert recorded[name] == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "value", "says"),
+    [
+        ("training", "device", "cuda", "CPU"),
+        ("machine", "threads", 2, "thread"),
+        ("test", "split", "validation", "tested"),
+        ("test", "beam_size", 8, "tested"),
+        ("test", "bleu", 99.0, "score"),
+        ("result", "cpu_seconds", 60.0, "cpu_seconds"),
+        ("result", "steps", 4000, "steps"),
+    ],
+)
+def test_what_breaks_the_rules_of_the_race_is_named(of, name, value, says):
+    runs = [load_run(f"hour/all-three-{seed}") for seed in range(3)]
+    found = load_counts("race")["systems"]["hour/all-three"]
+    assert race.against(runs, found) == []
+    runs[1] = deepcopy(runs[1])
+    runs[1].report[of][name] = value
+    [wrong] = race.against(runs, found)
+    assert wrong.startswith(runs[1].name) and says in wrong
+
+
+def test_one_run_is_not_three_and_a_worse_one_is_told():
+    runs = [load_run("hour/de-en-0")]
+    found = load_counts("race")["systems"]["hour/de-en"]
+    assert len(race.against(runs, found)) == 3
+    runs = [load_run("hour/all-three-0")] * 3
+    found = load_counts("race")["systems"]["hour/all-three"]
+    found = found | {"bleu": [found["bleu"][0]] * 3}
+    assert race.against(runs, found) == [
+        "two seeds have the same translations"
+    ]

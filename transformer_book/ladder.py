@@ -4,7 +4,7 @@
 last weights of both, by its seeds' validation loss, test loss and BLEU: row
 and seed (`judging`). The rule that was declared first, an unpaired t-test on
 the validation loss that takes the spread between seeds to be the same for all
-rungs, is beside it. In both, p below 0.01 makes a rung better or worse.
+rungs, is beside it. A rung is better or worse if p is below 0.01 in both.
 
 The paper's own way is to translate with the mean of its last checkpoints.
 That is the rung "averaged": its weights come from the paper's runs, so it is
@@ -79,8 +79,8 @@ def rungs() -> list[dict[str, Any]]:
     `test_gap` and `bleu_gap` say how far the rung is above the paper,
     `validation_ahead` and so on how far above the paper with its mean.
     `twins` has each seed's validation loss above the same seed's paper.
-    `verdict` is by the validation loss, `dunnett` its p for all rungs at
-    once; `older` is the gap by the rule that was declared first.
+    `older` is the gap by the rule that was declared first, and `verdict` is
+    by both; `dunnett` is p by the validation loss for all rungs at once.
     `rates_tried` is 1 for a rung that took the paper's rate. `steps` is
     what the rung needed, by the mean of its seeds, until it stayed at or
     below the loss of the paper with its mean: NaN if it didn't.
@@ -127,7 +127,7 @@ def rungs() -> list[dict[str, Any]]:
             row[f"{of}_gap"] = gap
             if rung != "paper":
                 row[f"{of}_ahead"] = means[of].gap(rung, "averaged")
-        row["verdict"] = verdict(rung, row["validation_gap"])
+        row["verdict"] = verdict(rung, row["validation_gap"], row["older"])
         row["dunnett"] = dunnett(
             row["validation_gap"].p, len(runs) - 2, ends["validation"].freedom
         )
@@ -201,13 +201,16 @@ def in_turn(cost: dict[str, Any], paper: dict[str, Any]) -> float:
     return statistics.median(one / other for one, other in pairs)
 
 
-def verdict(rung: str, gap: Gap) -> str:
-    """What a rule says of a rung."""
+def verdict(rung: str, *gaps: Gap) -> str:
+    """What the rules say of a rung, whose gaps are by one rule each."""
     if rung == "paper":
         return ""
-    if gap.p >= SURE:
+    sure = {gap.p < SURE for gap in gaps}
+    if len(sure) > 1:
+        return "the rules disagree"
+    if sure == {False}:
         return "no difference shown"
-    return "better" if gap.size < 0 else "worse"
+    return "better" if gaps[0].size < 0 else "worse"
 
 
 def pooled(losses: dict[str, dict[int, float]], rung: str) -> Gap:

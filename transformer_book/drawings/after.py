@@ -244,7 +244,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     ax.set_ylim(places[-1] + 0.6, -1.5)
     ticks = [-0.2, -0.1, 0]
     ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
-    told = "nats per token from the paper's\ngrey: no difference shown"
+    told = "nats per token from the paper's\ngrey: no difference by both rules"
     ax.set_xlabel(told)
     said = "; ".join(
         f"{RUNGS[row['rung']]}, {_gap(row['validation_gap'].size)} "
@@ -320,7 +320,7 @@ def ladder_cube(levels: Mapping[str, float]) -> Picture:
 
 
 # In the order of the table, which has a heading for each.
-VERDICTS = "better", "no difference shown", "worse"
+VERDICTS = "better", "the rules disagree", "no difference shown", "worse"
 
 
 def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
@@ -339,9 +339,13 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
             alone = f"{row[of]:.3f}"
             found[f"{of} loss"] = alone if row is paper else said
         found["BLEU"] = f"{row['bleu']:.1f}"
+        if row not in (paper, mean):
+            ahead = row["bleu_ahead"]
+            said = f" ({_gap(ahead.size, 1)} ± {ahead.within:.1f})"
+            found["BLEU"] += said
         found["steps / time, %"] = _until(row, mean)
         found["p / declared"] = ""
-        if row is not paper:
+        if row not in (paper, mean):
             ps = row["validation_gap"].p, row["older"].p
             found["p / declared"] = " / ".join(map(_p, ps))
         return found

@@ -1,0 +1,153 @@
+"""Does a translator keep the rules of the race, and is it as good?
+
+    python experiments/race.py hour/all-three     its seeds 0, 1 and 2
+    python experiments/race.py hour/all-three hour/de-en --out runs/race
+
+The last chapter has the rules. Here the records NAME-0, NAME-1 and NAME-2
+are held to what can be seen in a record: how they were trained, that the
+minutes are those of their logs and the scores those of their translations,
+and that a mean of three seeds is no more than half a point of BLEU below the
+shipped model, by 95% of resampled test sets no more than one. The row of the
+table is printed, and what is against it; then the exit status is 1.
+"""
+
+import argparse
+import json
+import math
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+from hour import cpu_seconds
+from sacrebleu.metrics import BLEU
+
+from transformer_book.records import Run, load_run, recorded_runs
+from transformer_lib.checkpoints import write_atomically
+from transformer_lib.corpora import load_corpus
+
+SHIPPED, CLOCK = "tatoeba-de-en", "hour/paper-0"
+SEEDS, SAMPLES = 3, 2000
+BELOW, AT_WORST = 0.5, 1.0  # points of BLEU
+TOLD = {"corpus": "tatoeba", "languages": ["de", "en"], "split": "test"}
+TOLD |= {"beam_size": 4, "length_penalty": 0.6}
+
+
+def counts(translations, references):
+    """What BLEU adds up, a row for each sentence."""
+    rows = []
+    for words, reference in zip(translations, references, strict=True):
+        one = BLEU(effective_order=True).sentence_score(words, [reference])
+        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
+    return np.array(rows)
+
+
+def score(rows):
+    """Their BLEU."""
+    told = rows.sum(0).tolist()
+    return BLEU.compute_bleu(told[:4], told[4:8], *told[8:]).score
+
+
+def compare(runs, shipped, references):
+    """Scores, their mean above the shipped one's, and its 95% interval.
+
+    All are resampled together: the interval is over sentences.
+    """
+    base, *ours = [
+        counts(run.translations, references) for run in (shipped, *runs)
+    ]
+    size = len(references)
+    ahead = [
+        np.mean([score(one[pick]) for one in ours]) - score(base[pick])
+        for pick in np.random.default_rng(0).integers(
+            size, size=(SAMPLES, size)
+        )
+    ]
+    scores = [score(one) for one in ours]
+    return {
+        "bleu": scores,
+        "ahead": float(np.mean(scores) - score(base)),
+        "interval": np.percentile(ahead, [2.5, 97.5]).tolist(),
+    }
+
+
+def against(runs: list[Run], found) -> list[str]:
+    """What breaks the rules."""
+    wrong = []
+    if len(runs) != SEEDS:
+        wrong.append(f"{len(runs)} seeds in place of {SEEDS}")
+    for run, bleu in zip(runs, found["bleu"], strict=True):
+        report = run.report
+        training, test = report["training"], report["test"]
+        told = {name: test.get(name) for name in TOLD}
+        spent = report["result"].get("cpu_seconds", math.nan)
+        for true, words in (
+            (training["device"] == "cpu", "was not trained on a CPU"),
+            (report["machine"]["threads"] == 1, "took more than one thread"),
+            (told == TOLD, f"was tested on {told}, not {TOLD}"),
+            (
+                abs(spent - cpu_seconds(run.log)) < 1,
+                "has other cpu_seconds in its report than in its log",
+            ),
+            (run.log[-1]["step"] == report["result"]["steps"], "lacks steps"),
+            (
+                abs(test["bleu"] - bleu) < 1e-6,
+                "has another score than its translations",
+            ),
+        ):
+            if not true:
+                wrong.append(f"{run.name} {words}")
+    if len({tuple(run.translations) for run in runs}) < len(runs):
+        wrong.append("two seeds have the same translations")
+    if found["ahead"] < -BELOW:
+        wrong.append(f"more than {BELOW} points below the shipped model")
+    if found["interval"][0] < -AT_WORST:
+        wrong.append(f"it may be more than {AT_WORST} point below")
+    return wrong
+
+
+def row(name, runs, found):
+    """A line for the table: minutes, share, BLEU."""
+    clock = load_run(CLOCK).report["result"]
+    paper = clock["cpu_seconds"] / clock["steps"]
+    steps = load_run(SHIPPED).report["result"]["steps"] * paper / 60
+    spent = sorted(run.report["result"]["cpu_seconds"] / 60 for run in runs)
+    shares = [minutes / steps for minutes in spent]
+    low, high = found["interval"]
+    return (
+        f"| {name} | {spent[0]:.0f} to {spent[-1]:.0f} minutes, if {CLOCK} "
+        f"is from this core {shares[0]:.0%} to {shares[-1]:.0%} | "
+        f"{', '.join(f'{bleu:.1f}' for bleu in found['bleu'])} | "
+        f"{found['ahead']:+.2f} ({low:+.2f} to {high:+.2f}) |"
+    )
+
+
+def main(words):
+    made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    made.add_argument("names", nargs="+", metavar="EXPERIMENT/NAME")
+    made.add_argument("--out", type=Path)
+    options = made.parse_args(words)
+    references = load_corpus("tatoeba", "de", "en", "test").targets
+    shipped, systems, broken = load_run(SHIPPED), {}, False
+    for name in options.names:
+        experiment = name.partition("/")[0]
+        every = [f"{name}-{seed}" for seed in range(SEEDS)]
+        runs = [load_run(n) for n in every if n in recorded_runs(experiment)]
+        if not runs:
+            raise SystemExit(f"no record {every[0]}; pack.py adds a run")
+        systems[name] = compare(runs, shipped, references)
+        print(row(name, runs, systems[name]))
+        wrong = against(runs, systems[name])
+        for each in wrong:
+            print(f"  {each}")
+        broken = broken or bool(wrong)
+    if options.out:
+        command = shlex.join(["python", "experiments/race.py", *words])
+        told = {"command": command, "samples": SAMPLES, "systems": systems}
+        content = json.dumps(told, indent=1) + "\n"
+        write_atomically(options.out / f"{options.out.name}.json", content)
+    return int(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
