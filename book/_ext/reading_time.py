@@ -1,10 +1,13 @@
-"""Under a chapter's title: how long a first reading takes.
+"""Under a chapter's title: how long a first reading takes, and what for.
 
-The minutes are written in `book/minutes.yml`; a test counts what is open on
-the built pages, and says which are off by more than a quarter. They stand in
-the navigation too, with a sign where a page has an interactive figure.
+What one can do afterwards is a sentence in italics near a chapter's end,
+"You can now ...". The minutes are written in `book/minutes.yml`; a test
+counts what is open on the built pages, and says which are off by more than a
+quarter. They stand in the navigation too, with a sign where a page has an
+interactive figure.
 """
 
+import re
 from pathlib import Path
 
 import yaml
@@ -12,6 +15,7 @@ from docutils import nodes
 
 BOOK = Path(__file__).resolve().parents[1]
 MINUTES = yaml.safe_load((BOOK / "minutes.yml").read_text("utf-8"))
+OBJECTIVE = re.compile(r"\*You can now ([^*]+)\*")
 SIGN = """\
 .bd-links a:is([href$="/{name}.html"], [href="{name}.html"])::after {{
   content: "{sign}" / "{words}";
@@ -19,10 +23,18 @@ SIGN = """\
 """
 
 
+def objective(page: str | Path) -> str:
+    """What one can do after a chapter, as words after "you can"."""
+    found = OBJECTIVE.search(Path(page).read_text("utf-8"))
+    return found[1] if found else ""
+
+
 def say(app, doctree, docname):
     minutes = MINUTES.get(docname.rpartition("/")[2])
     if minutes and app.builder.format == "html":
         words = f"First reading: about {minutes} minutes"
+        if can := objective(app.env.doc2path(docname)):
+            words += f". Afterwards you can {can}"
         line = nodes.paragraph("", words, classes=["first-reading"])
         title = next(doctree.findall(nodes.title))
         title.parent.insert(title.parent.index(title) + 1, line)

@@ -83,6 +83,15 @@ def test_a_stub_is_not_right_and_does_not_fail(name, capsys):
     assert "raised" not in said and "could not use" not in said
 
 
+def unwritten(*_):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_what_is_not_written_is_not_right(name):
+    assert not check(name, unwritten)
+
+
 @pytest.mark.parametrize("name, says", CASES)
 def test_a_mistake_is_named(name, says, capsys):
     """By its own words, and by those of no other mistake."""

@@ -10,7 +10,7 @@ import re
 import pytest
 import tangle
 from parts import soup
-from reading_time import MINUTES
+from reading_time import MINUTES, objective
 
 PACE = 130  # words a minute, those of outputs too
 CODE_PACE = 9  # lines of code a minute, for one who wants to explain them
@@ -53,6 +53,9 @@ def test_its_minutes_are_true_within_a_quarter(name):
     assert off <= max(2.5, minutes / 4), f"{minutes:.0f} minutes"
     said = soup(page.as_posix()).select_one("p.first-reading").text
     assert f"about {MINUTES[name]} minutes" in said
+    if name != "learning":
+        can = f"you can {objective(PAGES[name])}"
+        assert len(can) > 20 and said.endswith(can)
 
 
 def test_the_first_page_adds_them_up():
