@@ -233,7 +233,7 @@ def test_the_two_hours_are_those_of_the_command_beside_them(
     assert experiment.average == run.report["result"]["averaged_checkpoints"]
     ours = vars(experiment) | vars(experiment.training)
     for name, value in run.report["training"].items():
-        if name not in ("precision", "device", "validate_every"):
+        if name in ours.keys() - {"precision", "device", "validate_every"}:
             assert json.loads(json.dumps(ours[name])) == value, name
     assert 2 < run.report["result"]["seconds"] / 3600 < 2.25
 
@@ -430,12 +430,6 @@ def test_a_model_is_found_by_one_rule(words, tmp_path, monkeypatch, capsys):
     assert main([*words.split(), "nowhere"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert "'nowhere' is no folder" in said and "'little-spanish'" in said
-    (tmp_path / "little-spanish").mkdir()  # holds no model
-    if words.startswith("evaluate"):
-        assert main([*words.split(), "little-spanish"]) == 0
-    if words.startswith("average"):
-        assert main([*words.split(), "little-spanish"]) == 2
-        assert "has 0 checkpoints" in capsys.readouterr().err
 
 
 def test_what_skips_bad_lines_in_training_skips_them_in_evaluation(
@@ -456,17 +450,6 @@ def test_what_skips_bad_lines_in_training_skips_them_in_evaluation(
     assert main(words) == 2 and "a side is empty" in capsys.readouterr().err
 
 
-def test_a_missing_extra_is_named_with_its_command(
-    monkeypatch, capsys, tmp_path
-):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)  # not installed
-    out = str(tmp_path / "x")
-    assert main(["export", "--model", "little-spanish", "--out", out]) == 2
-    said = capsys.readouterr().err
-    assert "ctranslate2 is missing: pip install" in said
-    assert "executable-transformer[export]" in said
-
-
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_service_may_close_a_stream(closed, tmp_path):
     """Without an input there are no lines; an output goes nowhere."""
@@ -485,9 +468,10 @@ def test_a_service_may_close_a_stream(closed, tmp_path):
         (MemoryError(), "MemoryError$"),
         (OSError(28, "No space left on device", "a/b"), "No space .* 'a/b'"),
         (RuntimeError("size mismatch\nand more"), "size mismatch$"),
+        (ImportError("x is missing: pip install x"), "pip install x$"),
     ],
 )
-def test_what_pytorch_raises_is_one_line(
+def test_what_is_raised_is_one_line(
     error, said, tmp_path, monkeypatch, capsys
 ):
     def fails(*_, **__):

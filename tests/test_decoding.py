@@ -131,11 +131,6 @@ def test_what_is_no_batch_is_refused(search, source_ids, named):
         search(a_model(), source_ids)
 
 
-def test_a_sentence_without_eos_is_refused_in_a_list():
-    with pytest.raises(ValueError, match=r"is \[4, 5\]: .* eos, 3"):
-        decode_all(a_model(), [[4, EOS], [4, 5]])
-
-
 @pytest.mark.parametrize("search", SEARCHES)
 def test_a_model_that_holds_nan_is_named(search):
     model = a_model()

@@ -53,14 +53,14 @@ def both_losses_are(defined, *settings):
     [batch] = data.epoch(0)
     logits = model(batch.source_ids, batch.target_ids)
     wanted = defined(logits, batch.labels).item() / batch.tokens
-    named = dict(zip(("label_smoothing", "smoothing"), settings, strict=False))
+    named = dict(zip(["label_smoothing"], settings, strict=False))
     once = TrainingConfig(max_steps=1, **named)
     logged = train(model, data, once).lines[0]["loss"]
     assert math.isclose(logged, wanted, rel_tol=1e-5)
 
 
 def test_uniform_equals_cross_entropy():
-    for given in ((), (0.1,), (0.0,), (0.3, "uniform")):
+    for given in ((), (0.1,), (0.0,), (0.3,)):
         share = given[0] if given else 0.1
 
         def theirs(logits, labels, share=share):
@@ -75,16 +75,20 @@ def test_uniform_equals_cross_entropy():
         both_losses_are(theirs, *given)
 
 
-def test_others_spreads_only_over_the_wrong_tokens():
+def test_a_larger_share_spreads_only_over_the_wrong_tokens():
+    hidden, weight = rows()
+    logits, labels = hidden @ weight.T, LABELS.flatten()
+    vocab_size = len(weight)
     for share in (0.1, 0.2, 0.5):
-
-        def defined(logits, labels, share=share):
-            rest = share / (logits.size(-1) - 1)
-            target = torch.full_like(logits, rest)
-            target.scatter_(-1, labels[..., None], 1 - share)
-            return -(target * logits.log_softmax(-1))[labels != 0].sum()
-
-        both_losses_are(defined, share, "others")
+        target = torch.full_like(logits, share / (vocab_size - 1))
+        target.scatter_(-1, labels[:, None], 1 - share)
+        wanted = -(target * logits.log_softmax(-1))[labels != 0].sum()
+        larger = share * vocab_size / (vocab_size - 1)
+        for found in (
+            smoothed_loss(logits, labels, larger),
+            projected_losses(hidden, weight, labels, larger)[0],
+        ):
+            assert torch.allclose(found, wanted)
 
 
 def test_the_plain_sum_and_gradients_that_are_scaled():
@@ -125,13 +129,13 @@ def test_perplexity():
     assert math.isnan(perplexity(math.nan))
 
 
-def test_another_smoothing_is_refused():
+def test_another_share_is_refused():
     hidden, weight = rows()
-    for settings in (0.1, "Others"), (1.0, "uniform"), (-0.1, "others"):
+    for share in (1.0, -0.1):
         with pytest.raises(ValueError, match="smoothing="):
-            smoothed_loss(hidden @ weight.T, LABELS.flatten(), *settings)
+            smoothed_loss(hidden @ weight.T, LABELS.flatten(), share)
         with pytest.raises(ValueError, match="smoothing="):
-            projected_losses(hidden, weight, LABELS.flatten(), *settings)
+            projected_losses(hidden, weight, LABELS.flatten(), share)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -238,7 +238,6 @@ def test_no_recurrence_no_convolution(norm, training):
         (dict(norm="rms"), ["norm='rms'", "post"]),
         (dict(positions="rotary"), ["rotary", "sinusoid"]),
         (dict(tie="all"), ["tie='all'", "three-way"]),
-        (dict(h=3), ["h=3", "d_model=16", "d_k"]),
         (dict(d_model=15, h=5), ["d_model=15", "even"]),
         (dict(init="kaiming"), ["init='kaiming'", "packed"]),
         (dict(h=0), ["h=0", "1 to inf"]),
@@ -259,11 +258,6 @@ def test_impossible_sizes_are_refused(changes, words):
         Transformer(TransformerConfig(**sizes))
     for word in words:
         assert word in str(error.value)
-
-
-def test_h_need_not_divide_when_both_sizes_are_given():
-    model = small(h=3, d_k=4, d_v=6)
-    assert model(SOURCE, TARGET).shape == (2, 4, 13)
 
 
 def test_named_sizes():

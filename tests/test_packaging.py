@@ -175,21 +175,6 @@ def test_a_notebook_runs_with_the_package_alone(name, fresh, tmp_path):
     assert not list(tmp_path.glob(".cache/transformer_lib/*/*"))
 
 
-def test_it_works_from_a_zip(built, tmp_path):
-    """As programs are frozen: the wheel itself is on the path."""
-    code = """if True:
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        import transformer_lib as t
-        assert sys.argv[1] in t.__file__ and t.__version__
-        assert t.causal_mask(2).sum() == 3 and "masks" in dir(t)
-        assert len(t.load_corpus("little_spanish", split="test")) == 500
-        assert t.Transformer(t.TransformerConfig.tiny(300))
-    """
-    command = [sys.executable, "-I", "-c", code, built[1]]
-    subprocess.run(command, check=True, cwd=tmp_path)
-
-
 def test_the_name_is_the_projects_own(root):
     """`transformer-lib` on the package index is somebody else's."""
     project = tomllib.loads((root / "pyproject.toml").read_text())

@@ -56,7 +56,6 @@ def test_adam_has_the_papers_constants():
 def test_defaults_are_the_papers():
     config = TrainingConfig()
     assert config.label_smoothing == 0.1
-    assert config.smoothing == "uniform"
     assert config.warmup_steps == 4000
     rates = [learning_rate(step, 512) for step in range(1, 9000)]
     assert rates.index(max(rates)) + 1 == 4000
@@ -73,8 +72,8 @@ def test_defaults_are_the_papers():
     for function, *names in (
         (learning_rate, "warmup_steps"),
         (adam, "betas", "epsilon"),
-        (smoothed_loss, "label_smoothing", "smoothing"),
-        (projected_losses, "label_smoothing", "smoothing"),
+        (smoothed_loss, "label_smoothing"),
+        (projected_losses, "label_smoothing"),
     ):
         for name in names:
             assert default_of(function, name) == getattr(config, name)
@@ -93,7 +92,6 @@ def default_of(function, name):
 NAN = float("nan")
 WRONG = {
     "label_smoothing": (1.0, -0.1, NAN),
-    "smoothing": ("Others",),
     "warmup_steps": (0,),
     "accumulate": (0, 2.0),
     "max_steps": (0, 2.8),
@@ -125,7 +123,6 @@ def test_a_setting_that_cannot_be_right_is_named(name):
 def test_settings_that_can_just_be_right():
     edges = {
         "label_smoothing": 0.0,
-        "smoothing": "others",
         "warmup_steps": 1,
         "max_steps": 1,
         "betas": (0.0, 0.0),

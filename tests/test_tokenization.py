@@ -238,13 +238,12 @@ def test_ids_to_be_read(bpe):
     ids = torch.tensor([BOS, *bpe.encode("Do I see it?"), EOS, PAD])
     assert bpe.decode(ids) == "Do I see it?"
     assert "".join(bpe.pieces(ids[1:-2])) == "Do▁I▁see▁it?"
-    # A byte that is only part of a character is shown as a number.
-    assert bpe.pieces(bpe.encode("東 ß"))[:3] == ["<E6>", "<9D>", "<B1>"]
-    # Or with a space before it: all of these begin with the same byte.
+    # A byte that is only part of a character is shown as
+    # decoders show it; here with a space before it.
     words = BPETokenizer.train(["東 本 日 水 海 樹 春"], 261)
-    assert words.pieces([260]) == ["▁<E6>"]
+    assert words.pieces([260]) == ["▁�"]
     every = bpe.pieces(range(4, 260))
-    assert {f"<{byte:02X}>" for byte in range(128, 256)} < {*every}
+    assert every.count("�") == 128
     assert {chr(byte) for byte in range(33, 127)} < {*every}
 
 

@@ -450,13 +450,6 @@ def test_the_past_of_a_schedule_is_compared_and_not_its_end(tmp_path):
         train(small(), batches(), steps, folder=tmp_path, schedule=cooling(18))
 
 
-def test_the_same_pairs_in_another_form_are_the_same(tmp_path):
-    train(small(), batches(), QUICK, folder=tmp_path)
-    tuples = [(tuple(source), tuple(target)) for source, target in copies()]
-    more = replace(QUICK, max_steps=13)
-    train(small(), TokenBatches(tuples, 40), more, folder=tmp_path)
-
-
 def test_a_checkpoint_of_ones_own_loop_is_named(tmp_path):
     model = small()
     save_checkpoint(tmp_path, model, adam(model), {"step": 3})

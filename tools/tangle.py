@@ -50,17 +50,11 @@ imported when it is first used, so that `import transformer_lib` is
 quick and loads no torch.
 """
 
-from importlib.resources import as_file, files
-
 import lazy_loader
 
 __version__ = {version!r}
 
-# as_file: the package may be imported from inside an archive.
-with as_file(files(__name__) / "__init__.pyi") as _stub:
-    __getattr__, __dir__, __all__ = lazy_loader.attach_stub(
-        __name__, str(_stub)
-    )
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 '''
 MAIN = '''\
 """`python -m transformer_lib`: the command line of the chapter `cli`."""
@@ -73,10 +67,10 @@ if __name__ == "__main__":
 # What modules share, and nobody needs from the package's top.
 INNER = set(
     """
-    as_texts check_fields check_folder check_ids check_source
-    checked_hypothesis
-    decode_line describe_machine encode_texts length_limits padded
-    rows_to_keep uncompiled write_atomically
+    PRESETS alike as_list as_texts check_fields check_folder check_ids
+    check_options check_source checked_hypothesis decode_line describe_machine
+    encode_texts length_limits load_weights padded pick_precision
+    plain_weights probe rebuilt uncompiled write_atomically
     """.split()
 )
 

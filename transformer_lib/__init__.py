@@ -9,14 +9,8 @@ imported when it is first used, so that `import transformer_lib` is
 quick and loads no torch.
 """
 
-from importlib.resources import as_file, files
-
 import lazy_loader
 
 __version__ = "0.1.0"
 
-# as_file: the package may be imported from inside an archive.
-with as_file(files(__name__) / "__init__.pyi") as _stub:
-    __getattr__, __dir__, __all__ = lazy_loader.attach_stub(
-        __name__, str(_stub)
-    )
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -105,8 +105,7 @@ def bleu(
     by the rules 13a or, where most of the references' letters are of a
     script without spaces between words, into characters; or as
     `tokenize` says. With `samples`, usually 1000, its bootstrap gives
-    the score an interval. A test set without a sentence of four words
-    is scored by the shorter n-grams it has.
+    the score an interval.
 
     Raises:
         TypeError: if either is one string instead of a list, or holds
@@ -118,13 +117,8 @@ def bleu(
     from sacrebleu.metrics import BLEU
 
     hypotheses, references = _texts(hypotheses), _texts(references)
-    cut = tokenize or _how_to_cut(references)
-    metric = BLEU(tokenize=cut, force=True)
-    score = _score(metric, hypotheses, references, samples)
-    if score.value == 0:  # perhaps all are as short as "Yes."
-        metric = BLEU(tokenize=cut, force=True, effective_order=True)
-        score = _score(metric, hypotheses, references, samples)
-    return score
+    metric = BLEU(tokenize=tokenize or _how_to_cut(references), force=True)
+    return _score(metric, hypotheses, references, samples)
 
 
 def chrf(hypotheses: Iterable[str], references: Iterable[str]) -> Score:

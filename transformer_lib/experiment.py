@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import InitVar, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -75,7 +75,6 @@ class Experiment:
         half: save the model in half precision
         skip_bad_lines: leave out and count what is not a sentence
         device: cpu, cuda or mps; the best one if not given
-        precision: in place of the one in `training`
 
     Raises:
         ValueError: naming a field that cannot be right, and its value.
@@ -95,12 +94,8 @@ class Experiment:
     half: bool = False
     skip_bad_lines: bool = False
     device: str | None = None
-    precision: InitVar[str | None] = None
 
-    def __post_init__(self, precision: str | None) -> None:
-        if precision is not None:
-            training = replace(self.training, precision=precision)
-            object.__setattr__(self, "training", training)
+    def __post_init__(self) -> None:
         check_fields(self, average=(0, math.inf))
 
     @classmethod
@@ -334,7 +329,7 @@ def _prepare(
     if start is None:
         model, tokenizer = _new_model(experiment, build, texts)
     else:
-        model, tokenizer = _known_model(experiment, build, start)
+        model, tokenizer, _ = load_model(find_model(start), model=build)
     _say(f"tokenizing {len(texts):,} pairs")
     pairs = encode_pairs(texts, tokenizer, model.config.max_length)
     _say(f"{len(pairs):,} pairs of {len(texts):,} fit")
@@ -366,25 +361,6 @@ def _new_model(
     with torch.random.fork_rng([]):  # the caller's dice stay as they are
         torch.default_generator.manual_seed(experiment.training.seed)
         model = build(replace(experiment.model, vocab_size=len(tokenizer)))
-    return model, tokenizer
-
-
-def _known_model(
-    experiment: Experiment,
-    build: Callable[[TransformerConfig], nn.Module],
-    start: str | Path,
-) -> tuple[nn.Module, BPETokenizer]:
-    """A model that is trained already, and its tokenizer.
-
-    Chapter: experiment-run
-    """
-    model, tokenizer, info = load_model(find_model(start), model=build)
-    languages = info.get("languages", ["", ""])
-    if languages not in ([*experiment.languages], ["", ""]):
-        _say(
-            f"warning: {start} translates {'-'.join(languages)}, these "
-            f"pairs are {'-'.join(experiment.languages)}"
-        )
     return model, tokenizer
 
 

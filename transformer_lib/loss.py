@@ -21,7 +21,6 @@ def smoothed_loss(
     logits: Tensor,
     labels: Tensor,
     label_smoothing: float = 0.1,
-    smoothing: str = "uniform",
 ) -> Tensor:
     """Cross-entropy with smoothed labels, summed over real tokens.
 
@@ -29,20 +28,19 @@ def smoothed_loss(
         logits: (batch, target_len, vocab_size)
         labels: (batch, target_len); padding, or a label below 0, is
             left out.
-        label_smoothing: eps_ls, the share of the target that is spread.
-        smoothing: "uniform" spreads it over the whole vocabulary,
-            "others" only over the wrong tokens.
+        label_smoothing: eps_ls, the share of the target that is spread
+            over the whole vocabulary.
 
     Returns:
         The sum in nats, a scalar: divide by the number of labels that
         are not padding. Section 5.4.
 
     Raises:
-        ValueError: for another kind of smoothing, or another share.
+        ValueError: for a share that is not from 0 to 1.
 
     Chapter: loss-smoothed
     """
-    share = _share(logits.size(-1), label_smoothing, smoothing)
+    share = _checked_share(label_smoothing)
     labels = labels.clamp(min=PAD)  # PyTorch marks padding by -100
     real = labels != PAD
     scores = logits[real]  # (tokens, vocab_size)
@@ -55,20 +53,9 @@ def _at_least_float32(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def _share(vocab_size: int, label_smoothing: float, smoothing: str) -> float:
-    """The share of a target that all tokens get alike, section 5.4.
-
-    To spread `label_smoothing` over the wrong tokens is to spread a
-    slightly larger share over all of them.
-
-    Chapter: loss-smoothed
-    """
-    if smoothing not in ("uniform", "others"):
-        raise ValueError(f"smoothing={smoothing!r}: give uniform or others")
+def _checked_share(label_smoothing: float) -> float:
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"{label_smoothing=}: give a share from 0 to 1")
-    if smoothing == "others":
-        return label_smoothing * vocab_size / (vocab_size - 1)
     return label_smoothing
 
 
@@ -136,7 +123,6 @@ def projected_losses(
     weight: Tensor,
     labels: Tensor,
     label_smoothing: float = 0.1,
-    smoothing: str = "uniform",
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_loss` of hidden @ weight.T, without all its logits.
 
@@ -154,11 +140,11 @@ def projected_losses(
         RuntimeError.
 
     Raises:
-        ValueError: for another kind of smoothing, or another share.
+        ValueError: for a share that is not from 0 to 1.
 
     Chapter: loss-projected
     """
-    share = _share(len(weight), label_smoothing, smoothing)
+    share = _checked_share(label_smoothing)
     hidden, labels = hidden.flatten(0, -2), labels.flatten().clamp(min=PAD)
     if not torch.is_grad_enabled():
         weight = weight.detach()
@@ -181,7 +167,6 @@ def model_losses(
     hidden: Tensor,
     labels: Tensor,
     label_smoothing: float = 0.1,
-    smoothing: str = "uniform",
 ) -> tuple[Tensor, Tensor]:
     """Both sums of `projected_losses`, by the model's own `project`.
 
@@ -192,11 +177,11 @@ def model_losses(
     """
     if _only_multiplies(model):
         return projected_losses(
-            hidden, model.output_weight, labels, label_smoothing, smoothing
+            hidden, model.output_weight, labels, label_smoothing
         )
     logits = model.project(hidden)
     plain = smoothed_loss(logits.detach(), labels, 0.0)
-    return smoothed_loss(logits, labels, label_smoothing, smoothing), plain
+    return smoothed_loss(logits, labels, label_smoothing), plain
 
 
 def _only_multiplies(model: Transformer) -> bool:

@@ -58,7 +58,6 @@ class TrainingConfig:
 
     Args:
         label_smoothing: eps_ls
-        smoothing: over which tokens: uniform or others
         warmup_steps: steps in which the rate rises
         accumulate: batches that make one step
         max_steps: steps in all
@@ -81,7 +80,6 @@ class TrainingConfig:
     """
 
     label_smoothing: float = 0.1
-    smoothing: Literal["uniform", "others"] = "uniform"
     warmup_steps: int = 4000
     accumulate: int = 1
     max_steps: int = 100_000

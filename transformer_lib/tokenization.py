@@ -134,12 +134,13 @@ class BPETokenizer:
         """Each token as readable text.
 
         Spaces are shown as ▁, and bytes that are only part of a
-        character by their number, such as <C3>.
+        character as �.
 
         Raises:
             ValueError: as `decode`.
         """
-        return [self._readable(i) for i in self._checked_ids(ids)]
+        texts = (self.tokenizer.decode([i]) for i in self._checked_ids(ids))
+        return [text.replace(" ", "▁") for text in texts]
 
     def _checked_ids(self, ids: Iterable[int]) -> list[int]:
         numbers, size = [int(i) for i in ids], len(self)
@@ -150,14 +151,6 @@ class BPETokenizer:
                     f"{size - 1}: is it another model's?"
                 )
         return numbers
-
-    def _readable(self, i: int) -> str:
-        content = bytes(map(_byte, self.tokenizer.id_to_token(i)))
-        try:
-            return content.decode().replace(" ", "▁")
-        except UnicodeDecodeError:
-            signs = (chr(x) if x < 128 else f"<{x:02X}>" for x in content)
-            return "".join(signs).replace(" ", "▁")
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer as JSON."""
@@ -183,15 +176,6 @@ class BPETokenizer:
 def _refuse_one(texts: Iterable[str]) -> None:
     if isinstance(texts, str):
         raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
-
-
-# In a token a sign of Latin-1 is a byte; signs from U+0100 on are the others.
-_OTHER_BYTES = sorted({*range(256)} - {*map(ord, ByteLevel.alphabet())})
-
-
-def _byte(sign: str) -> int:
-    number = ord(sign)
-    return number if number < 256 else _OTHER_BYTES[number - 256]
 
 
 def _checked(text: str) -> str:

@@ -405,7 +405,6 @@ class _Losses(nn.Module):
                 hidden,
                 batch.labels,
                 label_smoothing=self.config.label_smoothing,
-                smoothing=self.config.smoothing,
             )
 
 

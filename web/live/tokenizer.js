@@ -30,12 +30,6 @@ function byteNames() {
   return names;
 }
 
-/** A byte on its own: an ASCII character, or its number. */
-const readable = (byte) =>
-  byte < 128
-    ? String.fromCharCode(byte)
-    : `<${byte.toString(16).toUpperCase()}>`;
-
 export class Tokenizer {
   constructor(file) {
     const { vocab, merges } = file.model;
@@ -98,17 +92,12 @@ export class Tokenizer {
     return decoder.decode(Uint8Array.from(bytes));
   }
 
-  /** Each token as text; spaces are ▁, a part of a character <C3>. */
+  /** Each token as text; spaces are ▁, a part of a character �. */
   pieces(ids) {
-    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-    return ids.map((id) => {
-      if (id < SPECIAL) return this.tokens[id];
-      const bytes = Array.from(this.tokens[id], (x) => this.bytes.get(x));
-      try {
-        return decoder.decode(Uint8Array.from(bytes)).replaceAll(" ", "▁");
-      } catch {
-        return bytes.map(readable).join("").replaceAll(" ", "▁");
-      }
-    });
+    return ids.map((id) =>
+      id < SPECIAL
+        ? this.tokens[id]
+        : this.decode([id]).replaceAll(" ", "▁"),
+    );
   }
 }
