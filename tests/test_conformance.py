@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -96,21 +95,14 @@ SOURCES: list[list[int]] = []  # all rows that the probes have given
 
 
 @pytest.fixture(scope="module")
-def timed():
-    """The suite's verdicts on the library, and the processor's seconds."""
+def ours():
+    """The suite's verdicts on the library."""
 
     def logits(model, source_ids, target_ids):
         SOURCES.extend(source_ids.tolist())
         return ours_module.logits(model, source_ids, target_ids)
 
-    start = time.process_time()
-    results = list(run(Adapter(vars(ours_module) | {"logits": logits})))
-    return results, time.process_time() - start
-
-
-@pytest.fixture(scope="module")
-def ours(timed):
-    return timed[0]
+    return list(run(Adapter(vars(ours_module) | {"logits": logits})))
 
 
 def test_the_library_is_the_paper(ours):
@@ -122,10 +114,6 @@ def test_the_library_is_the_paper(ours):
     }
     parts = {"embeddings", "encoder_layer", "decoder_layer", "optimizer"}
     assert untried <= parts
-
-
-def test_the_suite_takes_less_than_half_a_minute(timed):
-    assert timed[1] < 30
 
 
 def test_every_source_ends_in_eos(ours):
