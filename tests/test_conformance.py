@@ -222,6 +222,10 @@ FORMS = {  # right ones: lines of the attention that is written out
         SOFTMAX: "weights = scores.transpose(1, 2).softmax(-1)\n"
         "    weights = weights.transpose(1, 2)"
     },
+    "a softmax for each head": {
+        SOFTMAX: "weights = [x.softmax(-1) for x in scores.unbind(1)]\n"
+        "    weights = torch.stack(weights, 1)"
+    },
     "one matrix of queries, keys and values": {
         QUERY: f"query = F.linear(x, {THREE}).chunk(3, -1)[0]\n"
         "        query = self.split(query)",
@@ -423,22 +427,38 @@ def test_one_cause_is_one_fault(changes, first):
     assert len(faults) > 1
 
 
-def test_two_causes_are_two_faults():
-    """One mask that is missing does not follow from another."""
-    changes = [
+UNMASKED = (
+    "model",
+    "self.encoder(x, padding_mask(source_ids))",
+    "self.encoder(x, None)",
+)
+
+
+@pytest.mark.parametrize(
+    "change, name",
+    [
         (
-            "layers",
-            "own(x, so_far(x), target_mask, offset)",
-            "own(x, so_far(x), None, offset)",
+            (
+                "layers",
+                "own(x, so_far(x), target_mask, offset)",
+                "own(x, so_far(x), None, offset)",
+            ),
+            "future",
         ),
         (
-            "model",
-            "self.encoder(x, padding_mask(source_ids))",
-            "self.encoder(x, None)",
+            (
+                "positions",
+                "return x + _rows(self.table, offset, x.size(1))",
+                "return x + _rows(self.table, offset, x.size(0))[:, None]",
+            ),
+            "batch",
         ),
-    ]
-    with planted(*changes):
-        found = list(run(library(), probes_of("future", "padding")))
+    ],
+)
+def test_two_causes_are_two_faults(change, name):
+    """A mask that is missing explains no other, and no position."""
+    with planted(UNMASKED, change):
+        found = list(run(library(), probes_of(name, "padding")))
     assert [(r.verdict.kind, r.cause) for r in found] == [("fault", None)] * 2
 
 

@@ -59,7 +59,8 @@ class Verdict:
     `kind` is "paper", "deviation", "fault" or "not tried"; `words` say
     what was measured, or what is wrong: first what was seen, then what it
     may be, the likeliest first. A deviation has a `name`, and says `who`
-    else does it. `line` is the reader's own that raised an error.
+    else does it. `line` is the reader's own that raised an error. A fault
+    that is a `root` follows from no other.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Verdict:
     name: str = ""
     who: str = ""
     line: str = ""
+    root: bool = False
 
 
 def paper(measured: str) -> Verdict:
@@ -83,13 +85,15 @@ def fault(
     diagnosis: str,
     got: Any = None,
     mistakes: Mapping[str, Any] | None = None,
+    root: bool = False,
 ) -> Verdict:
     """A mistake, in words that help to find it.
 
     `mistakes` has, by its description, what each common mistake gives;
     the first that gives just what was got is the diagnosis.
     """
-    return Verdict("fault", named(got, mistakes or {}) or diagnosis)
+    words = named(got, mistakes or {}) or diagnosis
+    return Verdict("fault", words, root=root)
 
 
 def not_tried(reason: str) -> Verdict:
@@ -373,7 +377,7 @@ def _cause(
     """
     for earlier in found.values():
         theirs = earlier.verdict
-        if theirs.kind != verdict.kind:
+        if theirs.kind != verdict.kind or verdict.root:
             continue
         before = earlier.probe.name in one.after
         same = theirs.line == verdict.line and theirs.name == verdict.name

@@ -95,7 +95,7 @@ def order_of_sublayers(tried: Adapter) -> Verdict:
     """The encoder's layers are attention and network; the decoder's have
     attention to the source between these two."""
     trace = Trace(tried, wild(tried), *pairs(tried))
-    events = [(a.place, a.kind) for a in trace.attentions()]
+    events = [(a.place, a.kind) for a in trace.together()]
     for place, x, _, out in trace.linears():
         if out.size(-1) == SIZES["d_ff"] and x.size(-1) == SIZES["d_model"]:
             kind = "F" if SOURCE in x.shape[:2] else "f"

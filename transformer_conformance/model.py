@@ -437,7 +437,8 @@ def batch(tried: Adapter) -> Verdict:
         return fault(
             "equal sentences of a batch get different scores: something is "
             "added by a sentence's place in the batch, as positions are if "
-            "their axis is taken for that of the batch"
+            "their axis is taken for that of the batch",
+            root=True,
         )
     source, target = pairs(tried)
     lengths = [(4, 3), (SOURCE, TARGET), (5, 4)]  # of source and target

@@ -176,6 +176,23 @@ class Trace:
             raise self.unseen("attention")
         return found
 
+    def together(self) -> list[Attention]:
+        """The same, where heads that are modules of their own, each with
+        narrow maps, are one attention."""
+        wide = [
+            place
+            for place, _, _, out in self.linears()
+            if out.size(-1) >= SIZES["d_model"]
+        ]
+        found: list[Attention] = []
+        for one in self.attentions():
+            narrow = one.weights.size(1) == 1 and found
+            if narrow and found[-1].kind == one.kind:
+                if not any(found[-1].place < x < one.place for x in wide):
+                    found.pop()
+            found.append(one)
+        return found
+
     def _from_softmax(self, call: Call, place: int) -> list[Attention]:
         """An attention, if that is what the softmax is about."""
         given, out = call.given(), call.out
@@ -238,7 +255,8 @@ class Trace:
             NotShown: if no two of them give the scores.
         """
         scores = attention.scores
-        width, h = SIZES["d_model"], SIZES["h"]
+        h = scores.size(1)  # 1, if a head is a module of its own
+        width = h * SIZES["d_model"] // SIZES["h"]
         visible = scores > -1e4  # a mask's large negative number is below
         if not visible.any():
             raise NotShown("a mask hides every score of an attention")
