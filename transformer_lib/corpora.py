@@ -55,17 +55,13 @@ class ParallelCorpus(Sequence[tuple[str, str]]):
     split: str = ""
 
     def __post_init__(self) -> None:
-        def is_pair(pair: Any) -> bool:
-            kinds = [str, str]
-            return isinstance(pair, tuple) and [*map(type, pair)] == kinds
-
-        pairs = self.pairs
-        listed = isinstance(pairs, list | tuple)
-        if not listed or not all(map(is_pair, pairs[:1])):
-            raise TypeError(
-                f"pairs is {pairs!r:.60}: give a list of tuples (source, "
-                "target); of two lists, list(zip(sources, targets))"
-            )
+        match self.pairs:
+            case [] | [tuple([str(), str()]), *_]:
+                return
+        raise TypeError(
+            f"pairs is {self.pairs!r:.60}: give a list of tuples (source, "
+            "target); of two lists, list(zip(sources, targets))"
+        )
 
     def __len__(self) -> int:
         return len(self.pairs)
