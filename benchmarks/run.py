@@ -17,8 +17,6 @@ processor's clock.
 import argparse
 import json
 import os
-import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -39,18 +37,9 @@ import torch  # noqa: E402
 from searches import CTranslate2Search, searches  # noqa: E402
 from steps import training_steps  # noqa: E402
 
-from transformer_lib.batching import (  # noqa: E402
-    Batch,
-    TokenBatches,
-    collate,
-)
+from transformer_lib.batching import Batch, collate  # noqa: E402
 from transformer_lib.embeddings import EOS  # noqa: E402
-from transformer_lib.model import (  # noqa: E402
-    Transformer,
-    TransformerConfig,
-)
-from transformer_lib.schedule import TrainingConfig  # noqa: E402
-from transformer_lib.training import train  # noqa: E402
+from transformer_lib.model import TransformerConfig  # noqa: E402
 
 # Of Multi30k with 8,000 subwords: the batch in the middle of an epoch, sorted,
 # and the first 64 test sentences. So no machine needs the corpus.
@@ -198,65 +187,6 @@ def show(row: Row, spent: dict[str, list[float]]) -> None:
             print(f"| – {name} | {speed[name]:.2f} |", flush=True)
 
 
-def peak(name: str) -> None:
-    """Print what base training steps add to a process, in MB."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    batch = training_batch(2048)
-    step = training_steps(config("base"), batch, only=name)[name]
-    for _ in range(2):  # the second has Adam's moments from its beginning
-        step()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(round((after - before) / 1024))
-
-
-def growth(precision: str) -> None:
-    """Print the peak of a tiny training run as it goes, in MB."""
-    chance = random.Random(1)
-    lengths = chance.choices(LENGTHS["decoding"], k=20_000)
-
-    def sentence(length: int) -> list[int]:
-        return [*chance.choices(range(4, 8000), k=length - 1), EOS]
-
-    pairs = [
-        (sentence(n), sentence(max(2, n + chance.randint(-3, 4))))
-        for n in lengths
-    ]
-
-    def look(model: Transformer, step: int) -> dict:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(f"{step}: {peak / 1024:.0f}", end="  ", flush=True)
-        return {}
-
-    training = TrainingConfig(
-        max_steps=40,
-        validate_every=10,
-        precision=precision,
-    )
-    model = Transformer(TransformerConfig.tiny(8000))
-    train(model, TokenBatches(pairs, 2048), training, look)
-
-
-def memory() -> None:
-    """The peak of each contestant, in a process of its own."""
-    print("Peak memory of a base training step, 2,048 tokens, in MB")
-    print("(weights, gradients and Adam's moments included):")
-    for name in COLUMNS:
-        if name != "CTranslate2":
-            command = [sys.executable, __file__, "--peak", name]
-            out = subprocess.run(
-                command, stdout=subprocess.PIPE, text=True, check=True
-            )
-            print(f"{name:<15}{int(out.stdout):>6}", flush=True)
-    print("\nPeak memory of a tiny training run after so many steps, in MB,")
-    print("all that the process holds:")
-    for precision in ["fp32", "bf16"][: 1 + BF16]:
-        print(precision, end="  ", flush=True)
-        command = [sys.executable, __file__, "--growth", precision]
-        subprocess.run(command, stderr=subprocess.DEVNULL, check=True)
-        print(flush=True)
-    print()
-
-
 def main() -> object:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="part of a row's name")
@@ -265,8 +195,6 @@ def main() -> object:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
-    parser.add_argument("--growth", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.device == "cuda":  # other rows, other peers
         script = Path(__file__).with_name("gpu") / "bench.py"
@@ -274,10 +202,6 @@ def main() -> object:
         command = [sys.executable, script, "--only", options.only, *quick]
         return subprocess.run(command, check=True)
     torch.set_num_threads(options.threads)
-    if options.peak:
-        return peak(options.peak)
-    if options.growth:
-        return growth(options.growth)
     clocks = {"wall": time.perf_counter, "cpu": time.process_time}
     rounds = 1 if options.quick else options.rounds
     print(
@@ -286,8 +210,6 @@ def main() -> object:
     )
     kernels = torch.backends.cpu.get_cpu_capability()
     print(f"kernels for {kernels}; bf16 {'yes' if BF16 else 'no'}\n")
-    if options.only in "memory":
-        memory()  # first: a child counts the peak it is born with
     head = ["", *COLUMNS, "ours, ms"]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for row in ROWS:

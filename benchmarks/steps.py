@@ -101,10 +101,7 @@ def our_losses(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def training_steps(
-    config: TransformerConfig,
-    batch: Batch,
-    bf16: bool = False,
-    only: str | None = None,
+    config: TransformerConfig, batch: Batch, bf16: bool = False
 ) -> dict[str, Step]:
     """A training step of each; in `bf16`, Hugging Face's both ways."""
     steps, losses = {}, {}
@@ -112,8 +109,6 @@ def training_steps(
     if bf16:
         names.remove("nn.Transformer")
     for name in names:
-        if only not in (None, name):
-            continue
         ours = random_model(config)
         if name == "ours":
             losses[name] = _our_loss(ours, batch)
