@@ -175,6 +175,17 @@ def test_a_notebook_runs_with_the_package_alone(name, fresh, tmp_path):
     assert not list(tmp_path.glob(".cache/transformer_lib/*/*"))
 
 
+def test_a_version_is_the_same_everywhere(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    version = project["version"]
+    for file, line in {
+        "CITATION.cff": f"version: {version}",
+        "CHANGELOG.md": f"## {version}",
+        "book/appendix/cli.md": f"  note   = {{Version {version}}},",
+    }.items():
+        assert line in (root / file).read_text("utf-8").splitlines(), file
+
+
 def test_the_name_is_the_projects_own(root):
     """`transformer-lib` on the package index is somebody else's."""
     project = tomllib.loads((root / "pyproject.toml").read_text())

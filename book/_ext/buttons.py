@@ -4,12 +4,12 @@ The theme's buttons take the source of a page, which is no notebook that
 Colab knows.
 """
 
-import os
 from pathlib import Path
 
 import jupytext
 import nbformat
 from notebooks import is_notebook, with_values
+from publisher import repository
 from run_chapters import kept
 
 PAGES = "gh-pages"  # the branch that holds the published site
@@ -30,15 +30,6 @@ except ImportError as missing:
         "in a checkout of the book, then restart the kernel"
     ) from missing
 """
-
-
-def repository() -> str:
-    """The repository that publishes this site, from the environment."""
-    name = os.environ.get("GITHUB_REPOSITORY", "")
-    server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
-    return os.environ.get("BOOK_REPOSITORY") or (
-        f"{server}/{name}" if name else ""
-    )
 
 
 def first_cell() -> str:

@@ -1,16 +1,21 @@
 """How a reader finds the book's pages and files.
 
 A search that knows hyphens, a page for addresses that lead nowhere, the
+book as one file of Markdown and llms.txt, which programs look for, and the
 files that `make pdf` and `make epub` add. sphinx-notfound-page mends the
 addresses of its page, but not those of this theme's navigation.
 """
 
+import html
 import os
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import jupytext
 from docutils import nodes
+from notebooks import with_values
+from run_chapters import kept
 from sphinx.search.en import SearchEnglish
 from sphinx.util.docutils import SphinxDirective
 
@@ -82,7 +87,7 @@ def add_search_script(app, pagename, templatename, context, doctree):
         app.add_js_file("search_page.js", loading_method="defer")
 
 
-FILES = {"pdf": "PDF", "epub": "EPUB"}
+FILES = {"pdf": "PDF", "epub": "EPUB", "md": "Markdown"}
 NAME = "executable-transformer"
 
 
@@ -112,8 +117,53 @@ def offer(site: Path) -> None:
     sheet.write_text(hidden + "".join(made), "utf-8")
 
 
+def as_markdown(app, docname: str) -> str:
+    """A page with its values, and what its cells print, as plain text."""
+    result = kept(app, docname)
+    page = jupytext.read(app.env.doc2path(docname))
+    outputs = iter(result.get("outputs", []))
+    parts = []
+    for cell in with_values(page, result.get("values", [])).cells:
+        parts.append(cell.source)
+        if cell.cell_type == "code":
+            parts[-1] = f"```python\n{cell.source}\n```"
+            printed = ""
+            for output in next(outputs):
+                data = output.get("data", {})
+                parts += filter(None, [data.pop("text/markdown", "")])
+                printed += output.get("text") or data.get("text/plain", "")
+            if printed:
+                parts.append(f"```text\n{printed.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def write_markdown(app, site: Path) -> None:
+    """The whole book as one file, and llms.txt, which says what is where."""
+    pages = list(app.env.collect_relations())  # in the order of reading
+    place = f"downloads/{NAME}.md"
+    (site / "downloads").mkdir(exist_ok=True)
+    whole = "\n".join(as_markdown(app, page) for page in pages)
+    (site / place).write_text(whole, "utf-8")
+
+    base = app.config.html_baseurl
+    lines = [f"- [The whole book]({base}{place}): every page, in one file"]
+    for page in pages:
+        written = (site / f"{page}.html").read_text("utf-8")
+        said = re.search('name="description" content="([^"]*)"', written)
+        title = app.env.titles[page].astext()
+        link = f"- [{title}]({base}_sources/{page}.md)"
+        lines.append(f"{link}: {html.unescape(said[1])}" if said else link)
+    about = (
+        "The paper “Attention Is All You Need”, section by section, in code "
+        "that runs and is tested, from which a library is collected."
+    )
+    text = f"# {app.config.project}\n\n> {about}\n\n## Pages\n\n"
+    (site / "llms.txt").write_text(text + "\n".join(lines) + "\n", "utf-8")
+
+
 def complete(app, error):
     if not error and app.builder.format == "html":
+        write_markdown(app, Path(app.outdir))
         offer(Path(app.outdir))
 
 

@@ -1,15 +1,18 @@
 """Every page of the built site, read as HTML."""
 
 import json
+import re
 from functools import cache
 from urllib.parse import unquote, urlsplit
 
+import finding
 import folding
 import jupytext
 import nbformat
 import pytest
 import tangle
 from bs4 import BeautifulSoup
+from notebooks import EVAL
 from parts import PAGES, SITE, soup
 
 CHAPTERS = [
@@ -140,6 +143,20 @@ def test_every_chapter_describes_itself(name):
     start, image = shared["og:image"].split("_static/")
     assert start.startswith(("http://", "https://"))
     assert (SITE / "_static" / image).stat().st_size < 300_000
+
+
+def test_programs_find_the_whole_book():
+    """llms.txt leads to one file, with values in text, and outputs."""
+    found = re.findall(r"\]\((.+?)\)", (SITE / "llms.txt").read_text("utf-8"))
+    links = [link.removeprefix(finding.site_address()) for link in found]
+    assert len(links) == 1 + len(CHAPTERS)
+    assert all((SITE / link).is_file() for link in links)
+    whole = (SITE / links[0]).read_text("utf-8")
+    assert not EVAL.search(whole)
+    for name in CHAPTERS:
+        for cell in executed().get(name, []):
+            for output in cell:
+                assert output.get("text", "").rstrip() in whole, name
 
 
 def test_a_chapter_lights_its_part_of_figure_1():
