@@ -46,10 +46,35 @@ MAPS = {"linear", "matmul", "bmm", "einsum", "conv1d", KERNEL}
 )
 def norm_formula(tried: Adapter) -> Verdict:
     """LayerNorm brings each position to mean 0 and variance 1."""
-    hidden = _hidden(tried).double()
+    trace = Trace(tried, build(tried), *pairs(tried))
+    tops = [
+        call.input
+        for call in trace.calls
+        if call.name in ("linear", "matmul")
+        and call.out.shape[-1:] == (SIZES["vocab_size"],)
+    ]
+    if not tops:
+        raise NotShown("the pre-softmax matrix was not seen")
+    verdict = _normed(tops[-1], "at the top")
+    place = tried.found.get("norm_place")
+    if verdict.kind != "paper" or place is None or place.kind != "paper":
+        return verdict
+    # a post-norm encoder ends in a norm; the last maps of so many words
+    # are those of its output to keys and values
+    inputs = (x for _, x, _, _ in trace.linears() if SOURCE in x.shape[:2])
+    for memory in [*inputs][-1:]:
+        below = _normed(memory, "in the encoder's output")
+        if below.kind == "fault":
+            return below
+    return verdict
+
+
+def _normed(hidden: Tensor, where: str) -> Verdict:
+    """Whether vectors (batch, len, d_model) are what a norm gives."""
+    hidden = hidden.double()
     spread = hidden.std(-1, correction=0).mean().item()
     mean, width = hidden.mean(-1).abs().max().item(), SIZES["d_model"]
-    measured = f"at the top the mean is {mean:.1g}, the deviation {spread:.3f}"
+    measured = f"{where} the mean is {mean:.1g}, the deviation {spread:.3f}"
     # A norm with fresh weights has a mean of 0 but for rounding. Its
     # epsilon of 1e-5 takes half a percent of vectors that begin at 0.03.
     if mean > 1e-3:
@@ -69,20 +94,6 @@ def norm_formula(tried: Adapter) -> Verdict:
             "the Annotated Transformer",
         )
     return fault(f"{measured}, where 1 is expected")
-
-
-def _hidden(tried: Adapter) -> Tensor:
-    """What goes into the pre-softmax matrix, (batch, len, d_model)."""
-    trace = Trace(tried, build(tried), *pairs(tried))
-    inputs = [
-        call.input
-        for call in trace.calls
-        if call.name in ("linear", "matmul")
-        and call.out.shape[-1:] == (SIZES["vocab_size"],)
-    ]
-    if not inputs:
-        raise NotShown("the pre-softmax matrix was not seen")
-    return inputs[-1]
 
 
 @probe(
