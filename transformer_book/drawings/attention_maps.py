@@ -247,18 +247,19 @@ def syntax(counted: Mapping[str, Mapping[str, Mapping]]) -> Markdown:
     rows = []
     for model, name in names.items():
         for kind, told in counted[model].items():
-            low, high = told["interval"]
+            low, high = (f"{end:+.0%}" for end in told["interval"])
+            apart = f"{low} to {high}" if low != high else "none"
             rows.append(
                 {
                     "sentences": name,
                     "from": kind,
-                    "best head": f"{told['head']}: {told['agrees']:.0%}",
+                    "encoder's best head": (
+                        f"{told['head']}: {told['agrees']:.0%}"
+                    ),
                     "best distance": (
                         f"{told['offset']:+}: {told['offset_agrees']:.0%}"
                     ).replace("-", "\u2212"),
-                    "difference": (
-                        f"{low:+.0%} to {high:+.0%}".replace("-", "\u2212")
-                    ),
+                    "difference (95%)": apart.replace("-", "\u2212"),
                 }
             )
     return Markdown(markdown_table(rows))
@@ -269,7 +270,7 @@ def persons(pronouns: Mapping[str, Any]) -> Markdown:
     rows = []
     for chosen in ("her", "his"):
         told = pronouns[chosen]
-        row = {"chosen for": chosen, "head": told["head"]}
+        row = {"chosen for": chosen, "encoder's head": told["head"]}
         for pronoun, share in told["right_both_ways"].items():
             asked = told["sentences"][pronoun]
             row[f"right both ways with {pronoun}"] = (

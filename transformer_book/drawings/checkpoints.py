@@ -46,15 +46,16 @@ def amnesia(start: int, losses: Mapping[str, Sequence[float]]) -> Picture:
     )
 
 
-def means(mean: Sequence[float]) -> Picture:
-    """Perplexity by how many of the last checkpoints are averaged."""
+def means(mean: Sequence[float], alone: Sequence[float]) -> Picture:
+    """Perplexity of the last checkpoints alone, and of means of them."""
     best = min(range(len(mean)), key=mean.__getitem__)
     figure, ax = chart(290)
     counts = range(1, len(mean) + 1)
-    ink, span = COLOURS["loss"], max(mean) - min(mean)
+    ink, span = COLOURS["loss"], max(alone) - min(mean)
     ax.axhline(mean[0], ls=":", color=COLOURS["muted"])
+    ax.plot(counts[1:], alone[1:], "o", color=COLOURS["muted"])
     ax.plot(counts, mean, "o-", color=ink)
-    ax.set_ylim(min(mean) - 0.5 * span, max(mean) + 0.3 * span)
+    ax.set_ylim(min(mean) - 0.2 * span, max(alone) + 0.1 * span)
     ax.annotate(
         f"mean of {best + 1}: {mean[best]:.2f}",
         (best + 1, mean[best]),
@@ -64,14 +65,15 @@ def means(mean: Sequence[float]) -> Picture:
         weight="bold",
         color=ink,
     )
-    told = f"the last one alone: {mean[0]:.2f}"
-    ax.text(len(mean), mean[0] + 0.06 * span, told, ha="right")
+    told = f"dotted, the last one alone: {mean[0]:.2f}"
+    ax.text(1, max(alone), told, va="top")
     ax.set_xticks(counts)
-    ax.set_xlabel("how many of the last checkpoints are averaged")
+    ax.set_xlabel("checkpoints from the end")
     ax.set_ylabel("perplexity")
     return show(
         figure,
         "Perplexity of the mean of the last one to "
         f"{len(mean)} checkpoints: it falls from {mean[0]:.2f} to "
-        f"{mean[best]:.2f} at {best + 1} and rises to {mean[-1]:.2f}.",
+        f"{mean[best]:.2f} at {best + 1} and rises to {mean[-1]:.2f}. Alone, "
+        f"the last has {alone[0]:.2f} and the first {alone[-1]:.2f}.",
     )
