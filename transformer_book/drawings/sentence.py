@@ -61,42 +61,49 @@ def journey(source: Sequence[str], written: Sequence[str]) -> Picture:
 
 
 def moved(
-    words: Sequence[str], place: int, other: str, alike: Tensor
+    words: Sequence[str], *exchanges: tuple[int, str, Tensor]
 ) -> Picture:
-    """How far vectors turn when the word at `place` becomes `other`.
+    """How far vectors turn when one word becomes another, a row for each.
 
-    `alike` (len,) has the cosines of each vector before and after.
+    An exchange is the place of the word, the other word, and (len,) the
+    cosines of each vector before and after.
     """
-    angles = [math.degrees(math.acos(min(1, one))) for one in alike.tolist()]
-    kept = [k for k in range(len(words)) if k != place]
-    most = max(kept, key=lambda k: angles[k])
-
-    step = WIDTH / len(words)
+    step, deep, radius = WIDTH / len(words), 196, 62
     box = min(96, step - 6)
-    radius, foot = 62, 150
-    sketch = Sketch(WIDTH, foot + 34)
-    for k, word in enumerate(words):
-        sketch.box(step * (k + 0.5), 18, word, "source", width=box)
-    for k in kept:
-        x = step * (k + 0.5)
-        _turn(sketch, x, foot, radius, angles[k])
-        look = {"font_weight": "bold"} if k == most else {}
-        sketch.words(x, foot + 20, f"{angles[k]:.0f}°", **look)
-    x, turn = step * (place + 0.5), math.radians(angles[most])
-    sketch.line((x, 33), (x, 50), arrow=True)
-    look = {"fill_opacity": 0, "stroke_dasharray": "4 3"}
-    sketch.box(x, 66, other, "source", width=box, **look)
-    hand = step * (most + 0.5)
-    sketch.words(hand - 6, foot - 0.8 * radius, "before", "end", size=12)
-    tip = hand + radius * math.sin(turn), foot - radius * math.cos(turn)
-    sketch.words(tip[0] + 3, tip[1] - 8, "after", size=12)
-
-    told = ", ".join(f"{words[k]} {angles[k]:.0f}°" for k in kept)
+    sketch = Sketch(WIDTH, deep * len(exchanges) - 12)
+    told = []
+    for row, (place, other, alike) in enumerate(exchanges):
+        top, foot = deep * row, deep * row + 150
+        angles = [math.degrees(math.acos(min(1, one))) for one in alike]
+        kept = [k for k in range(len(words)) if k != place]
+        most = max(kept, key=lambda k: angles[k])
+        for k, word in enumerate(words):
+            sketch.box(step * (k + 0.5), top + 18, word, "source", width=box)
+        for k in kept:
+            x = step * (k + 0.5)
+            _turn(sketch, x, foot, radius, angles[k])
+            look = {"font_weight": "bold"} if k == most else {}
+            sketch.words(x, foot + 20, f"{angles[k]:.0f}°", **look)
+        x, turn = step * (place + 0.5), math.radians(angles[most])
+        sketch.line((x, top + 33), (x, top + 50), arrow=True)
+        look = {"fill_opacity": 0, "stroke_dasharray": "4 3"}
+        sketch.box(x, top + 66, other, "source", width=box, **look)
+        if row == 0:
+            hand = step * (most + 0.5)
+            sketch.words(
+                hand - 6, foot - 0.8 * radius, "before", "end", size=12
+            )
+            x = hand + radius * math.sin(turn) + 3
+            sketch.words(
+                x, foot - radius * math.cos(turn) - 8, "after", size=12
+            )
+        angles = ", ".join(f"{words[k]} {angles[k]:.0f}°" for k in kept)
+        told.append(f"{words[place]} becomes {other}: {angles}.")
     return show(
         sketch,
-        f"The sentence {' '.join(words)}, in which {words[place]} becomes "
-        f"{other}. Under every other word are two hands, its vector before "
-        f"and after. The angles between them: {told}.",
+        f"The sentence {' '.join(words)}. Under each word that stays are two "
+        "hands, its vector before and after an exchange, and the angle "
+        f"between them. {' '.join(told)}",
     )
 
 
