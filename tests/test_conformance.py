@@ -865,6 +865,8 @@ def test_a_known_deviation_is_accepted_and_a_new_one_fails(tmp_path, capsys):
     assert "new: adam, other betas" in capsys.readouterr().out
     known.write_text("[]", "utf-8")
     assert main([str(file), "--known", str(known), *only]) == 2
+    nowhere = str(tmp_path / "no" / "x.json")
+    assert main([str(file), "--json", nowhere, *only]) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from .report import EXAMPLES, MARKS, accepted, example, taken_for, template
 
 def main(arguments: list[str] | None = None) -> int:
     """Try an adapter. 0: no fault, and no deviation that --known lacks;
-    1: one; 2: it cannot be read, or nothing of it could be tried."""
+    1: one; 2: it cannot be read, nothing of it could be tried, or a file
+    cannot be written."""
     parser = argparse.ArgumentParser(
         prog="python -m transformer_conformance",
         description="Try the paper's statements on an implementation.",
         epilog="Exit code 0: no fault. 1: a fault, or with --known a new "
-        "deviation. 2: the adapter cannot be read, or nothing was tried.",
+        "deviation. 2: the adapter cannot be read, nothing was tried, or a "
+        "file cannot be written.",
     )
     parser.add_argument("adapter", nargs="?", help="a Python file")
     parser.add_argument(
@@ -58,13 +60,16 @@ def main(arguments: list[str] | None = None) -> int:
     results = list(_watched(run(adapter, probes), len(probes)))
     print(as_text(results))
     name = Path(options.adapter).stem
-    if options.html:
-        text = as_html(results, name, taken_for(adapter))
-        Path(options.html).expanduser().write_text(text, "utf-8")
-    if options.json:
-        found = as_json(results, adapter)
-        text = json.dumps(found, indent=1, ensure_ascii=False)
-        Path(options.json).expanduser().write_text(text + "\n", "utf-8")
+    html = as_html(results, name, taken_for(adapter))
+    found = as_json(results, adapter)
+    verdicts = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    for file, text in (options.html, html), (options.json, verdicts):
+        try:
+            if file:
+                Path(file).expanduser().write_text(text, "utf-8")
+        except OSError as error:  # no fault of the adapter's: not 1
+            print(f"{file} cannot be written: {error}", file=sys.stderr)
+            return 2
     return _code(results, known)
 
 

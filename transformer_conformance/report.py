@@ -44,7 +44,8 @@ def summary(results: Sequence[Result]) -> str:
     ]
     if more := sum(result.cause is not None for result in results):
         parts.insert(3, f"{more} that follow{'s' * (more == 1)} from these")
-    return f"{len(results)} probes: {', '.join(parts)}. {seconds:.0f} s"
+    probes = f"{len(results)} probe{'s' * (len(results) != 1)}"
+    return f"{probes}: {', '.join(parts)}. {seconds:.0f} s"
 
 
 def line(result: Result) -> str:
