@@ -53,7 +53,8 @@ def means(mean: Sequence[float], alone: Sequence[float]) -> Picture:
     counts = range(1, len(mean) + 1)
     ink, span = COLOURS["loss"], max(alone) - min(mean)
     ax.axhline(mean[0], ls=":", color=COLOURS["muted"])
-    ax.plot(counts[1:], alone[1:], "o", color=COLOURS["muted"])
+    earlier = range(2, len(alone) + 1)
+    ax.plot(earlier, alone[1:], "o", color=COLOURS["muted"])
     ax.plot(counts, mean, "o-", color=ink)
     ax.set_ylim(min(mean) - 0.2 * span, max(alone) + 0.1 * span)
     ax.annotate(
@@ -65,8 +66,9 @@ def means(mean: Sequence[float], alone: Sequence[float]) -> Picture:
         weight="bold",
         color=ink,
     )
-    told = f"dotted, the last one alone: {mean[0]:.2f}"
-    ax.text(1, max(alone), told, va="top")
+    told = f"the last one alone: {mean[0]:.2f}"
+    ax.text(len(mean), mean[0] + 0.04 * span, told, ha="right")
+    ax.text(len(alone) + 0.3, alone[-1], "by themselves", va="center")
     ax.set_xticks(counts)
     ax.set_xlabel("checkpoints from the end")
     ax.set_ylabel("perplexity")
@@ -75,5 +77,6 @@ def means(mean: Sequence[float], alone: Sequence[float]) -> Picture:
         "Perplexity of the mean of the last one to "
         f"{len(mean)} checkpoints: it falls from {mean[0]:.2f} to "
         f"{mean[best]:.2f} at {best + 1} and rises to {mean[-1]:.2f}. Alone, "
-        f"the last has {alone[0]:.2f} and the first {alone[-1]:.2f}.",
+        f"the last has {alone[0]:.2f}, and the {len(alone)}th from the end "
+        f"{alone[-1]:.2f}.",
     )
