@@ -295,7 +295,9 @@ def translated(monkeypatch):
     monkeypatch.setattr(
         Translator,
         "translate",
-        lambda self, texts, *how: calls.append((texts, *how)) or list(texts),
+        lambda self, texts, *how, split=False: (
+            calls.append((texts, *how)) or list(texts)
+        ),
     )
     return calls
 
@@ -304,12 +306,13 @@ def translated(monkeypatch):
 def translate(monkeypatch, tmp_path, capsys):
     """The exit code and what is said of bytes in standard input."""
 
-    def run(content):
+    def run(content, *options):
         path = tmp_path / "input"
         path.write_bytes(content)
         with open(path, "rb") as file:
             monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=file))
-            code = main(["translate", "--model", "little-spanish"])
+            words = ["translate", "--model", "little-spanish", *options]
+            code = main(words)
         return code, *capsys.readouterr()
 
     return run
@@ -324,6 +327,15 @@ def test_what_is_there_already_is_one_batch(monkeypatch, translate):
     translate(b" ".join([b"I"] * 512))  # as long as may be
     assert batches[-1][0][0].count("I") == 512
     assert batches[-1][1:] == (4, 0.6)  # the paper's beam and alpha
+
+
+def test_a_line_may_be_a_paragraph(translate):
+    """Too long is then a sentence, not the line."""
+    content = b"I like trees. " * 300 + b"\n\n" + b"word " * 2000
+    code, printed, said = translate(content, "--split")
+    assert code == 0 and "line 3 is left empty" in said
+    first, *rest = printed.split("\n")
+    assert first.count("gustan") == 300 and rest == ["", "", ""]
 
 
 def test_lines_as_they_come(translate):
@@ -346,7 +358,7 @@ def test_lines_as_they_come(translate):
     ]
     for line, reason in zip(
         said,
-        ["over 512: split it", "a carriage return", "not UTF-8"],
+        ["over 512: --split", "a carriage return", "not UTF-8"],
         strict=True,
     ):
         assert reason in line

@@ -22,8 +22,10 @@ from transformer_lib.model import (
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import (
     Translator,
+    _rules_of,
     bundled_models,
     find_model,
+    split_sentences,
 )
 
 TEXTS = ["I like trees.", "The cats sleep.", "Me gustan los árboles."]
@@ -195,6 +197,32 @@ def test_n_best_gives_texts_with_their_scores(translator):
     for n_best in (0, 5):
         with pytest.raises(ValueError, match=f"n_best={n_best}: a beam of 4"):
             translator.translate(TEXTS, n_best=n_best)
+
+
+def test_a_text_is_split_where_its_language_ends_a_sentence(monkeypatch):
+    said = "Ich mag z.B. Bäume. Und du? Nein!"
+    assert split_sentences(said, "de") == [
+        "Ich mag z.B. Bäume.",
+        "Und du?",
+        "Nein!",
+    ]
+    assert split_sentences(said, "no such") == split_sentences(said)
+    assert split_sentences("") == []
+    _rules_of.cache_clear()
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(ImportError, match="pip install spacy"):
+        split_sentences(said, "de")
+
+
+def test_a_paragraph_is_its_sentences(translator):
+    page = [" ".join(TEXTS[:2]), "", "I like trees"]
+    alone = translator.translate(TEXTS[:2])
+    [first, *rest] = translator.translate(page, split=True)
+    assert first == " ".join(alone)
+    assert rest == ["", translator.translate(page[-1])]
+    assert translator.translate(page[0], split=True) == first
+    with pytest.raises(ValueError, match="not with split"):
+        translator.translate(page, split=True, n_best=1)
 
 
 def test_it_moves_and_says_where_it_is(translator):

@@ -110,5 +110,6 @@ from .translator import AttentionMaps as AttentionMaps
 from .translator import Translator as Translator
 from .translator import bundled_models as bundled_models
 from .translator import find_model as find_model
+from .translator import split_sentences as split_sentences
 
 __version__: str

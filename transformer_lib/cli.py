@@ -37,7 +37,7 @@ from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export_model
 from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.training import worker
-from transformer_lib.translator import Translator, find_model
+from transformer_lib.translator import Translator, find_model, split_sentences
 
 PRESETS = {
     "tiny": Experiment.tiny(),
@@ -97,6 +97,7 @@ def _translate(
     device: str | None = None,
     beam_size: int = 4,
     length_penalty: float = 0.6,
+    split: bool = False,
 ) -> None:
     """Translate the sentences given, or the standard input.
 
@@ -104,6 +105,7 @@ def _translate(
         model: a folder or a bundled name
         sentences: quoted; after -- if one begins with -
         device: cpu, cuda or mps; the best one if not given
+        split: a line may hold several sentences
         beam_size: 1 is greedy
         length_penalty: alpha of section 6.1; 0 for none
 
@@ -111,6 +113,7 @@ def _translate(
     """
     translator = Translator.from_pretrained(model, pick_device(device))
     longest = longest_source(translator.model)
+    source = translator.languages[0]
     blocks = _standard_input()
     if sentences:
         blocks = iter([[text.encode() for text in sentences]])
@@ -121,16 +124,17 @@ def _translate(
             number += 1
             try:
                 text = decode_line(line)
-                [ids] = translator.encode([text])
-                if len(ids) - 1 > longest:
-                    raise ValueError(
-                        f"{len(ids) - 1} tokens, over {longest}: split it"
-                    )
+                parts = split_sentences(text, source) if split else [text]
+                most = max(map(len, translator.encode(parts)), default=1) - 1
+                if most > longest:
+                    raise ValueError(f"{most} tokens, over {longest}: --split")
             except ValueError as error:
                 text = ""
                 print(f"line {number} is left empty: {error}", file=sys.stderr)
             texts.append(text)
-        found = translator.translate(texts, beam_size, length_penalty)
+        found = translator.translate(
+            texts, beam_size, length_penalty, split=split
+        )
         print(*found, sep="\n", flush=True)
 
 

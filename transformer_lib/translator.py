@@ -8,9 +8,11 @@ Chapter: book/translating/translator
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
+from itertools import chain, islice
 from pathlib import Path
-from typing import Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 from warnings import warn
 
 import torch
@@ -199,6 +201,7 @@ class Translator:
         beam_size: int = ...,
         length_penalty: float = ...,
         n_best: None = ...,
+        split: bool = ...,
     ) -> _Texts: ...
     @overload
     def translate(
@@ -215,6 +218,7 @@ class Translator:
         beam_size: int = 4,
         length_penalty: float = 0.6,
         n_best: int | None = None,
+        split: bool = False,
     ) -> str | list:
         """Translate a sentence, or a list of them, in the same order.
 
@@ -225,11 +229,18 @@ class Translator:
         With `n_best` there is, instead of each text, a list of up to so
         many of `Translation` (text, log-probability, score), best first.
 
+        With `split` a text may hold several sentences, and each of them
+        is translated by itself (see `split_sentences`).
+
         Raises:
             TypeError: for a sentence that is not a string.
             ValueError: as `decode_all`, or if `n_best` is more than the
-                beam finds.
+                beam finds, or given with `split`.
         """
+        if split:
+            if n_best is not None:
+                raise ValueError("n_best is for one sentence, not with split")
+            return self._by_sentence(sentences, beam_size, length_penalty)
         if n_best is not None and not 1 <= n_best <= beam_size:
             raise ValueError(
                 f"{n_best=}: a beam of {beam_size} finds up to {beam_size} "
@@ -245,6 +256,18 @@ class Translator:
         else:
             results = [ranked[:n_best] for ranked in found]
         return results[0] if one else results
+
+    def _by_sentence(
+        self, texts: str | Iterable[str], *settings: float
+    ) -> str | list[str]:
+        one = isinstance(texts, str)
+        parts = [
+            split_sentences(text, self.languages[0])
+            for text in ([texts] if one else texts)
+        ]
+        found = iter(self.translate([*chain(*parts)], *settings))
+        joined = [" ".join(islice(found, len(each))) for each in parts]
+        return joined[0] if one else joined
 
     def attention(
         self, source: str, target: str | None = None
@@ -274,3 +297,33 @@ class Translator:
             predicted=pieces(labels),
             maps={path: weights[0].cpu() for path, weights in maps.items()},
         )
+
+
+def split_sentences(text: str, language: str = "") -> list[str]:
+    """The sentences of a text, by spaCy's rules for a language.
+
+    Of a language that spaCy doesn't know, full stops, question marks and
+    the like are known.
+
+    Raises:
+        ImportError: without spaCy.
+
+    Chapter: translator-paragraphs
+    """
+    try:
+        rules = _rules_of(language)
+    except ModuleNotFoundError as error:
+        raise ImportError("sentences need spaCy: pip install spacy") from error
+    return [one.text.strip() for one in rules(text).sents]
+
+
+@cache
+def _rules_of(language: str) -> Any:
+    import spacy
+
+    try:
+        rules = spacy.blank(language or "xx")
+    except ImportError:  # of a language that it doesn't know
+        rules = spacy.blank("xx")
+    rules.add_pipe("sentencizer")
+    return rules
