@@ -244,7 +244,7 @@ def test_recording_names_every_module_and_ends():
     with record_attention(model) as maps:
         model["a"](x, x)
         model["a"](x[:, :1], x)
-        model["b"](x, memory)
+        model["b"](x, memory, None, 0, False)
     assert maps.keys() == {"a", "b"}
     assert maps["a"].shape == (2, 2, 1, 3)  # of the last call
     assert maps["b"].shape == (2, 4, 3, 5)

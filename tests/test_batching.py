@@ -64,6 +64,8 @@ def test_one_vocabulary_for_both_languages(bpe, max_length):
         found = encode_pairs(both, tokenizer, max_length)
         assert found == [(ids, ids) for ids in kept]
         assert max(map(max, kept)) < len(tokenizer)
+    with pytest.raises(ValueError, match="gave bos or eos, 2 or 3"):
+        encode_pairs([("a\3", "b")], Letters())
 
 
 def test_no_pair_left(bpe):

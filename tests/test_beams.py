@@ -258,6 +258,13 @@ def test_each_sentence_is_decoded_in_one_batch(monkeypatch):
     assert [rows for rows, _ in shapes[3:]] == [1] * 7
 
 
+def test_a_sentence_too_long_for_a_gpus_batch_is_one(monkeypatch):
+    model = a_model(config=replace(SMALL, max_length=20_000)).to("meta")
+    module, found = sys.modules["transformer_lib.beams"], [[None]]
+    monkeypatch.setattr(module, "greedy_decode", lambda *_: found)
+    assert decode_all(model, [[4] * 20_000 + [EOS]], 1) == found
+
+
 def test_an_empty_sentence_is_no_work():
     (alone,) = decode_all(a_model(), [[4, 5, EOS]])
     found = decode_all(a_model(), [[EOS], [4, 5, EOS], []])

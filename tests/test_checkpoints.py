@@ -221,6 +221,12 @@ class Mine(Transformer):
         return super().project(hidden) / 2
 
 
+class Scaled(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        self.register_buffer("scale", torch.tensor(float("nan")))
+
+
 @dataclass(frozen=True)
 class Wider(TransformerConfig):
     window: int = 4
@@ -242,6 +248,8 @@ def test_a_class_of_ones_own_is_named_in_the_folder(tmp_path):
     assert compute_the_same(load_model(tmp_path, Mine).model, model)
     with pytest.raises(ValueError, match="'more'.*a class of your own"):
         save_model(tmp_path, WithMore(small().config, 3))
+    with pytest.raises(ValueError, match="scale holds NaN"):
+        save_model(tmp_path, Scaled(small().config))
     with pytest.raises(TypeError, match="DataParallel has no TransformerCon"):
         save_model(tmp_path, torch.nn.DataParallel(small()))
     mine = Mine(Wider.tiny(30))
@@ -376,7 +384,8 @@ def test_average_is_the_mean(tmp_path):
         assert tensor.equal(states[0][name])
     with pytest.raises(ValueError, match="at least one"):
         average_checkpoints([])
-    assert average_checkpoints(str(paths[0])).keys() == mean.keys()
+    for one in paths[0], str(paths[0]):
+        assert average_checkpoints(one).keys() == mean.keys()
     for unlike in small(norm="pre"), small(h=2), Mine(small().config):
         paths[1] = save_checkpoint(
             tmp_path / "unlike", unlike, adam(unlike), {"step": 1}

@@ -373,9 +373,10 @@ def test_input_in_utf_16_is_refused(encoding, translate):
 def test_alpha_is_an_option(monkeypatch, capsys):
     given = translated(monkeypatch)
     words = ["translate", "--model", "little-spanish", "--beam-size", "2"]
-    assert main([*words, "--length-penalty", "1.5", "A", "B"]) == 0
-    assert given == [(["A", "B"], 2, 1.5)]
-    assert capsys.readouterr().out == "A\nB\n"
+    words += ["--length-penalty", "1.5", "--", "A", "--debug"]
+    assert main(words) == 0
+    assert given == [(["A", "--debug"], 2, 1.5)]
+    assert capsys.readouterr().out == "A\n--debug\n"
 
 
 def test_what_is_the_process_own_is_set_by_the_command_alone(monkeypatch):
@@ -393,13 +394,15 @@ def test_what_is_the_process_own_is_set_by_the_command_alone(monkeypatch):
     for name in "LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY":
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     for command in "translate", "evaluate":
         torch.set_num_threads(2)
         words = [command, "--model", "little-spanish", "--device", "cpu"]
         assert main(words) == 2
         monkeypatch.setattr(sys, "argv", ["transformer-lib", *words])
         assert main() == 2
-    assert threads == [2, 1, 2, 1]
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")  # now as it says
+    assert threads == [2, 1, 2, 2]
     assert os.environ["LRU_CACHE_CAPACITY"] == "8" and matmul.allow_tf32
     assert not torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(True)

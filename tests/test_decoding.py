@@ -13,7 +13,7 @@ from translators import (
 )
 
 from transformer_lib.beams import beam_search, decode_all
-from transformer_lib.decoding import greedy_decode
+from transformer_lib.decoding import greedy_decode, length_limits
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 
 SEARCHES = [greedy_decode, beam_search]
@@ -48,6 +48,9 @@ def test_length_limit_is_each_sentences_own():
     batch[1, 4:9] = UNK  # as long as a known token
     found = lengths_of(greedy_decode(model, batch))
     assert found == [{1 + 50}, {30 + 50}, {3 + 50}]
+    most = [model.config.longest] * 3
+    assert length_limits(model, batch, 9999) == most
+    model.positions(torch.zeros(1, most[0], 16))
     few = greedy_decode(model, sources(1, 3), max_extra=-2)
     assert lengths_of(few) == [{1}, {1}]
     table = a_model(

@@ -82,6 +82,9 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
     assert report["result"]["steps"] == last["step"] == 3
     assert report["result"]["seconds"] == last["seconds"]
     assert run_experiment(QUICK, finished) == report  # it is finished
+    with pytest.MonkeyPatch.context() as torchrun:
+        torchrun.setenv("RANK", "1")
+        assert run_experiment(QUICK, finished) is None
     for other in (
         replace(QUICK, limit=39),
         replace(QUICK, half=True),

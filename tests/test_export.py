@@ -10,7 +10,7 @@ import pytest
 import torch
 from since import GatedFeedForward
 
-from transformer_lib.beams import decode_all
+from transformer_lib.beams import decode_all, longest_source
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.evaluation import bleu
@@ -192,6 +192,7 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_ctranslate2_holds_the_option(options, tokenizer, tmp_path):
     translator, sources = drawn(tokenizer, **options)
+    sources.append([5] * longest_source(translator.model) + [EOS])
     translator.model.train().double()  # as it may be found
     export_model(translator, tmp_path / "x")
     assert translator.model.training
@@ -331,3 +332,6 @@ def test_bad_requests_are_named(tokenizer, tmp_path):
             export_model(translator, tmp_path / "x", **wrong)
     with pytest.raises(FileExistsError, match="name a new folder"):
         export_model(translator, tmp_path)
+    own = Translator(translator.model, range(270))
+    with pytest.raises(TypeError, match="a range is no BPETokenizer"):
+        export_model(own, tmp_path / "x", to="onnx")

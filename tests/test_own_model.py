@@ -4,12 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from own_models import (
-    GELU,
-    KINDS,
-    Rotary,
-    WithGELU,
-)
+from own_models import GELU, KINDS, Rotary, WithGELU
+from since import RotaryAttention
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.beams import beam_search
@@ -49,12 +45,23 @@ class OwnHidden(Transformer):
         return super().hidden(source_ids, target_ids) * 2
 
 
-def test_what_a_search_would_pass_by_is_refused(tmp_path):
-    """A search goes through encode, decode and project alone."""
-    model, batches = built(OwnHidden), TokenBatches(PAIRS, 60)
+class FirstPlace(RotaryAttention):
+    def place(self, heads, offset):
+        return super().place(heads, 0)
+
+
+class WithoutOffset(Transformer):
+    def self_attention(self):
+        return FirstPlace(self.config.d_model, self.config.h)
+
+
+@pytest.mark.parametrize("kind", [OwnHidden, WithoutOffset])
+def test_what_a_search_would_pass_by_is_refused(kind, tmp_path):
+    """It goes through encode, project, and decode with a cache."""
+    model, batches = built(kind), TokenBatches(PAIRS, 60)
     for use in (
         lambda: save_model(tmp_path / "model", model),
-        lambda: train(model, batches, TrainingConfig(), folder=tmp_path),
+        lambda: train(model, batches, TrainingConfig()),
     ):
         with pytest.raises(ValueError, match="encode, decode and project"):
             use()

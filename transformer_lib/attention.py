@@ -216,7 +216,8 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         if get_ident() == thread:
             named, _ = rest
             again = named | {"need_weights": True}
-            _, weights = module.forward(*given, **again)
+            # Past the first four, it may have been given by its place.
+            _, weights = module.forward(*given[:4], **again)
             with torch.inference_mode(False):  # to be computed with later
                 maps[path] = weights.detach().clone()
 

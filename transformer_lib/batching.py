@@ -59,6 +59,7 @@ def encode_texts(
 
     Raises:
         TypeError: for one text in place of a list.
+        ValueError: if a tokenizer of your own adds special tokens.
 
     Chapter: batching-pairs
     """
@@ -68,6 +69,11 @@ def encode_texts(
         ids = tokenizer.encode_all(texts)
     else:
         ids = [tokenizer.encode(text) for text in texts]
+        if any({BOS, EOS} & {*sentence} for sentence in ids):
+            raise ValueError(
+                "encode gave bos or eos, 2 or 3, which are added here: "
+                "it has to give the text alone"
+            )
     return [[*sentence, EOS] for sentence in ids]
 
 

@@ -169,7 +169,7 @@ def longest_source(model: Transformer) -> int:
 
     Chapter: beams-batches
     """
-    return model.config.max_length - (model.config.positions == "learned")
+    return min(model.config.max_length, model.config.longest - 1)
 
 
 def decode_all(
@@ -217,7 +217,7 @@ def decode_all(
     while order:
         longest = len(sources[order[0]])
         fitting = 64 if device.type == "cpu" else min(1024, 16_384 // longest)
-        size = batch_size or fitting
+        size = batch_size or max(fitting, 1)
         batch, order = order[:size], order[size:]
         ids = padded([sources[i] for i in batch]).to(device)
         if beam_size == 1:

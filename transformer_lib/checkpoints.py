@@ -192,12 +192,13 @@ def plain_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _not_finite(model: nn.Module) -> list[str]:
-    """The names of weights that hold NaN or infinity.
+    """The names of weights that hold NaN or infinity, buffers that hold NaN.
 
     Chapter: checkpoints-library
     """
-    named = model.named_parameters()
-    return [name for name, weight in named if not weight.isfinite().all()]
+    numbers = {x: w.isnan() for x, w in model.named_buffers()}
+    numbers |= {x: ~w.isfinite() for x, w in model.named_parameters()}
+    return [name for name, bad in numbers.items() if bad.any()]
 
 
 def _read(path: str | Path) -> dict[str, Any]:
@@ -308,7 +309,7 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
 
     Chapter: checkpoints-library
     """
-    paths = [paths] if isinstance(paths, str) else [*paths]
+    paths = [paths] if isinstance(paths, str | Path) else [*paths]
     if not paths:
         raise ValueError("no checkpoints: give at least one path")
     total: dict[str, Tensor] = {}
@@ -464,13 +465,17 @@ def probe(model: nn.Module) -> Tensor:
     device = next(model.parameters()).device
     source_ids, ids = source_ids.to(device), ids.to(device)
     with evaluating(model):
-        scores = model(source_ids, ids)
-        hidden = model.decode(ids, model.encode(source_ids), source_ids)
-        by_parts = model.project(hidden)
-    if not alike(scores, by_parts):
+        scores, memory = model(source_ids, ids), model.encode(source_ids)
+        cache = [layer.new_cache(memory) for layer in model.decoder.layers]
+        steps = [
+            model.project(model.decode(last, None, source_ids, cache))
+            for last in ids.split(1, dim=1)
+        ]
+    if not alike(scores, torch.cat(steps, dim=1)):
         raise ValueError(
             "model(...) gives other scores than its encode, decode and "
-            "project, which training and searches call: override these"
+            "project, which training and searches call: override these; "
+            "decode with a cache tells attention an offset, not to be ignored"
         )
     return scores.float().cpu()
 

@@ -265,7 +265,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         argv = sys.argv[1:]
         _set_process(argv)
-    words = [word for word in argv if word != "--debug"]
+    end = [*argv, "--"].index("--")  # what follows is a sentence
+    words = [word for word in argv[:end] if word != "--debug"]
+    words += argv[end:]
     try:
         _run(words)
         return 0
@@ -309,8 +311,8 @@ def _set_process(words: Sequence[str]) -> None:
         logging.getLogger("transformer_lib").setLevel("INFO")
     # It remarks on packages that no graph of ours needs.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    if "train" not in words[:1]:
-        torch.set_num_threads(1)  # products too small to be shared out
+    if not ("train" in words[:1] or "OMP_NUM_THREADS" in os.environ):
+        torch.set_num_threads(1)  # a small model's products are too small
     # bf16 on a CPU: oneDNN keeps a program for each shape, and PyTorch
     # keeps it too. Of 1,024, their usual number, these are gigabytes.
     for cache in "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY":

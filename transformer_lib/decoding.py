@@ -93,15 +93,13 @@ def length_limits(
     """The maximum length of each output, eos included.
 
     Section 6.1: the source's length (without eos) plus 50, at least
-    one token. A model with learned positions ends where its table ends.
+    one token, and no more than the model has positions.
 
     Chapter: decoding-greedy
     """
     tokens = (source_ids != PAD) & (source_ids != EOS)
     most = tokens.sum(1) + max_extra
-    if model.config.positions == "learned":
-        most = most.clamp(max=model.config.max_length)
-    return most.clamp(min=1).tolist()
+    return most.clamp(1, model.config.longest).tolist()
 
 
 def next_log_probabilities(

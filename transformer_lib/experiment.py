@@ -271,7 +271,7 @@ def run_experiment(
 
 def _finished(
     folder: Path, experiment: Experiment, command: str
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """The report of a finished run, if it is of the same experiment.
 
     Chapter: experiment-run
@@ -286,7 +286,7 @@ def _finished(
     if report.get("experiment") != asked or command not in ("", before):
         raise ValueError(f"other options, but {said}; its command: {before}")
     _say(said)
-    return report
+    return None if worker()[0] else report
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from transformer_lib.checkpoints import check_folder
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.model import Transformer, uncompiled
+from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.translator import Translator
 
 
@@ -136,7 +137,7 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     bias = torch.zeros(config.vocab_size)
     bias[[PAD, BOS]] = -1e9
     decoder.projection.bias = bias
-    table = torch.zeros(1, config.max_length, config.d_model)
+    table = torch.zeros(1, config.longest, config.d_model)
     if model.positions is not None:
         table = model.positions(table)
     for theirs, ours in (encoder, model.encoder), (decoder, model.decoder):
@@ -310,15 +311,18 @@ def export_model(
         ImportError: naming the extra that is missing.
         FileExistsError: if the folder is there.
         NotADirectoryError: if it is a file, or in one.
+        TypeError: for another kind of tokenizer.
 
     Chapter: export-function
     """
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
+    model, tokenizer = translator.model, translator.tokenizer
+    if not isinstance(tokenizer, BPETokenizer):
+        raise TypeError(f"a {type(tokenizer).__name__} is no BPETokenizer")
     folder = check_folder(folder)
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: name a new folder")
-    model, tokenizer = translator.model, translator.tokenizer
     folder.mkdir(parents=True)
     try:
         if to == "ctranslate2":

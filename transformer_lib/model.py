@@ -119,6 +119,16 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         check_fields(self, vocab_size=(EOS + 1, math.inf))
 
+    @property
+    def longest(self) -> int:
+        """How many positions a sequence may have, bos or eos included.
+
+        `max_length` if they are learned; else there are more, because
+        an output may be longer than its source.
+        """
+        learned = self.positions == "learned"
+        return self.max_length if learned else max(2 * self.max_length, 1024)
+
     @classmethod
     def base(cls, vocab_size: int, **changes: Any) -> Self:
         """The base model of table 3."""
@@ -227,10 +237,9 @@ class Transformer(nn.Module):
             self.target_embedding = self.embedding()
         self.positions: SinusoidalPositions | LearnedPositions | None = None
         if c.positions == "sinusoid":
-            longest = max(2 * c.max_length, 1024)  # outputs are longer
-            self.positions = SinusoidalPositions(c.d_model, longest)
+            self.positions = SinusoidalPositions(c.d_model, c.longest)
         elif c.positions == "learned":
-            self.positions = LearnedPositions(c.d_model, c.max_length)
+            self.positions = LearnedPositions(c.d_model, c.longest)
         self.dropout = nn.Dropout(c.dropout)
 
         def last_norm() -> nn.Module | None:

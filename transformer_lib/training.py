@@ -42,12 +42,7 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.embeddings import UNK
 from transformer_lib.loss import model_losses, validation_loss
-from transformer_lib.model import (
-    Transformer,
-    evaluating,
-    in_training,
-    uncompiled,
-)
+from transformer_lib.model import evaluating, in_training, uncompiled
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -176,11 +171,11 @@ class _Run:
         self.settings: dict[str, Any] = {}
         if self.folder is not None or self.workers > 1:
             self.settings = _settings(model, batches, config, updates)
+        probe(model)  # as each checkpoint will
+        ids = torch.tensor([[UNK] * getattr(batches, "longest", 1)])
+        with evaluating(model):  # does it take the longest pair?
+            model.encode(ids.to(model.output_weight.device))
         if self.folder is not None:
-            probe(model)  # as each checkpoint will
-            ids = torch.tensor([[UNK] * getattr(batches, "longest", 1)])
-            with evaluating(model):  # does it take the longest pair?
-                model.encode(ids.to(model.output_weight.device))
             for file in checkpoint_files(self.folder)[-1:]:
                 self.resume(file)
         if self.workers > 1:
@@ -379,16 +374,6 @@ class _Losses(nn.Module):
 
     def __init__(self, model: nn.Module, config: TrainingConfig):
         super().__init__()
-        plain = uncompiled(model)
-        forward = getattr(plain.forward, "__func__", None)
-        own = isinstance(plain, Transformer) and forward != Transformer.forward
-        hooks = model._forward_hooks or model._forward_pre_hooks
-        if own or hooks or model._compiled_call_impl is not None:
-            raise ValueError(
-                "training calls model.hidden and project, not model(...): put "
-                "your own forward there and a hook on a part, and give "
-                "train(torch.compile(model), ...) in place of model.compile()"
-            )
         self.model, self.config = model, config
         self.hidden = model.hidden
         if hasattr(model, "_orig_mod"):  # as `torch.compile` was told to
@@ -489,6 +474,11 @@ class _Updates:
             optimizer = adam(model, config.betas, config.epsilon)
         self.optimizers = as_list(optimizer)
         self.own_rates = [group["lr"] for group in self.groups()]
+        if any("initial_lr" in group for group in self.groups()):
+            raise ValueError(
+                "a scheduler of PyTorch holds this optimizer, and train "
+                "would not call it: give schedule=, a function of the step"
+            )
         ours = {*map(type, self.optimizers)} == {Adam}
         ours = ours and {*self.own_rates} == {1.0}
         usual = equation_3 if ours else lambda step: 1.0
@@ -585,7 +575,7 @@ def _settings(
         "dtype": sorted({str(weight.dtype) for weight in names}),
         "frozen": [names[w] for w in names if not w.requires_grad],
         "optimizers": [type(one).__name__ for one in updates.optimizers],
-        "weights": [names[w] for group in groups for w in group["params"]],
+        "weights": [names.get(w) for group in groups for w in group["params"]],
         "workers": worker()[1],
         "pairs": batches.fingerprint(),
         "tokens_per_batch": getattr(batches, "tokens_per_batch", None),
@@ -593,7 +583,7 @@ def _settings(
         "batches.shuffle": getattr(batches, "shuffle", None),
     }
     # Rates are compared as they come out.
-    others = {"params", "lr", "initial_lr", "fused", "foreach"}
+    others = {"params", "lr", "fused", "foreach"}
     for group in groups:
         for name in group.keys() - others:
             settings.setdefault(f"optimizer.{name}", []).append(group[name])
