@@ -123,8 +123,9 @@ def one_query(
         sketch.line((end, middle), (keys, y), colour="query", arrow=True)
         _matrix(sketch, keys, top, K[i : i + 1], "key", size)
         sketch.words(keys, top - 12, token, "start")
-        sketch.words((close + values) / 2, y - 20, f"score {score:.0f}")
-        sketch.words((close + values) / 2, y, f"{weight:.3f}")
+        between = (close + values) / 2
+        sketch.words(between, y - 20, f"score {score:.0f}")
+        sketch.words(between, y, f"{weight:.3f}", font_weight="bold")
         _matrix(sketch, values, top, V[i : i + 1], "value", size)
         thick = wide * weight
         below += thick / 2

@@ -189,7 +189,7 @@ def tree(
     def text(node: Ids) -> str:
         return "".join(pieces(node)[:-1]).replace("▁", " ").strip()
 
-    gap, room, down = 7, 11, 29
+    gap, room, down = 5, 9, 29
     widths = [0.0] * (depth + 1)
     for node in heights:
         length = width_of(names[node]) + room

@@ -43,13 +43,13 @@ def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
             ("right", "top"),
         ),
         "packed": (
-            "muted",
+            "black",
             "the authors'\ncode",
             (9, 0),
             ("left", "center"),
         ),
         "packed-quarter": ("good", "this book", (0, 9), ("center", "bottom")),
-        "packed-nothing": ("muted", "zeros", (-4, 9), ("left", "bottom")),
+        "packed-nothing": ("black", "zeros", (-4, 9), ("left", "bottom")),
     }
 
     figure, ax = chart(310)
@@ -70,7 +70,7 @@ def added_and_bleu(runs: Mapping[str, Run]) -> Picture:
             textcoords="offset points",
             ha=across,
             va=up,
-            color="black" if ink == "muted" else colour,
+            color=colour,
         )
     ax.set(xlim=(-0.03, 0.9), ylim=(0, 25), ylabel="BLEU after 800 steps")
     told = "what a sub-layer adds at first,\nas a share of what flows past it"

@@ -328,7 +328,9 @@ def echo(words: Sequence[str], again: Tensor, right: Tensor) -> Picture:
     ax.invert_yaxis()
     marks = [0, 0.2, 0.4, 0.6]
     ax.set_xticks(marks, [f"{mark:.0%}" for mark in marks])
-    ax.set(xlim=(0, 1.55), xlabel="probability before training")
+    ax.set_xlim(0, 1.55)
+    ax.set_xlabel("probability before training", x=0.3 / 1.55)
+    ax.spines["bottom"].set_bounds(0, marks[-1])
     told = "; ".join(
         f"after {before}, {before} again {same:.0%} and {after} {fine:.1%}"
         for before, after, same, fine in zip(

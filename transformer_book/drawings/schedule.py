@@ -31,7 +31,7 @@ def ramp_and_root(
     ax.plot(*peak, "o", color="black")
     ax.text(1.3 * at, top, f"step {at:,}: {top:.5f}", va="center")
     ax.text(1.85 * at, 1.6 * top, "ramp: grows with the step")
-    ax.text(0.5 * at, 1.8 * top, "root: falls\nas 1/√step", va="top")
+    ax.text(0.5 * at, 1.8 * top, "root:\n1/√step", va="top")
     told = "the rate: the lower of the two"
     ax.text(steps[-1], 0.38 * top, told, ha="right", va="top")
     ax.set_ylim(0, 1.85 * top)
@@ -97,10 +97,10 @@ def warm_ups(
 ) -> Picture:
     """The losses with and without a warm-up, named where they end."""
     looks = {  # dash and ink
-        "ten times the peak at once": ("-", "bad"),
-        "the same peak at once": ("-", "position"),
-        "the same peak, but pre-norm": ("--", "norm"),
-        "warm-up of 100 steps": ("-", "attention"),
+        "ten times the peak": ("-", "bad"),
+        "the same peak": ("-", "position"),
+        "the same, pre-norm": ("--", "norm"),
+        "with a warm-up": ("-", "attention"),
     }
 
     figure, ax = chart(330)
@@ -109,15 +109,13 @@ def warm_ups(
     ends = {name: sum(run[-10:]) / 10 for name, run in runs.items()}
     known = {"color": "black", "lw": 1.2, "zorder": 3}
     ax.plot([0, last], 2 * [frequencies], ":", **known)
-    told = "dotted: knows only frequencies"
-    ax.text(0.95 * last, frequencies + 0.5, told, ha="right")
+    told = "dotted: frequencies alone"
+    ax.text(last, frequencies + 0.5, told, ha="right")
     for name in sorted(runs, key=ends.__getitem__):
         dash, colour = looks[name]
         ax.plot(runs[name], dash, color=COLOURS[colour])
-        place = max(ends[name], place + 1.1)
-        told = name.replace(", ", ",\n").replace(" peak at", "\npeak at")
-        told = told.replace(" of", "\nof")
-        ax.text(last + 2, place, told, va="center", color=COLOURS[colour])
+        place = max(ends[name], place + 0.5)
+        ax.text(last + 2, place, name, va="center", color=COLOURS[colour])
     ax.set(xlabel="step", ylabel="loss, nats per token", ylim=(0, 7.8))
     ax.set_xlim(0, 1.55 * last)
     ax.set_xticks(range(0, last + 1, 40))

@@ -112,7 +112,7 @@ def differences(rows: Sequence[Row]) -> Picture:
     on the paper's claim, or why there is none.
     """
 
-    figure, ax = chart(110 + 34 * len(rows))
+    figure, ax = chart(110 + 28 * len(rows))
     for i, (_, (gap, low, high), verdict) in enumerate(rows):
         ink = INKS.get(verdict, "black")
         if verdict == "control":

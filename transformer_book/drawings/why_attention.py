@@ -155,7 +155,7 @@ def waiting(lengths: Sequence[int], counted: Mapping) -> Picture:
 
     figure, ax = chart(290)
     ax.set(yscale="log", xlabel="words in the sentence")
-    ax.set(xticks=[0, *lengths[1:]], xlim=(0, 1.5 * lengths[-1]))
+    ax.set(xticks=range(0, 201, 50), xlim=(0, 1.5 * lengths[-1]))
     ax.set_ylabel("operations in a row")
     for name, numbers in counted.items():
         look = {"color": COLOURS[LOOKS[name]]}
