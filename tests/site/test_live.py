@@ -39,6 +39,13 @@ PAGES = {  # the chapter that a live part stands in
     "attention": "book/results/attention_maps.html",
     "translate": "index.html",
 }
+ONE_SCREEN = [
+    *list(PAGES.values())[:-1],
+    "book/architecture/attention.html",
+    "book/start/learning.html",
+    "book/start/sentence.html",
+    "book/translating/decoding.html",
+]
 PICK_A_TARGET = "Pick a token of the trans"
 ODD = [
     "Trees",
@@ -138,6 +145,15 @@ def fits_a_phone(page):
     page.set_viewport_size({"width": 360, "height": 800})
     width = page.evaluate("document.documentElement.scrollWidth")
     return width <= 360
+
+
+@pytest.mark.parametrize("page", ONE_SCREEN)
+def test_a_phone_has_cause_and_effect_on_one_screen(visit, page):
+    page = visit(page, width=390, height=844)
+    part = page.locator("article div.live:not([data-live=cover])").first
+    part.scroll_into_view_if_needed()
+    part.locator(":is(button, [role=slider], input)").first.wait_for()
+    assert part.bounding_box()["height"] <= 844
 
 
 # Beam search, replayed

@@ -102,7 +102,7 @@ export async function start(place) {
     },
   );
   const kind = radios(
-    "Which attention?",
+    "Attention",
     KINDS,
     state.kind,
     "cross",
@@ -132,7 +132,7 @@ export async function start(place) {
   place.replaceChildren(
     texts.node,
     kind.node,
-    axis("Heads: a row for each layer, and the average at its end"),
+    axis("Heads: a row for each layer, its average last"),
     el("div", { class: "live-choose" }, heads, jobs),
     words.node,
     said,

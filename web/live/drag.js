@@ -155,7 +155,7 @@ export function start(place) {
   const hint = el(
     "p",
     { class: "drag-hint", id: newId("hint") },
-    "Drag the round handles, or use Tab and the arrow keys.",
+    "Drag the handles, or use Tab and arrow keys.",
   );
 
   // The two planes

@@ -407,7 +407,7 @@ function drawMask(canvas, state) {
   const drawn = paint(canvas, length, length, side, (row, key) => {
     const pad = key >= length - pads;
     if (may(row, key, state)) return INK.attention;
-    return ink(pad ? INK.bad : "#7c848d", 0.25);
+    return pad ? ink(INK.source, 0.75) : ink("#7c848d", 0.25);
   });
   const { context, x, y, ratio } = drawn;
   context.lineWidth = ratio;

@@ -71,8 +71,8 @@ export function chartOf({ least, moments: ghost }, point) {
       words(`floor ${least.toFixed(2)}`, edge - 2, y(least) + 15, "end"),
       line([x(step), y(0)], [x(step), y(TOP)], "train-cursor"),
       ...past.map((one) => drawn(one.moments, "train-past")),
-      own ? drawn(ghost, "train-curve train-recorded") : "",
-      drawn(moments, own ? "train-curve" : "train-curve train-recorded"),
+      drawn(ghost, "train-curve train-recorded"),
+      drawn(shown, "train-curve"),
       ...written(shown, x, y, edge),
       loss === null ? "" : svg("circle", { cx: x(step), cy: y(loss), r: 4 }),
     );
