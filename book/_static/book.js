@@ -74,7 +74,8 @@
   function prepareSwitch() {
     var article = document.querySelector("article.bd-article");
     var bar = document.querySelector(".article-header-buttons");
-    if (!bar || !article || !article.querySelector(".paper, div.cell")) {
+    var cover = document.querySelector('[data-live="cover"]');
+    if (cover || !bar || !article?.querySelector(".paper, div.cell")) {
       root.dataset.shows = "all";
       return;
     }

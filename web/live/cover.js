@@ -50,7 +50,6 @@ export function start(place) {
   const button = (text, press) =>
     el("button", { type: "button", onclick: press }, text);
   const move = button("Pause", () => (timer ? halt() : show(new Set())));
-  const copy = button("Copy link", copyLink);
   const next = el("span", {}, "Touch another, or");
   const picks = recorded.map((one) =>
     button(one.text, () => take(one).then(wait)),
@@ -61,7 +60,7 @@ export function start(place) {
     el("p", { class: "cover-key" }, "Ribbons: where the decoder looks"),
     stage.node,
     el("div", { class: "cover-told" }, means, was),
-    el("div", { class: "live-buttons cover-ways" }, next, move, copy),
+    el("div", { class: "live-buttons cover-ways" }, next, move),
     el(
       "div",
       {
@@ -139,13 +138,12 @@ export function start(place) {
           ]
         : ["Nothing changes: the model can do without looking at this word."];
     was.replaceChildren(...verdict);
-    copy.textContent = "Copy link";
   }
   /** What can be done next: the buttons under the picture. */
   function ways() {
     move.textContent = timer ? "Pause" : "Uncover";
     move.hidden = !timer && !hidden.size;
-    next.hidden = copy.hidden = Boolean(timer) || !hidden.size;
+    next.hidden = Boolean(timer) || !hidden.size;
   }
 
   // The address
@@ -159,14 +157,6 @@ export function start(place) {
         : { model: sentence.model, text: sentence.text }),
       ...(hidden.size ? { covered: numbers.join(".") } : {}),
     });
-  }
-
-  function copyLink() {
-    keep();
-    navigator.clipboard
-      .writeText(location.href)
-      .then(() => (copy.textContent = "Copied"))
-      .catch(() => (copy.textContent = "The link is in the address bar"));
   }
 
   // Beginning
