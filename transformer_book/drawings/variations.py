@@ -1,7 +1,6 @@
 """What the chapter on table 3 shows."""
 
 from collections.abc import Mapping, Sequence
-from textwrap import fill
 from typing import Any
 
 from IPython.display import Markdown
@@ -127,11 +126,9 @@ def differences(rows: Sequence[Row]) -> Picture:
     ax.axvline(0, color=COLOURS["muted"], linewidth=0.8)
     ax.text(-0.01, -1.05, "better", ha="right", va="center")
     ax.text(0.01, -1.05, "worse", ha="left", va="center")
-    names = [fill(what, 24) for what, *_ in rows]
-    ax.set_yticks(range(len(rows)), names)
+    ax.set_yticks(range(len(rows)), [what for what, *_ in rows])
     ax.tick_params(axis="y", length=0)
     for i, label in enumerate(ax.get_yticklabels()):
-        label.set_multialignment("right")
         if rows[i][-1] == "does not agree":
             label.set_weight("bold")
     ax.set_xlim(-0.2, 0.43)
