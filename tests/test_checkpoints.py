@@ -20,6 +20,7 @@ from transformer_lib.checkpoints import (
     checkpoint_files,
     load_checkpoint,
     load_model,
+    probe,
     save_checkpoint,
     save_config,
     save_model,
@@ -70,6 +71,13 @@ def test_model_round_trip(tmp_path, tie):
     assert tied == (tie == "three-way")
     modes = [x.stat().st_mode & 0o044 for x in tmp_path.iterdir()]
     assert set(modes) == {0o044}  # others may read them
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_numbers_are_the_same_but_for_rounding(dtype):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig.tiny(300)).to(dtype)
+    assert probe(model).isfinite().all()
 
 
 def test_half_takes_half_the_room_and_reads_as_float32(tmp_path):

@@ -157,7 +157,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, capsys):
         assert torch.equal(weight, weights(folder)[name])
 
 
-def test_evaluate_and_average(trained, tmp_path, capsys):
+def test_evaluate_and_average(trained, tmp_path, capsys, monkeypatch):
     evaluated = ["evaluate", "--model", str(trained)]
     words = "--beam-size 1 --length-penalty 0.5 --limit 30".split()
     assert main([*evaluated, *words]) == 0
@@ -179,7 +179,8 @@ def test_evaluate_and_average(trained, tmp_path, capsys):
     for name, mean in last.items():
         assert torch.equal(weights(out)[name], mean)
     assert load_model(out)[2]["corpus"] == "little_spanish"
-    assert main([*words, "--out", str(out)]) == 2  # it is there
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main([*words, "--out", "~/mean"]) == 2  # it is there
     assert main([*words[:-1], "0", "--out", f"{out}0"]) == 2
     assert "has 2 checkpoints" in capsys.readouterr().err
     assert main([*words[:-1], "99", "--out", f"{out}99"]) == 0
