@@ -1,6 +1,7 @@
 """How does each mistake of the course show in training?
 
     python experiments/mistakes.py --out runs/mistakes
+    python experiments/mistakes.py --levels --out web/recorded
 
 Plants every mistake that the page of the course names into that page's
 twelve functions, one at a time, and trains for the page's 600 steps of
@@ -8,6 +9,9 @@ little Spanish: the loss that the mistaken code reports at the beginning
 and at the end, how many of 100 test sentences greedy decoding translates
 exactly (of 50 for mistakes in beam search), and the translation of "I like
 trees". Mistakes in decoding are made with the page's own model.
+
+With `--levels`, only those that "Which line is broken?" plays with, and all
+that a player may look at: `broken.json`.
 """
 
 import argparse
@@ -199,7 +203,7 @@ def planted(code: str, changes: tuple) -> str:
     return code
 
 
-def trained(changes: tuple = ()) -> dict[str, Any]:
+def trained(changes: tuple = (), watch: Any = None) -> dict[str, Any]:
     """The names of the page after a training with a mistake."""
     functions, loop, *model, training, translate, _ = cells()
     names: dict[str, Any] = {"losses": []}
@@ -213,6 +217,8 @@ def trained(changes: tuple = ()) -> dict[str, Any]:
         return loss
 
     names["smoothed_loss"] = noted
+    if watch:
+        watch(names, own)
     exec(training, names)
     exec(translate, names)
     return names
@@ -233,15 +239,20 @@ def seen(names: dict[str, Any], beam_size: int) -> dict[str, Any]:
     }
 
 
+def rewritten(base: dict[str, Any], changes: tuple) -> dict[str, Any]:
+    """The names of a trained page, with a mistake in decoding."""
+    names = dict(base)
+    functions, _, *_, translate, _ = cells()
+    exec(planted(functions, changes), names)
+    exec(translate, names)
+    return names
+
+
 def result(change: tuple, base: dict[str, Any]) -> dict[str, Any]:
     sitting, mistake, *changes = change
     try:
         if sitting > 10:
-            names = dict(base)
-            functions, _, *_, translate, _ = cells()
-            exec(planted(functions, tuple(changes)), names)
-            names["attention"] = names["my_attention"]
-            exec(translate, names)
+            names = rewritten(base, tuple(changes))
         else:
             names = trained(tuple(changes)) if changes else base
         said = seen(names, 4 if sitting == 12 else 1)
@@ -254,18 +265,176 @@ def result(change: tuple, base: dict[str, Any]) -> dict[str, Any]:
     return {"sitting": sitting, "mistake": mistake} | said
 
 
+# What "Which line is broken?" shows
+
+LEVELS = [  # a mistake, and the functions that it is looked for in
+    ("an open future", "masks my_attention"),
+    ("gradients that stay", "rate update loop"),
+    ("the first position's logits", "smoothed update greedy"),
+    ("no cross-attention", "my_encoder_layer my_decoder_layer"),
+    ("labels shown to the decoder", "masks update loop greedy"),
+    ("no factor √d_model", "Tied table my_attention my_multi_head"),
+    (
+        "0 for a forbidden score",
+        "my_attention my_multi_head masks my_decoder_layer",
+    ),
+    (
+        "heads joined without moving their axis back",
+        "my_attention my_multi_head masks my_decoder_layer",
+    ),
+    ("padding counted", "masks smoothed rate update loop"),
+    ("a ramp that lags by one", "smoothed rate update loop greedy"),
+]
+LAG = 9, "a ramp that lags by one", ("ramp = step", "ramp = (step - 1)")
+READ, SAID = "I like trees", "Me gustan los árboles"
+STEPS = 1, 2, 3, 200, 600
+
+
+def watch(names: dict[str, Any], loss: Any) -> None:
+    """Note rates, gradients and the loss of unseen sentences."""
+    log = names["log"] = {"rate": [], "gradient": [], "held_out": []}
+    own = names["update"]
+
+    def update(model, optimizer, group):
+        log["rate"].append(optimizer.param_groups[0]["lr"])
+        own(model, optimizer, group)
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        square = sum(grad.square().sum().item() for grad in grads)
+        log["gradient"].append(square**0.5)
+        if len(log["rate"]) % 50 == 0:
+            with names["torch"].no_grad():
+                log["held_out"].append(held_out(names, model, loss))
+
+    names["update"] = update
+
+
+def held_out(names: dict[str, Any], model: Any, loss: Any) -> float:
+    """Nats per token of test sentences, as they are rightly fed."""
+    test = names["load_corpus"]("little_spanish", "en", "es", "test")[:200]
+    encoded = names["encode_pairs"](test, names["tokenizer"])
+    total = tokens = 0
+    for batch in names["TokenBatches"](encoded, 512).epoch(0):
+        logits = model(batch.source_ids, batch.target_ids)
+        total += loss(logits, batch.labels).item()
+        tokens += batch.tokens
+    return total / tokens
+
+
+def looked_at(names: dict[str, Any]) -> dict[str, Any]:
+    """Attention, probes and sizes, for one pair of sentences."""
+    torch, model = names["torch"], names["model"]
+    tokenizer = names["tokenizer"]
+
+    def read(text):
+        return torch.tensor([[*tokenizer.encode(text), names["EOS"]]])
+
+    def begun(ids):
+        return torch.tensor([[names["BOS"], *ids[0, :-1].tolist()]])
+
+    source, labels = read(READ), read(SAID)
+    target = begun(labels)
+    maps = []
+    own = names["scaled_dot_product_attention"]
+
+    def noted(*given):
+        heads, weights = own(*given)
+        maps.append(weights.mean(dim=(0, 1)).tolist())
+        return heads, weights
+
+    names["scaled_dot_product_attention"] = noted
+    logits = model(source, target)
+    names["scaled_dot_product_attention"] = own
+    crossed = len(maps) == 3 * model.config.N
+
+    def moved(*changed):
+        others = model(*changed)[:, : target.size(1)]
+        return (others - logits).abs().amax(-1)[0].tolist()
+
+    def padded(ids):
+        return torch.nn.functional.pad(ids, (0, 3), value=names["PAD"])
+
+    def loss(*change):
+        source_, target_, labels_ = [f(x) for f, x in change]
+        logits = model(source_, target_)
+        return names["smoothed"](logits, labels_, 0.1).item()
+
+    same = [(lambda x: x, x) for x in (source, target, labels)]
+    wide = [(padded, x) for x in (source, target, labels)]
+    words = model.tied.embed(source).norm(dim=-1).mean().item()
+    places = names["table"](6, model.config.d_model).norm(dim=-1).mean()
+    return {
+        "read": [*READ.split(), "end"],
+        "said": [*SAID.split(), "end"],
+        "self": maps[model.config.N],
+        "cross": maps[model.config.N + 1] if crossed else None,
+        "source": moved(read(READ.replace("trees", "books")), target),
+        "target": moved(
+            source, begun(read(SAID.replace("árboles", "camiones")))
+        ),
+        "padding": moved(padded(source), target),
+        "losses": [loss(*same), loss(*wide)],
+        "words": words,
+        "places": places.item(),
+    }
+
+
+def level(change: tuple, base: dict[str, Any]) -> dict[str, Any]:
+    """All that a player may look at."""
+    sitting, mistake, *changes = change
+    if sitting > 10:
+        names = rewritten(base, tuple(changes))
+    else:
+        names = trained(tuple(changes), watch) if changes else base
+    log, losses = names["log"], names["losses"]
+    ten = [sum(losses[i : i + 10]) / 10 for i in range(0, 600, 10)]
+    test = names["load_corpus"]("little_spanish", "en", "es", "test")[:5]
+    told = [(en, es, names["translate"](en)) for en, es in test]
+    sizes = [
+        [log[what][step - 1] for step in STEPS]
+        for what in ("rate", "gradient")
+    ]
+    with names["torch"].no_grad():
+        # a mistake in decoding leaves the model as it is
+        inside = base if sitting > 10 else names
+        found = seen(names, 1) | looked_at(inside)
+    found |= {"curve": ten, "held_out": log["held_out"]}
+    found |= {"told": told, "sizes": sizes}
+    return {"mistake": mistake} | rounded(found)
+
+
+def rounded(value: Any) -> Any:
+    """Three digits of every number; None for what is none."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.3g}") if math.isfinite(value) else None
+    return value
+
+
+def report(out: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    command = shlex.join(["python", *sys.argv])
+    made = {"command": command, "rows": rows}
+    indent = 1 if name == "mistakes" else None
+    text = json.dumps(made, ensure_ascii=False, indent=indent) + "\n"
+    write_atomically(out / f"{name}.json", text)
+
+
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__)
     made.add_argument("--out", type=Path, required=True)
+    made.add_argument("--levels", action="store_true")
     given = made.parse_args()
-    base = trained()
-    rows = []
-    for change in MISTAKES:
-        rows.append(result(change, base))
+    base = trained((), watch)
+    rows, changes = [], MISTAKES
+    if given.levels:
+        known = {change[1]: change for change in (*MISTAKES, LAG)}
+        changes = [known[name] for name in ("none", *dict(LEVELS))]
+    for change in changes:
+        rows.append((level if given.levels else result)(change, base))
         print(rows[-1], flush=True)
-    report = {"command": shlex.join(["python", *sys.argv]), "rows": rows}
-    text = json.dumps(report, ensure_ascii=False, indent=1) + "\n"
-    write_atomically(given.out / "mistakes.json", text)
+    report(given.out, "broken" if given.levels else "mistakes", rows)
 
 
 if __name__ == "__main__":

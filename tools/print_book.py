@@ -52,7 +52,8 @@ FREEZE = """([name, names, site, xml, live]) => {
     const words = document.createElement("p");
     words.className = "on-the-site";
     words.textContent = live[k];
-    e.replaceWith(words, ...e.querySelectorAll("table, .cover-still"));
+    e.replaceWith(words, ...e.querySelectorAll(
+      "table, .cover-still, .broken-answers"));
   });
   article.querySelectorAll(
     "script, noscript, style, button, fieldset, form, .headerlink," +

@@ -24,6 +24,7 @@ BESIDE = [
     "buttons",
     "finding",
     "ledger",
+    "sittings",
 ]
 
 

@@ -26,6 +26,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from broken import levels, sheet
 from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -279,8 +280,14 @@ def editable() -> str:
     return words + code + inlined(json.dumps(about))
 
 
+def broken() -> str:
+    """The sheet of "Which line is broken?", and the same for its script."""
+    return sheet() + inlined(json.dumps(levels(), ensure_ascii=False))
+
+
 GIVEN = {  # what stands in a part's place before its script runs
     "beams": lambda: kept(RECORDED / "beams.json"),
+    "broken": broken,
     "cover": lambda: covered(RECORDED / "cover.json"),
     "onefile": editable,
     "play": lambda: told(RECORDED / "play.json"),

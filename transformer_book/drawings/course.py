@@ -1,18 +1,9 @@
 """What the page on the course shows."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from IPython.display import Markdown
-
-from transformer_book.figures import (
-    COLOURS,
-    Picture,
-    chart,
-    show,
-)
-from transformer_book.tables import markdown_table
+from transformer_book.figures import COLOURS, Picture, chart, show
 
 # Which mistakes the picture names, with which words, and where these are
 # put: points to the right of the dot and above it.
@@ -113,39 +104,3 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
         "Mistakes as dots, by the loss at the end of training and by how "
         f"many of 100 sentences are right. {said}.",
     )
-
-
-def _loss(value: float | None) -> str:
-    """As few figures as one needs: 7.54, 524, nan."""
-    if value is None:
-        return "nan"
-    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
-
-
-def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """A teacher's table: how each mistake shows."""
-    table = []
-    for row in rows:
-        said = row.get("trees", "")
-        if len(said) > 30:  # the same again and again
-            said = said[:8] + "…"
-        first, last = [_loss(row.get(when)) for when in ("first", "last")]
-        if "error" in row:
-            error = row["error"].partition(":")[0]
-            error = re.sub(r"(?<=[a-z])(?=[A-Z])", "<wbr>", error)
-            said, first, last = f"stops: {error}", "", ""
-        elif said.strip():
-            said = f"*{said.strip()}*"
-        mistake = row["mistake"].replace("√d_model", "$\\sqrt{d}$")
-        right = f"{row['right'] / row['of']:.0%}" if "right" in row else ""
-        table.append(
-            {
-                "sitting": row["sitting"] or "",
-                "mistake": mistake.replace("w_o", "$W^O$"),
-                "first loss": first,
-                "last loss": last,
-                "right": right,
-                "“I like trees”": said or "nothing",
-            }
-        )
-    return Markdown(markdown_table(table))
