@@ -187,7 +187,7 @@ def row(step: list, tokens: list[str]) -> str:
 
 def shown(token: str) -> str:
     """A token as a reader knows it."""
-    return token.replace("▁", "").replace("<eos>", "end")
+    return token.replace("▁", "")
 
 
 def told(path: Path) -> str:

@@ -3,8 +3,7 @@
 import { percent } from "./common.js";
 
 export const END = "<eos>";
-export const name = (token) =>
-  token === END ? "end" : token.replaceAll("▁", "");
+export const name = (token) => token.replaceAll("▁", "");
 const named = (token) => (token === END ? "the end sign" : name(token));
 export const share = (part) =>
   part < 0.001 ? "<\u00a00.1\u00a0%" : percent(part);
