@@ -9,6 +9,7 @@ import sys
 import time
 
 import again
+import cards
 import hour
 import pack
 import pytest
@@ -46,6 +47,12 @@ def test_what_made_a_record_is_still_there(name):
         gone = (runs_folder() / "README.md").read_text("utf-8")
         assert f"`{script.removeprefix('experiments/')}`" in gone
         assert not (tangle.ROOT / script).exists()
+
+
+@pytest.mark.parametrize("name", cards.NAMES)
+def test_the_card_of_a_model_has_its_records_numbers(name):
+    path = tangle.ROOT / "pretrained" / name / "README.md"
+    assert path.read_text("utf-8") == cards.card(name)
 
 
 def test_the_scripts_that_are_gone_are_at_the_commit_that_is_named():
