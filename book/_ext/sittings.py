@@ -264,12 +264,8 @@ def solved(sitting: Sitting, values) -> nbformat.NotebookNode:
 
 def is_stub(cell) -> bool:
     """Whether a cell is an exercise's that nobody has taken up yet."""
-    last = cell.source.splitlines()[-1:]
-    return cell.cell_type == "code" and last != [] and is_check(last[0])
-
-
-def is_check(line: str) -> bool:
-    return bool(re.fullmatch(r'check\("[\w.]+", \w+\);', line))
+    called = re.search(r'^check\("[\w.]+", \w+\);\Z', cell.source, re.M)
+    return cell.cell_type == "code" and called is not None
 
 
 def for_students(notebook) -> nbformat.NotebookNode:
@@ -443,7 +439,7 @@ the solved notebook into `source/{name}/`, named `{chapter}.ipynb`:
 
     nbgrader generate_assignment {name}
     (hand out release/{name}, collect submitted/NAME/{name})
-    nbgrader autograde {name}
+    nbgrader autograde {name} --ExecutePreprocessor.timeout=300
     nbgrader generate_feedback {name}
     nbgrader export
 
