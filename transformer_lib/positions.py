@@ -51,7 +51,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int, max_length: int = 1024):
         super().__init__()
         table = sinusoids(max_length, d_model, torch.get_default_dtype())
-        table = table.to(torch.get_default_device())
+        table = table.to(torch.empty(0).device)
         self.register_buffer("table", table, persistent=False)
 
     def _apply(self, *change: Any, **options: Any) -> Self:
