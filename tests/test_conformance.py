@@ -495,23 +495,38 @@ def test_a_mask_after_the_softmax_is_named_where_only_a_model_is_given():
     assert found["hidden_weights"].cause.name in names[1:3]
 
 
-@pytest.mark.parametrize("lowest", [-1e-9, 0.0])
-def test_a_score_of_zero_is_named_where_only_a_model_is_given(lowest):
-    """-1e-9 is a slip for -1e9."""
-    changes = [
+LOWEST = "lowest = torch.finfo(scores.dtype).min"
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [  # -1e-9 is a slip for -1e9
+        (("attention", LOWEST, "lowest = -1e-9"), "its score is 0 in place"),
+        (("attention", LOWEST, "lowest = 0.0"), "its score is 0 in place"),
+        (("masks", "every.tril()", "every.tril(-1)"), "Is the diagonal"),
         (
-            "attention",
-            "lowest = torch.finfo(scores.dtype).min",
-            f"lowest = {lowest}",
+            ("attention", SOFTMAX, SOFTMAX.replace("-1", "-2")),
+            "runs over the queries",
         ),
-        ("attention", "if need_weights or slower:", "if True:"),
-    ]
-    with planted(*changes):
+    ],
+)
+def test_a_slip_is_named_where_only_a_model_is_given(change, words):
+    with planted(change, ("attention", "if need_weights or slower:", "if 1:")):
         given = {x: getattr(library(), x) for x in ("build", "logits")}
-        found = {r.probe.name: r for r in verdicts(given, "padding", "future")}
-    for name in ("padding", "future"):
-        words = found[name].verdict.words
-        assert "its score is 0 in place of minus infinity" in words
+        found = verdicts(given, "future", "order_of_sublayers")
+    assert words in found[0].verdict.words
+    assert found[1].verdict.kind == "paper"
+
+
+def test_what_is_random_is_not_compared():
+    """Dropout at evaluation is one fault, and not eight."""
+    drop, always = "self.dropout(", "nn.functional.dropout("
+    line = "return self.norm(x + self.dropout(sublayer(x)))"
+    with planted(("layers", line, line.replace(drop, always))):
+        names = "shape", "future", "batch"
+        found = list(run(library(), probes_of(*names)))
+    assert "dropout is still on" in found[0].verdict.words
+    assert [r.verdict.kind for r in found[1:]] == ["not tried"] * 2
 
 
 def test_no_memory_mask_is_one_fault_of_pytorchs_own():

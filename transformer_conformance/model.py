@@ -120,10 +120,16 @@ def shape(tried: Adapter) -> Verdict:
     """From source and target the model makes a score for every token of
     the vocabulary at every position of the target."""
     ids = pairs(tried)
-    out = logits(tried, build(tried), *ids)
+    model = build(tried, dropout=0.5)
+    out = logits(tried, model, *ids)
     finite = out.isfinite().all()
     if not finite or not logits(tried, wild(tried), *ids).isfinite().all():
         return fault(NOT_FINITE)
+    if not close(out, logits(tried, model, *ids)):
+        return fault(
+            "in evaluation mode two passes differ, so nothing can be "
+            "compared: dropout is still on"
+        )
     kind = "logits"
     if close(out.exp().sum(-1), torch.ones(BATCH, TARGET)):
         kind = "log-probabilities"

@@ -98,11 +98,12 @@ def _copied(value: Any) -> Any:
 class Attention:
     """One attention: the weights (batch, h, query_len, key_len) by which
     it multiplies the values, where in the list of calls it is, and the
-    scores before the softmax."""
+    scores before the softmax; `across`, if that runs over the queries."""
 
     weights: Tensor
     place: int
     scores: Tensor
+    across: bool = False
 
     @property
     def kind(self) -> str:
@@ -113,6 +114,11 @@ class Attention:
     def wrong(self) -> str:
         """What is wrong with the weights, or ''."""
         where = f"in {SIDES[self.kind]} attention"
+        if self.across:
+            return (
+                f"{where} the softmax runs over the queries: a row of "
+                "weights, over the keys, must sum to 1"
+            )
         hidden = torch.zeros_like(self.weights, dtype=torch.bool)
         what = "padding"
         if self.kind == "s":
@@ -126,6 +132,12 @@ class Attention:
             said = f"{where} {what} has a weight of up to {leaks.max():.2g}: "
             if self.scores[hidden].abs().max() < 1e-3:
                 return f"{said}its score is 0 in place of minus infinity"
+            rows = self.weights[(hidden & (self.weights > 0)).any(-1)]
+            if (rows.amax(-1) - rows.amin(-1)).max() < 1e-6:
+                return (
+                    f"{said}all keys of that query are hidden. Is the "
+                    "diagonal of the mask True?"
+                )
             return f"{said}its mask is missing, turned round, or not used"
         # single precision sums them to 1 within 1e-6
         if sums.max() < 1.001 and sums.min() < 0.999:
@@ -198,17 +210,21 @@ class Trace:
         given, out = call.given(), call.out
         keys = -1 if given.get("dim") is None else given["dim"]
         keys %= out.dim()
-        lengths = {TARGET, out.size(keys)}
+        across = keys < out.dim() - 1 and any(
+            later.name in ("matmul", "bmm") and out.equal(later.args[0])
+            for later in self.calls[place + 1 : place + 9]
+        )
+        lengths = {SOURCE if across else TARGET, out.size(keys)}
         rows = [i for i in range(out.dim()) if out.size(i) in lengths]
         queries = [i for i in rows if i != keys]
         known = out.size(keys) in (SOURCE, TARGET) and out.dim() >= 3
         if not known or not queries or out.numel() % BATCH:
             return []
-        axes = queries[-1], keys
+        axes = (keys, queries[-1]) if across else (queries[-1], keys)
         weights, scores = (
             _by_heads(x, *axes) for x in (self._used(out, place), call.input)
         )
-        return [Attention(weights, place, scores)]
+        return [Attention(weights, place, scores, across)]
 
     def _used(self, weights: Tensor, place: int) -> Tensor:
         """The weights as they multiply the values soon after a softmax:
