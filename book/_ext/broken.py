@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sittings import planted, sittings
 
-from transformer_book.figures import COLOURS
+from transformer_book.figures import COLOURS, LETTERS
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "web" / "recorded" / "broken.json"
@@ -174,7 +174,8 @@ def curve(row: dict, healthy: dict) -> str:
     )
     return (
         f'<svg class="picture" viewBox="0 0 300 152" role="img" '
-        f'aria-label="{words}" fill="currentColor" font-size="11">{ticks}'
+        f'aria-label="{words}" fill="currentColor" style="{LETTERS}" '
+        f'font-size="11">{ticks}'
         f'<polyline fill="none" stroke="{COLOURS["muted"]}" '
         f'stroke-width="1.5" points="{line(healthy["curve"])}"/>'
         f'<polyline fill="none" stroke="{COLOURS["bad"]}" '

@@ -84,6 +84,13 @@ PARTS = {  # by name: the page, and how the part is used
         await until(() => $("[data-live=onefile] pre").textContent === "42",
           140);""",
     ),
+    "broken": (
+        "book/appendix/course.html",
+        """(await until(() => $(".broken-code [value='2']"))).click();
+        const point = "This line is wrong (a miss: −2)";
+        (await button("[data-live=broken]", point)).click();
+        await says("[data-live=broken] .live-result", "Yes: 10 points");""",
+    ),
     "positions": (
         "book/architecture/positions.html",
         """await until(() => $("[data-part=positions] canvas"));
