@@ -157,7 +157,7 @@ def write_markdown(app, site: Path) -> None:
         "The paper “Attention Is All You Need”, section by section, in code "
         "that runs and is tested, from which a library is collected."
     )
-    text = f"# {app.config.project}\n\n> {about}\n\n## Pages\n\n"
+    text = f"# {app.config.html_title}\n\n> {about}\n\n## Pages\n\n"
     (site / "llms.txt").write_text(text + "\n".join(lines) + "\n", "utf-8")
 
 
