@@ -16,6 +16,7 @@ import json
 import math
 import shlex
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from transformer_lib.corpora import load_corpus
 SHIPPED, CLOCK = "tatoeba-de-en", "hour/paper-0"
 SEEDS, SAMPLES = 3, 2000
 BELOW, AT_WORST = 0.5, 1.0  # points of BLEU
+ALIKE = 0.9  # of the translations of two trainings
 TOLD = {"corpus": "tatoeba", "languages": ["de", "en"], "split": "test"}
 TOLD |= {"beam_size": 4, "length_penalty": 0.6}
 
@@ -76,12 +78,21 @@ def against(runs: list[Run], found) -> list[str]:
     wrong = []
     if len(runs) != SEEDS:
         wrong.append(f"{len(runs)} seeds in place of {SEEDS}")
-    for run, bleu in zip(runs, found["bleu"], strict=True):
+    for seed, (run, bleu) in enumerate(zip(runs, found["bleu"], strict=True)):
         report = run.report
         training, test = report["training"], report["test"]
         told = {name: test.get(name) for name in TOLD}
         spent = report["result"].get("cpu_seconds", math.nan)
+        machine, clock = report["machine"], load_run(CLOCK).report["machine"]
+        commit = machine.get("commit", "-dirty")
         for true, words in (
+            (training["seed"] == seed, f"is not of seed {seed}"),
+            (not commit.endswith("-dirty"), "ran on no commit"),
+            (machine["processor"] == clock["processor"], "is not timed here"),
+            (
+                0 < spent <= report["result"]["seconds"],
+                "took more of the processor than of the clock, or nothing",
+            ),
             (training["device"] == "cpu", "was not trained on a CPU"),
             (report["machine"]["threads"] == 1, "took more than one thread"),
             (told == TOLD, f"was tested on {told}, not {TOLD}"),
@@ -97,8 +108,11 @@ def against(runs: list[Run], found) -> list[str]:
         ):
             if not true:
                 wrong.append(f"{run.name} {words}")
-    if len({tuple(run.translations) for run in runs}) < len(runs):
-        wrong.append("two seeds have the same translations")
+    for one, other in combinations([load_run(SHIPPED), *runs], 2):
+        pairs = zip(one.translations, other.translations, strict=True)
+        alike = np.mean([a == b for a, b in pairs])
+        if alike > ALIKE:
+            wrong.append(f"{one.name} and {other.name} are {alike:.0%} alike")
     if found["ahead"] < -BELOW:
         wrong.append(f"more than {BELOW} points below the shipped model")
     if found["interval"][0] < -AT_WORST:

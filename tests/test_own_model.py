@@ -6,6 +6,7 @@ import pytest
 import torch
 from own_models import GELU, KINDS, Rotary, WithGELU
 from since import RotaryAttention
+from torch import nn
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.beams import beam_search
@@ -13,6 +14,7 @@ from transformer_lib.checkpoints import (
     average_checkpoints,
     checkpoint_files,
     load_model,
+    probe,
     save_model,
 )
 from transformer_lib.cli import main
@@ -143,3 +145,27 @@ def test_a_recorded_experiment_with_ones_own(tmp_path):
     assert report["test"]["sentences"] == 20
     saved = load_model(tmp_path, Rotary).model
     assert type(saved) is Rotary
+
+
+def test_a_class_without_a_cache_is_known_by_its_scores():
+    """Searches need one; training and saving don't."""
+
+    class Uncached(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.config, self.inner = config, Transformer(config)
+            self.encode, self.project = self.inner.encode, self.inner.project
+
+        def decode(self, target_ids, memory, source_ids):
+            return self.inner.decode(target_ids, memory, source_ids)
+
+        def forward(self, source_ids, target_ids):
+            return self.inner(source_ids, target_ids)
+
+    model = Uncached(TransformerConfig.tiny(20))
+    assert probe(model).shape == (2, 8, 20)
+    model.decode = lambda ids, memory, source_ids: model.inner.decode(
+        ids, -memory, source_ids
+    )
+    with pytest.raises(ValueError, match="other scores"):
+        probe(model)

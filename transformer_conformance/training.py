@@ -425,11 +425,8 @@ class _Words(nn.Module):
     def output_weight(self) -> Tensor:
         return self.table
 
-    def encode(self, source_ids: Tensor) -> Tensor:
-        return self.table[source_ids]
-
     def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
-        about = self.encode(source_ids).mean(1, keepdim=True)
+        about = self.table[source_ids].mean(1, keepdim=True)
         return self.table[target_ids] @ self.matrix + about
 
     def project(self, hidden: Tensor) -> Tensor:

@@ -42,7 +42,12 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.embeddings import UNK
 from transformer_lib.loss import model_losses, validation_loss
-from transformer_lib.model import evaluating, in_training, uncompiled
+from transformer_lib.model import (
+    Transformer,
+    evaluating,
+    in_training,
+    uncompiled,
+)
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -171,10 +176,12 @@ class _Run:
         self.settings: dict[str, Any] = {}
         if self.folder is not None or self.workers > 1:
             self.settings = _settings(model, batches, config, updates)
-        probe(model)  # as each checkpoint will
-        ids = torch.tensor([[UNK] * getattr(batches, "longest", 1)])
-        with evaluating(model):  # does it take the longest pair?
-            model.encode(ids.to(model.output_weight.device))
+        ours = isinstance(uncompiled(model), Transformer)
+        if self.folder is not None or ours:
+            probe(model)  # as each checkpoint will
+            ids = torch.tensor([[UNK] * getattr(batches, "longest", 1)])
+            with evaluating(model):  # does it take the longest pair?
+                model.encode(ids.to(model.output_weight.device))
         if self.folder is not None:
             for file in checkpoint_files(self.folder)[-1:]:
                 self.resume(file)
