@@ -62,8 +62,9 @@ class Matrix:
 
     def __add__(self, other):  # a matrix of one row is added to each row
         one = len(other.rows) == 1
-        rows = other.rows * len(self.rows) if one else other.rows  # repeated
-        rows = [list(map(add, *pair)) for pair in zip(self.rows, rows)]
+        # one row is added to every row
+        added = other.rows * len(self.rows) if one else other.rows
+        rows = [list(map(add, *pair)) for pair in zip(self.rows, added)]
 
         def back(grad):
             if one:  # it served all rows, so it gets their sum
@@ -145,6 +146,7 @@ def layer_norm(x, gain, bias):
     for row in x.rows:
         mean = sum(row) / len(row)
         row = [value - mean for value in row]
+        # a little more, so that it is never 0
         deviation = math.sqrt(sumprod(row, row) / len(row) + 1e-5)
         deviations.append(deviation)
         normal.append([value / deviation for value in row])
@@ -172,7 +174,7 @@ def layer_norm(x, gain, bias):
 
 
 def visit(matrix, met):
-    """Add a matrix to `met` after all that it was made from."""
+    """Add to `met` all that a matrix was made from, then the matrix."""
     if matrix not in met:
         for parent in matrix.parents:
             visit(parent, met)
@@ -191,7 +193,8 @@ def backward(loss):
             if parent.grad is not None:  # used twice, or by a loss before
                 pairs = zip(parent.grad, grad)
                 grad = [list(map(add, *pair)) for pair in pairs]
-            parent.grad = grad  # never changed in place: others may have it
+            # never changed in place: the two parts of a sum share one
+            parent.grad = grad
 
 
 # 3 The model
@@ -283,7 +286,7 @@ class Transformer:
             "b_1": self.row(self.d_ff, 0.0),
             "W_2": self.matrix(self.d_ff, d),
             "b_2": self.row(d, 0.0),
-            "norms": [  # gain and bias; the last is the network's
+            "norms": [  # gain and bias; the last is for feed_forward
                 (self.row(d, 1.0), self.row(d, 0.0))
                 for _ in range(attentions + 1)
             ],
@@ -388,7 +391,7 @@ class Adam:
 
     def step(self, rate):
         self.steps += 1
-        # the means began at 0 and are too small at first: to be divided by
+        # the means begin at 0, so at first they are too small: divide them
         correction_1 = 1 - self.beta_1**self.steps
         correction_2 = 1 - self.beta_2**self.steps
         for w, means, squares in zip(self.weights, self.means, self.squares):
@@ -400,8 +403,7 @@ class Adam:
                     v[i] += (1 - self.beta_2) * (g * g - v[i])
                     size = math.sqrt(v[i] / correction_2) + self.epsilon
                     row[i] -= rate * m[i] / correction_1 / size
-            # or the next batch would add to it
-            w.grad = None
+            w.grad = None  # or the next batch would add to it
 
 
 # Sentences to learn from
@@ -497,31 +499,35 @@ def numbers():
     python -c "import transformer; transformer.numbers()"
     """
     random.seed(0)
-    model = Transformer(vocab_size=6, d_model=4, d_ff=6)
+    model = Transformer(vocab_size=6, d_model=4, d_ff=6, N=2)
+    for w in model.weights:
+        if len(w.rows) == 1:  # so that no gain is 1, and no bias 0
+            w.rows = [[x + random.gauss(0, 0.3) for x in w.rows[0]]]
 
     names = "table", "encoder", "decoder"
 
-    def of_weights(kind):  # their rows or their gradients, by name
+    def of_weights(kind):  # their "rows" or "grad", nested as in the model
         parts = {name: getattr(model, name) for name in names}
         text = json.dumps(parts, default=lambda w: getattr(w, kind))
         return json.loads(text)
 
-    source, labels = [4, 2, 5, EOS], [3, 2, EOS]
-    weights, memory = of_weights("rows"), model.encode(source)
-    logits = model.decode([BOS, *labels[:-1]], memory)
-    loss = smoothed_loss(logits, labels)
-    backward(loss)
-    found = {
-        "source": source,
-        "labels": labels,
-        "weights": weights,
-        "memory": memory.rows,
-        "logits": logits.rows,
-        "loss": loss.rows[0][0],
-        "gradients": of_weights("grad"),
-    }
-    Adam(model.weights).step(rate=0.01)
-    found["weights after a step of 0.01"] = of_weights("rows")
+    source, labels = [4, 2, 5, 2, EOS], [3, 2, 2, EOS]  # one token twice
+    found = {"source": source, "labels": labels, "rate": 0.01, "steps": []}
+    found["weights"] = of_weights("rows")
+    adam = Adam(model.weights)
+    for _ in range(2):
+        memory = model.encode(source)
+        logits = model.decode([BOS, *labels[:-1]], memory)
+        loss = smoothed_loss(logits, labels)
+        backward(loss)
+        step = {
+            "memory": memory.rows,
+            "logits": logits.rows,
+            "loss": loss.rows[0][0],
+            "gradients": of_weights("grad"),
+        }
+        adam.step(found["rate"])
+        found["steps"].append(step | {"weights after": of_weights("rows")})
     print(json.dumps(found))
 
 
