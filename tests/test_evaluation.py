@@ -149,7 +149,7 @@ def test_what_cannot_be_scored_is_refused(score):
         ("zh", ["我喜欢树。", "女孩们喜欢这些白花。", "是。"]),
         ("zh", ["一只狗在跑。"]),
         ("char", ["私は木が好きです。", "はい。"]),
-        ("char", ["나는 나무를 좋아한다.", "네."]),
+        ("13a", ["나는 나무를 좋아한다.", "네."]),
         ("char", ["ฉันชอบต้นไม้", "ใช่"]),
         ("13a", ["Ich mag Bäume.", "Die Mädchen mögen Blumen."]),
         ("13a", ["a b c d 我你她们"]),  # half a text with spaces

@@ -7,6 +7,7 @@ import platform
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from transformer_lib.checkpoints import (
 from transformer_lib.evaluation import HeldOut, evaluate
 from transformer_lib.experiment import (
     Experiment,
+    _choose_weights,
     describe_machine,
     pick_device,
     run_experiment,
@@ -72,6 +74,16 @@ def test_without_a_gpu_the_cpu_is_picked():
     assert pick_device() == torch.device("cpu")
     with pytest.raises(ValueError, match="no device 'cuda' here: try cpu"):
         pick_device("cuda")
+
+
+def test_a_run_that_was_stopped_at_its_new_end_is_measured(finished):
+    """Its last line has no validation: another step was to be the last."""
+    history = SimpleNamespace(lines=[{"step": 3, "loss": 1.0}])
+    model = load_model(finished).model
+    found = _choose_weights(
+        QUICK, model, finished, history, lambda name: {"validation_loss": 1.5}
+    )
+    assert found["validation_loss"] == 1.5
 
 
 def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
@@ -464,4 +476,8 @@ def test_a_trained_model_is_trained_further(finished, tmp_path, capsys):
         torch.testing.assert_close(weight, was)
     assert info["corpus"] == str(tmp_path)
     assert (tmp_path / "fine" / "report.json").exists()
+    assert run_experiment(still, tmp_path / "fine", start=finished)
+    for other in ("little-spanish", None):
+        with pytest.raises(ValueError, match="other options"):
+            run_experiment(still, tmp_path / "fine", start=other)
     assert "warning" not in capsys.readouterr().err

@@ -207,7 +207,8 @@ def test_a_text_is_split_where_its_language_ends_a_sentence(monkeypatch):
         "Nein!",
     ]
     assert split_sentences(said, "no such") == split_sentences(said)
-    assert split_sentences("") == []
+    assert split_sentences("") == split_sentences(" \n\n ") == []
+    assert split_sentences("Nein!\n\n \n\n", "de") == ["Nein!"]
     _rules_of.cache_clear()
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(ImportError, match="pip install spacy"):

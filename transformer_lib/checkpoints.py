@@ -192,7 +192,7 @@ def plain_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _not_finite(model: nn.Module) -> list[str]:
-    """The names of weights that hold NaN or infinity, buffers that hold NaN.
+    """Names of weights with NaN or infinity in them, and buffers with NaN.
 
     Chapter: checkpoints-library
     """

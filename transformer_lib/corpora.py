@@ -225,8 +225,9 @@ def _fetch(file: str) -> Path:
     try:
         path = pooch.retrieve(url, checksum, file, folder, downloader=web)
         if missing:  # pooch's is for its owner; a copy is for all
-            shutil.copyfile(path, f"{path}.part")
-            os.replace(f"{path}.part", path)
+            part = f"{path}.{os.getpid()}"  # of each worker its own
+            shutil.copyfile(path, part)
+            os.replace(part, path)
     except (OSError, ValueError) as error:
         raise FileNotFoundError(
             f"no {folder / file}: {error!s:.99}. Fetch {url}, put it there, "

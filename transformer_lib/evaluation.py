@@ -76,7 +76,7 @@ def _score(
 
 # Scripts without spaces between words, as their characters' names begin.
 _NO_SPACES = """
-CJK HIRAGANA KATAKANA HANGUL THAI LAO KHMER MYANMAR TIBETAN
+CJK HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN
 """.split()
 
 

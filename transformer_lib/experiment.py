@@ -211,7 +211,7 @@ def run_experiment(
     """
     folder = check_folder(folder)
     if (folder / "report.json").exists():
-        return _finished(folder, experiment, command)
+        return _finished(folder, experiment, start, command)
     begun = len(checkpoint_files(folder)) > 0
     for file in folder / "model.safetensors", folder / "translations.txt":
         if file.exists() and not begun:
@@ -265,12 +265,23 @@ def run_experiment(
             scores = evaluate(saved, tokenizer, tests)
         report = describe_run(net, batches, training, history)
         report["result"] |= averaged
-        report["experiment"] = asdict(experiment)
+        report["experiment"] = asdict(experiment) | _from(start)
         return write_report(folder, command, report, scores)
 
 
+def _from(start: str | Path | None) -> dict[str, str]:
+    """What a report says of the model that a run began with.
+
+    Chapter: experiment-run
+    """
+    return {} if start is None else {"start": str(start)}
+
+
 def _finished(
-    folder: Path, experiment: Experiment, command: str
+    folder: Path,
+    experiment: Experiment,
+    start: str | Path | None,
+    command: str,
 ) -> dict[str, Any] | None:
     """The report of a finished run, if it is of the same experiment.
 
@@ -283,6 +294,7 @@ def _finished(
         "report.json to go on with more steps"
     )
     before = report["command"]
+    asked |= _from(start)
     if report.get("experiment") != asked or command not in ("", before):
         raise ValueError(f"other options, but {said}; its command: {before}")
     _say(said)
@@ -403,6 +415,8 @@ def _choose_weights(
     for name, value in history.lines[-1].items():
         if name.startswith("validation_") or name == "samples":
             last[name] = value
+    if "validation_loss" not in last:  # it was stopped here, and is to end
+        last |= measure("the last weights")
     paths = checkpoint_files(folder)[-max(experiment.average, 1) :]
     if len(paths) == 1:
         return last

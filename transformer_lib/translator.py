@@ -314,7 +314,8 @@ def split_sentences(text: str, language: str = "") -> list[str]:
         rules = _rules_of(language)
     except ModuleNotFoundError as error:
         raise ImportError("sentences need spaCy: pip install spacy") from error
-    return [one.text.strip() for one in rules(text).sents]
+    sentences = (one.text.strip() for one in rules(text).sents)
+    return [one for one in sentences if one]
 
 
 @cache
