@@ -624,7 +624,8 @@ def norm_place(tried: Adapter) -> Verdict:
     if len(names) < every:
         return fault(
             f"{len(names)} norms, where {SIZES['N']} layers have {every}: is "
-            "a norm missing, or do sub-layers or layers share one?"
+            "a norm missing, or do sub-layers or layers share one?",
+            root=True,  # what is counted follows from no mask
         )
     if len(ends) == own and len(names) == every:
         return paper(f"{count}: the decoder's {own}")
