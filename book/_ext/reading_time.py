@@ -1,4 +1,4 @@
-"""Under a chapter's title: how long a first reading takes, and what for.
+"""Under a chapter's title: how long a first reading takes.
 
 What one can do afterwards is a sentence in italics near a chapter's end,
 "You can now ...". The minutes are written in `book/minutes.yml`; a test
@@ -33,8 +33,6 @@ def say(app, doctree, docname):
     minutes = MINUTES.get(docname.rpartition("/")[2])
     if minutes and app.builder.format == "html":
         words = f"First reading: about {minutes} minutes"
-        if can := objective(app.env.doc2path(docname)):
-            words += f". Afterwards you can {can}"
         line = nodes.paragraph("", words, classes=["first-reading"])
         title = next(doctree.findall(nodes.title))
         title.parent.insert(title.parent.index(title) + 1, line)
