@@ -330,24 +330,27 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     """
     [paper, mean] = rows[:2]
     change = "change (lines)"
+    within = rows[-1]  # of all rows, which have as many seeds
+    widths = {
+        of: f"{of} loss, \u00b1 {within[f'{of}_gap'].within:.3f}"
+        for of in ("validation", "test")
+    }
+    bleu = f"BLEU, \u00b1 {within['bleu_ahead'].within:.1f}"
 
     def told(row, lines=""):
         found = {change: f"{RUNGS[row['rung']]}{lines}"}
-        for of in "validation", "test":
-            gap = row[f"{of}_gap"]
-            said = f"{_gap(gap.size)} \u00b1 {gap.within:.3f}"
+        for of, head in widths.items():
             alone = f"{row[of]:.3f}"
-            found[f"{of} loss"] = alone if row is paper else said
-        found["BLEU"] = f"{row['bleu']:.1f}"
+            said = _gap(row[f"{of}_gap"].size)
+            found[head] = alone if row is paper else said
+        found[bleu] = f"{row['bleu']:.1f}"
         if row not in (paper, mean):
-            ahead = row["bleu_ahead"]
-            said = f" ({_gap(ahead.size, 1)} ± {ahead.within:.1f})"
-            found["BLEU"] += said
+            found[bleu] += f" ({_gap(row['bleu_ahead'].size, 1)})"
         found["steps / time, %"] = _until(row, mean)
-        found["p / declared"] = ""
+        found |= {"p": "", "p, declared": ""}
         if row not in (paper, mean):
-            ps = row["validation_gap"].p, row["older"].p
-            found["p / declared"] = " / ".join(map(_p, ps))
+            found["p"] = _p(row["validation_gap"].p)
+            found["p, declared"] = _p(row["older"].p)
         return found
 
     table = [told(paper)]
