@@ -235,6 +235,9 @@ def test_what_is_tested_is_what_was_saved(tmp_path):
 )
 def test_presets(preset, wanted):
     assert preset.training.precision == "auto"
+    exact = replace(preset, precision="fp32")  # as notebooks say it
+    assert exact.training == replace(preset.training, precision="fp32")
+    assert replace(exact, limit=5).training == exact.training
     training = preset.training
     found = preset.model.d_model, preset.tokens_per_batch, preset.average
     found += training.warmup_steps, training.max_steps, training.log_every

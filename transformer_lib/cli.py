@@ -14,6 +14,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import InitVar, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -39,17 +40,28 @@ from transformer_lib.replays import Replays, why_not_replayed
 from transformer_lib.training import worker
 from transformer_lib.translator import Translator, find_model, split_sentences
 
+
+@dataclass(frozen=True)
+class _Experiment(Experiment):
+    """--precision is the training's.
+
+    Chapter: cli-train
+    """
+
+    precision: InitVar[tyro.conf.Suppress[str | None]] = None
+
+
 PRESETS = {
-    "tiny": Experiment.tiny(),
-    "base": Experiment.base(),
-    "big": Experiment.big(),
-    "fine-tuning": Experiment.fine_tuning(),
+    "tiny": _Experiment.tiny(),
+    "base": _Experiment.base(),
+    "big": _Experiment.big(),
+    "fine-tuning": _Experiment.fine_tuning(),
 }
 
 
 def _train(
     out: str,
-    experiment: Experiment,
+    experiment: _Experiment,
     preset: Literal["tiny", "base", "big", "fine-tuning"] = "tiny",
     start: Annotated[str | None, tyro.conf.arg(name="from")] = None,
     command: tyro.conf.Suppress[str] = "",

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import InitVar, asdict, dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -75,6 +75,7 @@ class Experiment:
         half: save the model in half precision
         skip_bad_lines: leave out and count what is not a sentence
         device: cpu, cuda or mps; the best one if not given
+        precision: in place of the one in `training`
 
     Raises:
         ValueError: naming a field that cannot be right, and its value.
@@ -94,8 +95,12 @@ class Experiment:
     half: bool = False
     skip_bad_lines: bool = False
     device: str | None = None
+    precision: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, precision: str | None) -> None:
+        if precision is not None:
+            training = replace(self.training, precision=precision)
+            object.__setattr__(self, "training", training)
         check_fields(self, average=(0, math.inf))
 
     @classmethod
