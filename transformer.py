@@ -403,7 +403,8 @@ class Adam:
                     v[i] += (1 - self.beta_2) * (g * g - v[i])
                     size = math.sqrt(v[i] / correction_2) + self.epsilon
                     row[i] -= rate * m[i] / correction_1 / size
-            w.grad = None  # or the next batch would add to it
+            # or the next batch would add to it
+            w.grad = None
 
 
 # Sentences to learn from
