@@ -19,6 +19,7 @@ import json
 import math
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,7 @@ MISTAKES = [
 ]
 
 
+@cache
 def cells() -> list[str]:
     """The page's cells of code: functions, loop, model, training, ..."""
     notebook = jupytext.read(PAGE)
@@ -203,12 +205,17 @@ def planted(code: str, changes: tuple) -> str:
     return code
 
 
+def whole(changes: tuple = ()) -> str:
+    """The functions and the loop that trains, with a mistake in them."""
+    functions, loop, *_ = cells()
+    return planted(f"{functions}\n\n\n{loop}", changes)
+
+
 def trained(changes: tuple = (), watch: Any = None) -> dict[str, Any]:
     """The names of the page after a training with a mistake."""
-    functions, loop, *model, training, translate, _ = cells()
+    _, _, *model, training, translate, _ = cells()
     names: dict[str, Any] = {"losses": []}
-    both = planted(functions + "\n\n\n" + loop, changes)
-    exec("\n".join([both, *model]), names)
+    exec("\n".join([whole(changes), *model]), names)
     own = names["smoothed_loss"]
 
     def noted(logits, labels):

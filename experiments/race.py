@@ -78,29 +78,30 @@ def against(runs: list[Run], found) -> list[str]:
     wrong = []
     if len(runs) != SEEDS:
         wrong.append(f"{len(runs)} seeds in place of {SEEDS}")
+    ours = load_run(CLOCK).report["machine"]
     for seed, (run, bleu) in enumerate(zip(runs, found["bleu"], strict=True)):
         report = run.report
         training, test = report["training"], report["test"]
+        machine, result = report["machine"], report["result"]
         told = {name: test.get(name) for name in TOLD}
-        spent = report["result"].get("cpu_seconds", math.nan)
-        machine, clock = report["machine"], load_run(CLOCK).report["machine"]
+        spent = result.get("cpu_seconds", math.nan)
         commit = machine.get("commit", "-dirty")
         for true, words in (
             (training["seed"] == seed, f"is not of seed {seed}"),
             (not commit.endswith("-dirty"), "ran on no commit"),
-            (machine["processor"] == clock["processor"], "is not timed here"),
+            (machine["processor"] == ours["processor"], "is not timed here"),
             (
-                0 < spent <= report["result"]["seconds"],
+                0 < spent <= result["seconds"],
                 "took more of the processor than of the clock, or nothing",
             ),
             (training["device"] == "cpu", "was not trained on a CPU"),
-            (report["machine"]["threads"] == 1, "took more than one thread"),
+            (machine["threads"] == 1, "took more than one thread"),
             (told == TOLD, f"was tested on {told}, not {TOLD}"),
             (
                 abs(spent - cpu_seconds(run.log)) < 1,
                 "has other cpu_seconds in its report than in its log",
             ),
-            (run.log[-1]["step"] == report["result"]["steps"], "lacks steps"),
+            (run.log[-1]["step"] == result["steps"], "lacks steps"),
             (
                 abs(test["bleu"] - bleu) < 1e-6,
                 "has another score than its translations",

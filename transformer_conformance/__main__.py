@@ -59,14 +59,17 @@ def main(arguments: list[str] | None = None) -> int:
     print(taken_for(adapter), end="\n\n", flush=True)
     results = list(_watched(run(adapter, probes), len(probes)))
     print(as_text(results))
-    name = Path(options.adapter).stem
-    html = as_html(results, name, taken_for(adapter))
-    found = as_json(results, adapter)
-    verdicts = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-    for file, text in (options.html, html), (options.json, verdicts):
+    written = {}
+    if options.html:
+        name = Path(options.adapter).stem
+        written[options.html] = as_html(results, name, taken_for(adapter))
+    if options.json:
+        found = as_json(results, adapter)
+        text = json.dumps(found, indent=1, ensure_ascii=False)
+        written[options.json] = text + "\n"
+    for file, text in written.items():
         try:
-            if file:
-                Path(file).expanduser().write_text(text, "utf-8")
+            Path(file).expanduser().write_text(text, "utf-8")
         except OSError as error:  # no fault of the adapter's: not 1
             print(f"{file} cannot be written: {error}", file=sys.stderr)
             return 2

@@ -67,9 +67,7 @@ MOST = 4  # lines of the sheet beside the wrong one
 
 def code_of(functions: str, changes: tuple = ()) -> list[str]:
     """Functions of the course's page, with a change in them."""
-    page = planted()
-    pieces, loop, *_ = page["cells"]()
-    whole = page["planted"](f"{pieces}\n\n\n{loop}", changes)
+    whole = planted()["whole"](changes)
     found: list[str] = []
     for name in functions.split():
         body = re.search(

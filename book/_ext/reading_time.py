@@ -1,13 +1,10 @@
 """Under a chapter's title: how long a first reading takes.
 
-What one can do afterwards is a sentence in italics near a chapter's end,
-"You can now ...". The minutes are written in `book/minutes.yml`; a test
-counts what is open on the built pages, and says which are off by more than a
-quarter. They stand in the navigation too, with a sign where a page has an
-interactive figure.
+They are written in `book/minutes.yml`; a test counts what is open on the
+built pages, and says which are off by more than a quarter. They stand in the
+navigation too, with a sign where a page has an interactive figure.
 """
 
-import re
 from pathlib import Path
 
 import yaml
@@ -15,18 +12,11 @@ from docutils import nodes
 
 BOOK = Path(__file__).resolve().parents[1]
 MINUTES = yaml.safe_load((BOOK / "minutes.yml").read_text("utf-8"))
-OBJECTIVE = re.compile(r"\*You can now ([^*]+)\*")
 SIGN = """\
 .bd-links a:is([href$="/{name}.html"], [href="{name}.html"])::after {{
   content: "{sign}" / "{words}";
 }}
 """
-
-
-def objective(page: str | Path) -> str:
-    """What one can do after a chapter, as words after "you can"."""
-    found = OBJECTIVE.search(Path(page).read_text("utf-8"))
-    return found[1] if found else ""
 
 
 def say(app, doctree, docname):

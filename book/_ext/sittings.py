@@ -32,7 +32,6 @@ from buttons import first_cell, with_captions
 from docutils import nodes
 from finding import site_address
 from notebooks import with_values
-from reading_time import objective
 from run_chapters import kept
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +51,7 @@ REGION = re.compile(rf"^( *){BEGIN}\n(?:.*\n)*? *{END}$", re.M)
 GAP = r"\1# YOUR CODE HERE\n\1raise NotImplementedError()"  # as nbgrader's
 LEFT_OUT = {"check", "solution"}  # and cells that need one of these
 LINK = re.compile(r"\{ref\}`([^`<]+?)(?: <[\w-]+>)?`")
+CAN = re.compile(r"\*You can now ([^*]+)\*")  # near a chapter's end
 SVG = re.compile(r'<svg class="picture".*?</svg>', re.S)
 
 
@@ -92,6 +92,12 @@ def sittings(root: Path = ROOT) -> list[Sitting]:
             )
         )
     return found
+
+
+def objective(page: str | Path) -> str:
+    """What one can do after a chapter, as words after "you can"."""
+    found = CAN.search(Path(page).read_text("utf-8"))
+    return found[1] if found else ""
 
 
 # The notebooks
@@ -294,11 +300,11 @@ def faces(svg: str) -> str:
     return f"<style>{''.join(rules)}</style>"
 
 
-def figures(sitting: Sitting, outputs: list) -> dict[str, bytes]:
+def figures(page: Path, outputs: list) -> dict[str, bytes]:
     """Each figure of a chapter, as SVG and as PDF."""
     vl_convert.register_font_directory(str(FONTS))
     found = {}
-    notebook = jupytext.read(sitting.page)
+    notebook = jupytext.read(page)
     cells = [c for c in notebook.cells if c.cell_type == "code"]
     for cell, shown in zip(cells, outputs, strict=True):
         name = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
@@ -332,15 +338,13 @@ def alone(svg: str) -> str:
 
 @cache
 def planted() -> dict:
+    """The names of the script that plants the course's mistakes."""
     return runpy.run_path(str(ROOT / "experiments/mistakes.py"))
 
 
 def changed(changes: tuple) -> list[str]:
     """The lines that a mistake takes away and puts in, as a diff."""
-    page = planted()
-    functions, loop, *_ = page["cells"]()
-    before = f"{functions}\n\n\n{loop}"
-    after = page["planted"](before, changes)
+    before, after = (planted()["whole"](each) for each in ((), changes))
     lines = difflib.ndiff(before.splitlines(), after.splitlines())
     return [line for line in lines if line[:2] in ("- ", "+ ")]
 
@@ -457,9 +461,13 @@ def write_archives(app, error):
         return
     folder = Path(app.outdir, "downloads")
     folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[Path, dict[str, bytes]] = {}
     for sitting in sittings():
-        docname = app.env.path2doc(str(sitting.page))
-        files = archive(sitting, kept(app, docname))
+        page = sitting.page
+        result = kept(app, app.env.path2doc(str(page)))
+        if page not in drawn:  # two sittings may have one chapter
+            drawn[page] = figures(page, result["outputs"])
+        files = archive(sitting, result["values"], drawn[page])
         target = folder / f"{sitting.name}.zip"
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made:
             for name, data in files.items():
@@ -469,10 +477,11 @@ def write_archives(app, error):
                 made.writestr(info, data)
 
 
-def archive(sitting: Sitting, result: dict) -> dict[str, str | bytes]:
+def archive(
+    sitting: Sitting, values, pictures: dict[str, bytes]
+) -> dict[str, str | bytes]:
     """The files of a sitting, by their names."""
-    whole = solved(sitting, result["values"])
-    pictures = figures(sitting, result["outputs"])
+    whole = solved(sitting, values)
     stem = sitting.page.stem
     found = {
         "teacher.md": teachers_page(sitting, [*pictures]),

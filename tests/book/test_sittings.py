@@ -102,7 +102,9 @@ def test_a_stub_raises_and_the_solution_is_right(sitting, notebooks, capsys):
 
 def test_an_archive_has_all_that_a_teacher_needs():
     sitting = SITTINGS[4]
-    files = made.archive(sitting, result(sitting))
+    told = result(sitting)
+    pictures = made.figures(sitting.page, told["outputs"])
+    files = made.archive(sitting, told["values"], pictures)
     notebooks = {"masks.ipynb", "masks-solved.ipynb"}
     licences = {"figures/LICENSE-TEXT", "figures/LICENSE-FONTS"}
     assert {"teacher.md", *notebooks, *licences} < {*files}

@@ -10,7 +10,8 @@ import re
 import pytest
 import tangle
 from parts import soup
-from reading_time import MINUTES, objective
+from reading_time import MINUTES
+from sittings import objective
 
 PACE = 130  # words a minute, those of outputs too
 CODE_PACE = 9  # lines of code a minute, for one who wants to explain them

@@ -331,7 +331,7 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     [paper, mean] = rows[:2]
     change = "change (lines)"
     within = rows[-1]  # of all rows, which have as many seeds
-    widths = {
+    heads = {
         of: f"{of} loss, \u00b1 {within[f'{of}_gap'].within:.3f}"
         for of in ("validation", "test")
     }
@@ -339,7 +339,7 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 
     def told(row, lines=""):
         found = {change: f"{RUNGS[row['rung']]}{lines}"}
-        for of, head in widths.items():
+        for of, head in heads.items():
             alone = f"{row[of]:.3f}"
             said = _gap(row[f"{of}_gap"].size)
             found[head] = alone if row is paper else said
