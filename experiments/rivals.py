@@ -1,12 +1,10 @@
 r"""Table 2 again, smaller: three translators in equal minutes.
 
-    python experiments/rivals.py seconds --out runs/rivals_seconds
     python experiments/rivals.py race recurrent --out runs/rivals/recurrent-0
     python experiments/rivals.py copying recurrent 50 \
         --out runs/copying/recurrent-50-0
 
-`seconds` times a step of each model, the three in turn on the same
-batches. `race` trains one on Multi30k, English to German, as often as
+`race` trains one of them on Multi30k, English to German, as often as
 there are learning rates to choose from, each time to the end: which
 of them is best cannot be known before. It leaves the record of the one
 with the lowest validation loss, on the test set, with the nats of
@@ -26,11 +24,8 @@ import argparse
 import json
 import random
 import shlex
-import statistics
 import sys
-import time
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -50,9 +45,8 @@ from transformer_lib.checkpoints import save_config, write_atomically
 from transformer_lib.embeddings import EOS
 from transformer_lib.evaluation import bleu
 from transformer_lib.experiment import describe_machine
-from transformer_lib.loss import projected_losses
 from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.schedule import TrainingConfig, adam
+from transformer_lib.schedule import TrainingConfig
 from transformer_lib.training import train
 
 MODELS = {  # 1.9 million weights each, with 4,000 pieces
@@ -113,51 +107,6 @@ def settings(options, steps, rate):
         checkpoint_every=max(1, steps // 40),
         keep_checkpoints=1,
     )
-
-
-def time_steps(options):
-    """CPU seconds of a training step, the models in turn."""
-    corpus, _, _, tokenizer = multi30k()
-    tasks = {"multi30k": encode_pairs(corpus, tokenizer)}
-    for length in LENGTHS:
-        tasks[f"copying-{length}"] = rows_to_copy(length, 2000, 0)
-    seconds = {}
-    for task, pairs in tasks.items():
-        size = len(tokenizer)
-        if task != "multi30k":
-            size = EOS + 1 + SYMBOLS
-        models = {name: build(name, size, 0) for name in MODELS}
-        optimizers = {n: adam(m) for n, m in models.items()}
-        times = {name: [] for name in models}
-        batches = TokenBatches(pairs, TOKENS).epoch(0)
-        batches = islice(batches, options.rounds + 1)
-        for turn, batch in enumerate(batches):
-            for name, model in models.items():
-                began = time.process_time()
-                step(model, optimizers[name], batch)
-                if turn:  # the first one warms up
-                    times[name].append(time.process_time() - began)
-        seconds[task] = {
-            name: round(statistics.median(found), 4)
-            for name, found in times.items()
-        }
-        print(task, seconds[task], flush=True)
-    found = {"rounds": options.rounds, "clock": "processor time"}
-    found |= {"seconds": seconds, "machine": describe_machine()}
-    text = json.dumps(found, indent=1)
-    write_atomically(options.out / "rivals_seconds.json", text + "\n")
-
-
-def step(model, optimizer, batch):
-    """A training step, as `train` takes it."""
-    memory = model.encode(batch.source_ids)
-    hidden = model.decode(batch.target_ids, memory, batch.source_ids)
-    weight, labels = model.output_weight, batch.labels
-    loss, _ = projected_losses(hidden, weight, labels)
-    (loss / batch.tokens).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-    optimizer.step()
-    optimizer.zero_grad()
 
 
 def trained(options, task, size, batches, held_out):
@@ -286,10 +235,6 @@ def parser():
     text = __doc__.split("\n")[0]
     made = argparse.ArgumentParser(description=text)
     what = made.add_subparsers(required=True)
-    timed = what.add_parser("seconds")
-    timed.add_argument("--rounds", type=int, default=15)
-    timed.add_argument("--out", type=Path, required=True)
-    timed.set_defaults(run=time_steps)
     runs = (race, 15, RATES), (copying, 6, LOWER_RATES)
     for run, minutes, rates in runs:
         one = what.add_parser(run.__name__)

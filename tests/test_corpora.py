@@ -67,7 +67,8 @@ def test_little_spanish(monkeypatch):
     splits = [load_corpus("little_spanish", split=s) for s in SPLITS]
     assert [len(split) for split in splits] == [5000, 500, 500]
     pairs = [pair for split in splits for pair in split]
-    assert len(set(pairs)) == len({en for en, _ in pairs}) == 6000
+    english, spanish = map(set, zip(*pairs, strict=True))
+    assert len(pairs) == len(english) == len(spanish) == 6000
     assert splits[2][0] == ("I like trees", "Me gustan los árboles")
     back = load_corpus("little_spanish", "es", "en", "test")
     assert [(b, a) for a, b in splits[2]] == [*back]

@@ -5,7 +5,6 @@ import json
 from dataclasses import replace
 
 import large
-import numpy as np
 import pytest
 import torch
 
@@ -76,19 +75,6 @@ def test_a_prepared_folder_is_kept_and_a_cut_one_refused(text, tmp_path):
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(ValueError, match="cut short"):
         large.StoredPairs(tmp_path / "ids")
-
-
-def test_only_what_is_asked_for_is_read(tmp_path):
-    """A sparse file of 200 GB: it could not be read as a whole."""
-    places = np.array([[0, 2, 5], [10**11 - 4, 10**11 - 2, 10**11]])
-    places.tofile(tmp_path / "places")
-    with open(tmp_path / "ids", "wb") as file:
-        file.truncate(2 * 10**11)
-        file.seek(-8, 2)
-        np.array([7, 8, 9, 10], np.uint16).tofile(file)
-    stored = large.StoredPairs(tmp_path)
-    assert stored[1] == ([7, 8], [9, 10])
-    assert stored[0] == ([0, 0], [0, 0, 0])
 
 
 def test_a_run_from_files_stopped_and_gone_on_with(

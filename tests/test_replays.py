@@ -9,6 +9,7 @@ import torch
 from test_training import CONFIG, batches, small
 from translators import copies
 
+from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import collate
 from transformer_lib.beams import beam_search
 from transformer_lib.decoding import greedy_decode
@@ -142,6 +143,17 @@ def test_the_gpu_is_picked_by_each_worker_its_own(monkeypatch):
     assert pick_device() == pick_device("cuda") == torch.device("cuda:3")
     assert pick_device("cuda:1") == torch.device("cuda:1")
     assert pick_device("cpu") == torch.device("cpu")
+
+
+@on_a_gpu
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_a_query_that_may_see_nothing_is_finite(kind):
+    x = torch.randn(2, 5, 64, device="cuda")
+    mask = torch.ones(2, 1, 5, 5, device="cuda").bool()
+    mask[1, :, 2] = False
+    with torch.no_grad(), torch.autocast("cuda", kind):
+        output = MultiHeadAttention(64, 4).eval().cuda()(x, x, mask)
+    assert output.isfinite().all()
 
 
 @on_a_gpu

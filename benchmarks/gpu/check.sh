@@ -42,6 +42,6 @@ fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 patience=$([ "$device" = cpu ] && echo 10 || echo 1)  # a slow machine may take longer
 limited() { timeout $((patience * $1)) "$python" "${@:2}" 2>&1; }
-limited 90 benchmarks/gpu/correct.py "$device" $QUICK | tee "$out/correct.txt"
+limited 120 -m pytest tests/test_replays.py tests/test_loss.py | tee "$out/correct.txt"
 limited 190 benchmarks/gpu/bench.py --device "$device" $QUICK --seconds 4 --budget 170 --out "$out/bench.json" | tee "$out/bench.txt"
 limited 90 benchmarks/gpu/chapters.py $((80 * patience)) 12 ${QUICK:+masks} | tee "$out/chapters.txt"

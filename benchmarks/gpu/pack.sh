@@ -7,9 +7,9 @@ mkdir -p .gpu/wheels .gpu/data
 cp -r "${TRANSFORMER_LIB_DATA:?the folder with the corpora}/." .gpu/data/
 platforms=(2_28_x86_64 2_27_x86_64 2_17_x86_64)
 for package in altair asttokens decorator docstring-parser drawsvg executing fastjsonschema \
-    ipython ipython-pygments-lexers jedi jsonschema jsonschema-specifications jupyter-core \
+    iniconfig ipython ipython-pygments-lexers jedi jsonschema jsonschema-specifications jupyter-core \
     jupytext markdown-it-py matplotlib-inline mdit-py-plugins nbformat parso pexpect \
-    platformdirs pooch prompt-toolkit ptyprocess pure-eval referencing rpds-py sacremoses \
+    platformdirs pluggy pooch prompt-toolkit ptyprocess pure-eval pytest referencing rpds-py sacremoses \
     stack-data traitlets typeguard tyro wcwidth; do
     compgen -G ".gpu/wheels/${package//-/_}-*.whl" > /dev/null && continue
     python3 -m pip download -q --no-deps --only-binary=:all: --python-version "${GPU_PYTHON:-3.12}" \

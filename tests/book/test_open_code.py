@@ -54,10 +54,3 @@ def borrowed(cells):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_open_code_needs_no_folded_cell(page):
     assert not list(borrowed(jupytext.read(page).cells))
-
-
-def test_a_name_from_a_folded_cell_is_found():
-    page = "```{code-cell}\n:tags: [check]\nx = 1\n```\n\ny\n\n"
-    page += "```{code-cell}\nprint(x)\n```\n"
-    cells = jupytext.reads(page, "md:myst").cells
-    assert list(borrowed(cells)) == ["x"]

@@ -3,7 +3,6 @@
 import ast
 import re
 
-import pytest
 import tangle
 from tangle import CELL
 
@@ -53,28 +52,3 @@ def test_a_panel_is_called_by_its_title():
     assert len(found) > 10
     wrong = {name: SIDE.findall(said) for name, said in found.items()}
     assert not {name: words for name, words in wrong.items() if words}
-
-
-def test_a_side_is_noticed():
-    cell = """```{code-cell} ipython3
----
-mystnb:
-  figure:
-    caption: The gradient explodes (left).
-    name: a-fig
----
-drawings.what_arrives(measured)
-```
-"""
-    [(name, said)] = beside_panels({"a": cell})
-    assert (name, SIDE.findall(said)) == ("a: a-fig", ["(left"])
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_table_has_like_decimals_and_per_cent_has_no_space(page):
-    """`round` leaves 4.9 beside -1.22; format the numbers instead."""
-    for cell in CELL.finditer(PAGES[page]):
-        assert not re.search(r"\.round\(\d\)\n$", cell[3]), cell[3]
-    assert not re.findall(
-        r"\d %(?= ?[^\w({ ]| [a-z])", CELL.sub("", PAGES[page])
-    )

@@ -60,26 +60,6 @@ def address_in(folder) -> str:
     return address
 
 
-def test_a_half_written_address_is_waited_for(tmp_path):
-    address = tmp_path.as_uri()
-    (tmp_path / "api").mkdir()
-    (tmp_path / "api/status").touch()
-
-    class Server:
-        """Writes a part more whenever it is asked whether it runs."""
-
-        args = ["server"]
-        parts = [None, "", '{"url": ', f'"{address}/"}}']
-
-        def poll(self):
-            part = self.parts.pop(0)
-            if part is not None:
-                with open(tmp_path / "jpserver-1.json", "a") as file:
-                    file.write(part)
-
-    assert patiently(lambda: address_in(tmp_path), Server()) == f"{address}/"
-
-
 def test_a_picture_has_no_link_in_jupyterlab():
     """JupyterLab shows an error in place of a picture with links."""
     sketch = Sketch(90, 30)
