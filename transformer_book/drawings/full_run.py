@@ -101,7 +101,7 @@ def turns(run: Run) -> Picture:
         ax.set_xticks(range(1000, steps[-1] + 1, 1000))
     loss, bleu = axes
     loss.set_title("the loss rises again")
-    bleu.set_title("BLEU does not fall")
+    bleu.set_title("BLEU goes up and down")
     band = {"color": COLOURS["target"], "alpha": 0.15, "lw": 0}
     bleu.fill_between(steps[turn:], lowest, highest, **band)
     beside = {"textcoords": "offset points", "ha": "right"}
