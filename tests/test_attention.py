@@ -5,7 +5,6 @@ from threading import Event, Thread
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -212,28 +211,6 @@ def test_many_heads_cost_as_much_as_one():
             numbers = sum(part.numel() for part in state)
             costs.add((numbers, flops.get_total_flops()))
         assert len(costs) == 1 and costs.pop()[0] == 4 * 64 * 64
-
-
-@pytest.mark.parametrize("place", ["cpu", "meta"])
-@pytest.mark.parametrize("training", [True, False])
-def test_the_fused_kernel_where_it_is_faster(monkeypatch, training, place):
-    """Not in training on a CPU, and not if somebody needs the weights."""
-    called, fused = [], F.scaled_dot_product_attention
-
-    def spy(*args):
-        called.append("fused")
-        return fused(*args)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
-    module = MultiHeadAttention(8, 2).train(training).to(place)
-    x = torch.randn(1, 3, 8, device=place)
-    output = module(x, x)
-    assert bool(called) == (not training or place == "meta")
-    called.clear()
-    again, weights = module(x, x, need_weights=True)
-    assert not called and weights.shape == (1, 2, 3, 3)
-    if place == "cpu":
-        torch.testing.assert_close(again, output)
 
 
 def test_recording_names_every_module_and_ends():

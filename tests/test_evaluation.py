@@ -292,17 +292,6 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
         a_report([page], ["a"])
 
 
-def test_a_corpus_is_tokenized_once(monkeypatch):
-    """Before the training; what is measured later takes its ids."""
-    corpus = ParallelCorpus([("a cat", "a dog")] * 3)
-    model = a_model()
-    held_out = HeldOut(corpus, TOKENIZER, model)
-    wanted = evaluate(model, TOKENIZER, corpus)
-    monkeypatch.setattr(BPETokenizer, "encode_all", None)
-    report = evaluate(model, TOKENIZER, held_out)
-    assert report | {"seconds": 0} == wanted | {"seconds": 0}
-
-
 def test_the_published_form_is_for_multi30k_alone(monkeypatch):
     let_it_say(SYSTEM, monkeypatch)
     report = a_report(SYSTEM, REFERENCES, "multi30k")

@@ -17,7 +17,6 @@ from transformer_lib.layers import (
     Encoder,
     EncoderLayer,
     FeedForward,
-    LayerCache,
     Residual,
 )
 from transformer_lib.model import Transformer, TransformerConfig
@@ -140,30 +139,6 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
                 nn.init.normal_(residual.norm.weight)
                 nothing_but_norms = residual.norm(nothing_but_norms)
         torch.testing.assert_close(layer(x, *given), nothing_but_norms)
-
-
-def test_a_cache_keeps_positions_and_reorders_rows():
-    """Rows are reordered, repeated and dropped."""
-    source = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
-    first = torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 6)
-    cache = LayerCache(source)
-    assert cache.length == 0
-    cache.select(torch.tensor([1, 0]), source=False)
-    for part, given in zip(cache.source, source, strict=True):
-        assert part is given  # nothing is copied
-    key, value = cache.append(*first)
-    assert torch.equal(key, first[0]) and torch.equal(value, first[1])
-    cache.select(torch.tensor([1, 0, 0]))
-    for part, given in zip(cache.source, source, strict=True):
-        assert torch.equal(part, given[[1, 0, 0]])
-    second = torch.randn(3, 3, 1, 5), torch.randn(3, 3, 1, 6)
-    key, value = cache.append(*second)
-    for part, old, new in zip((key, value), first, second, strict=True):
-        assert torch.equal(part, torch.cat([old[[1, 0, 0]], new], dim=2))
-    assert cache.length == 2
-    cache.select(torch.tensor([2]))
-    key, value = cache.append(second[0][:1], second[1][:1])
-    assert key.shape == (1, 3, 3, 5)
 
 
 @pytest.mark.parametrize("changes", [{}, dict(norm="pre", tie="none", h=1)])

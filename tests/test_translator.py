@@ -2,12 +2,10 @@
 
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
-from own_models import Swapped
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -171,16 +169,6 @@ def test_a_wheel_does_not_look_beside_itself(tmp_path, monkeypatch):
     assert bundled_models() == {"ours": ours}
 
 
-def test_a_model_of_ones_own_is_loaded_by_its_class(translator, tmp_path):
-    model = Swapped(translator.model.config).eval()
-    own = Translator(model, translator.tokenizer, ("en", "es"))
-    own.save(tmp_path)
-    with pytest.raises(ValueError, match="give model="):
-        Translator.from_pretrained(tmp_path)
-    loaded = Translator.from_pretrained(tmp_path, model=Swapped)
-    assert loaded.translate(TEXTS) == own.translate(TEXTS)
-
-
 def test_n_best_gives_texts_with_their_scores(translator):
     ids = translator.encode(TEXTS)
     wanted = decode_all(translator.model, ids, 3, 0.2)
@@ -233,20 +221,6 @@ def test_it_moves_and_says_where_it_is(translator):
     assert f"{size:,} parameters, on cpu" in repr(translator)
     assert "('en', 'es')" in repr(translator)
     assert translator.to("meta").device.type == "meta"
-
-
-def test_attention_is_right_while_other_threads_translate(translator):
-    """Of a model in evaluation mode, as it is loaded."""
-    wanted = translator.attention(TEXTS[0], TEXTS[2]).maps
-
-    def look(_):
-        translator.translate(TEXTS[1:] * 2, beam_size=2)
-        return translator.attention(TEXTS[0], TEXTS[2]).maps
-
-    with ThreadPoolExecutor(4) as pool:
-        for maps in pool.map(look, range(12)):
-            for path, weights in wanted.items():
-                torch.testing.assert_close(maps[path], weights)
 
 
 def test_an_empty_folder_does_not_hide_a_bundled_model(tmp_path, monkeypatch):
