@@ -482,21 +482,6 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
     assert equal(one, other)
 
 
-def test_only_the_last_checkpoints_are_kept(tmp_path):
-    model, optimizer = trained()
-
-    def kept(folder, keep, *steps):
-        for step in steps:
-            state = {"step": step}
-            save_checkpoint(folder, model, optimizer, state, keep)
-        return [int(x.stem[-8:]) for x in checkpoint_files(folder)]
-
-    (tmp_path / "checkpoint-best.pt").touch()  # a stranger is let be
-    assert kept(tmp_path, 3, 5, 10, 15, 20) == [10, 15, 20]
-    assert len(list(tmp_path.iterdir())) == 4
-    assert kept(tmp_path / "d", 0, 1, 2, 3) == [3]
-
-
 def test_a_run_with_another_interval_deletes_nothing_of_the_mean(tmp_path):
     def steps_of(max_steps, every):
         pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]

@@ -8,9 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
-import termios
 import time
-from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -91,28 +89,6 @@ def test_training_leaves_all_that_is_promised(trained):
     paths = checkpoint_files(trained)[-used:]
     for name, mean in average_checkpoints(paths).items():
         assert torch.allclose(weights(trained)[name], mean, atol=1e-3)
-
-
-def test_a_bar_on_a_terminal(tmp_path):
-    theirs, ours = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    words = training(tmp_path / "new", "--max-steps", 4)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "transformer_lib", *words],
-        stdout=subprocess.PIPE,
-        stderr=ours,
-    )
-    os.close(ours)
-    said = b""
-    with suppress(OSError):  # how a terminal says that it is over
-        while part := os.read(theirs, 4096):
-            said += part
-    out, _ = process.communicate(timeout=120)
-    os.close(theirs)
-    assert process.returncode == 0 and json.loads(out)["steps"] == 4
-    assert b"200 pairs of 200 fit" in said
-    assert b"step 4: validation_loss " in said
-    assert b"4/4" in said
 
 
 def test_exports(trained, tmp_path, monkeypatch):
@@ -419,33 +395,6 @@ def test_one_line_or_with_debug_the_traceback(capsys):
         assert ("Traceback" in said and "find_model" in said) == traced
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"{__version__}\n"
-
-
-def test_a_bad_setting_is_named_without_tyros_own_names(capsys):
-    with pytest.raises(SystemExit, match="^2$"):
-        main("train --out x --max-steps -3".split())
-    said = " ".join(capsys.readouterr().err.split())
-    assert "max_steps=" in said and "dummy" not in said
-    with pytest.raises(SystemExit, match="^2$"):
-        main(["trian"])
-    assert "train, translate, evaluate" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "translate A --model",
-        "evaluate --beam-size 1 --limit 2 --model",
-        "average --out x --model",
-        "train --out x --limit 9 --from",
-    ],
-)
-def test_a_model_is_found_by_one_rule(words, tmp_path, monkeypatch, capsys):
-    """A folder that holds a model, else a bundled name; the error has all."""
-    monkeypatch.chdir(tmp_path)
-    assert main([*words.split(), "nowhere"]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "'nowhere' is no folder" in said and "'little-spanish'" in said
 
 
 def test_what_skips_bad_lines_in_training_skips_them_in_evaluation(
