@@ -118,6 +118,7 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     assert rates == pytest.approx([highest, highest / 2, 0])
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs Muon")
 def test_the_hours_recipe_leaves_a_translator(tmp_path, monkeypatch):
     """Also if it was stopped before it was tested."""
     monkeypatch.setattr(since, "load_corpus", little_spanish)
