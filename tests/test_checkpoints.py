@@ -182,18 +182,9 @@ def hooked(model):
     part.register_forward_pre_hook(lambda module, given: (given[0] * -2,))
 
 
-def patched(model):
-    project = model.project
-    model.project = lambda hidden: project(hidden) / 2
-
-
-def another_part(model):
-    model.encoder.layers[0].feed_forward = torch.nn.Identity()
-
-
 @pytest.mark.parametrize(
     "change",
-    [untied, not_a_number, too_large_for_half, hooked, patched, another_part],
+    [untied, not_a_number, too_large_for_half, hooked],
 )
 def test_what_could_not_be_read_does_not_replace_a_good_model(
     tmp_path, change
@@ -272,7 +263,6 @@ def test_a_class_of_ones_own_is_named_in_the_folder(tmp_path):
         ("tokenizer.json", '{"theirs": 1}'),
         ("model.safetensors", "their weights"),
         ("log.jsonl", '{"step": 1, "loss": 2.5}\n'),
-        ("report.json", '{"result": {"passed": 3}}'),
         ("report.json", "[1, 2]"),
         ("report.json", '{"result": '),
     ],

@@ -77,11 +77,6 @@ def test_a_head_can_look_a_fixed_distance_back(k):
     assert (back @ table.T).argmax(-1).tolist() == list(range(300 - k))
 
 
-def test_odd_width_is_refused():
-    with pytest.raises(ValueError, match="d_model=7 must be even"):
-        SinusoidalPositions(7)
-
-
 @pytest.mark.parametrize(
     "positions", [SinusoidalPositions(8), LearnedPositions(8, 40)]
 )

@@ -1,12 +1,8 @@
 """The recorded runs: what makes them, and that it still can."""
 
 import json
-import os
 import re
-import signal
 import subprocess
-import sys
-import time
 
 import again
 import hour
@@ -17,6 +13,7 @@ import since
 import tangle
 import torch
 import variations
+from filelock import FileLock
 
 from transformer_book.records import (
     load_counts,
@@ -90,40 +87,34 @@ def test_a_run_is_found_by_its_name_or_its_experiments(monkeypatch):
         again.chosen(["elsewhere"])
 
 
-def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(tmp_path):
+def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(
+    tmp_path, monkeypatch
+):
     """Two runs are asked for; the signal comes during the first."""
-    script, log = tmp_path / "slow.py", tmp_path / "log"
-    script.write_text(
-        "import sys, time\nfrom filelock import FileLock\n"
-        "lock = FileLock(sys.argv[-1] + '/.lock', 0)\n"
-        "lock.acquire()  # as the library's command line does\n"
-        f"log = open({str(log)!r}, 'a', buffering=1)\n"
-        "try: log.write('begun\\n'); time.sleep(60)\n"
-        "except KeyboardInterrupt:\n"
-        "    time.sleep(1); log.write('saved\\n'); sys.exit(1)\n"
-    )
-    words = [sys.executable, "-c"]
-    words.append(
-        "import again\n"
-        "from pathlib import Path\n"
-        f"again.ROOT = Path({str(tmp_path)!r})\n"
-        f"runs = {{name: ['python', {str(script)!r}] for name in 'ab'}}\n"
-        "again.recorded, again.waiting = lambda: runs, dict\n"
-        "again.main(['a', 'b'])\n"
-    )
-    path = os.pathsep.join([str(tangle.ROOT / "experiments"), *sys.path])
-    making = subprocess.Popen(
-        words,
-        env=os.environ | {"PYTHONPATH": path},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-    )
-    while not log.exists() or not log.read_text():
-        assert making.poll() is None
-        time.sleep(0.05)
-    os.killpg(making.pid, signal.SIGINT)
-    assert making.wait(timeout=20) == 1
-    assert log.read_text().split() == ["begun", "saved"]
+    begun = []
+
+    class Run:
+        """It saves, and ends by 1, as the library's command line does."""
+
+        def __init__(self, command, **settings):
+            begun.append(command)
+            FileLock(tmp_path / command[-1] / ".lock", timeout=0).acquire()
+            self.waits = iter([KeyboardInterrupt])
+
+        def wait(self):
+            for error in self.waits:
+                raise error
+            return 1
+
+    monkeypatch.setattr(again, "ROOT", tmp_path)
+    monkeypatch.setattr(again.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(again.subprocess, "Popen", Run)
+    monkeypatch.setattr(again, "recorded", lambda: dict.fromkeys("ab", []))
+    monkeypatch.setattr(again, "waiting", dict)
+    with pytest.raises(SystemExit, match="^1$"):
+        again.main(["a", "b"])
+    [[*_, out]] = begun
+    assert out == "runs/a"
 
 
 def test_a_finished_run_is_packed_as_it_is(tmp_path):

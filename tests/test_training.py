@@ -224,16 +224,6 @@ def test_log_lines(tmp_path):
     assert steps_of(tmp_path) == [12]  # at the end
 
 
-def test_the_loss_in_the_log_is_the_mean_per_token():
-    data, model = batches(), small(dropout=0.0)
-    first = next(data.epoch(0))
-    [line] = train(model, data, replace(QUICK, max_steps=1)).lines
-    logits = small(dropout=0.0)(first.source_ids, first.target_ids)
-    for name, share in ("loss", 0.1), ("nll", 0.0):
-        nats = smoothed_loss(logits, first.labels, share).item()
-        assert abs(line[name] - nats / first.tokens) < 1e-5
-
-
 def test_what_evaluate_may_be():
     held_out = batches(shuffle=False)
     config = replace(QUICK, validate_every=0)

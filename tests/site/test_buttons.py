@@ -21,22 +21,6 @@ def published(monkeypatch):
     return import_module("buttons"), import_module("finding")
 
 
-def test_buttons_need_a_repository(published, monkeypatch):
-    book, _ = published
-    config = SimpleNamespace(html_context={}, html_theme_options={})
-    book.set_repository(None, config)
-    options = config.html_theme_options
-    assert options["repository_url"] == HOME
-    assert options["use_edit_page_button"]
-    assert options["use_issues_button"]
-    assert "colab_url" in options["launch_buttons"]
-    monkeypatch.delenv("BOOK_REPOSITORY")
-    monkeypatch.delenv("GITHUB_REPOSITORY")
-    config = SimpleNamespace(html_context={}, html_theme_options={})
-    book.set_repository(None, config)
-    assert not config.html_theme_options
-
-
 def test_buttons_lead_to_the_notebook(published):
     """To the one that the site was published with, not to its source."""
     book, _ = published

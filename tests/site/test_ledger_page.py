@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from html import unescape
 from pathlib import Path
 
 import tangle
@@ -13,7 +12,6 @@ PAGE = "book/appendix/paper.html"
 ROWS = yaml.safe_load(
     (tangle.ROOT / "book" / "fidelity.yml").read_text("utf-8")
 )
-PARTS = ("section", "status", "chapter")
 
 
 def chapter(row: dict) -> str:
@@ -51,11 +49,6 @@ def test_formulas_are_formulas_and_pages_have_titles():
             special.decompose()
         words = row.get_text()
         assert not re.search(r"[$^_\\]|sqrt|O\(", words), words
-
-
-def test_no_line_begins_with_the_dot_between_two_places():
-    for row in soup(PAGE).select(".ledger-row"):
-        assert not re.search("[^\u00a0]· ", row.get_text())
 
 
 def test_the_first_sentence_counts_truly():
@@ -119,17 +112,10 @@ def test_the_filter_shows_what_is_asked_for(visit):
     assert "?" not in page.url
 
 
-def test_the_address_filters_and_titles_are_pages(visit):
+def test_the_address_filters_and_a_title_is_the_pages(visit):
     page = opened(visit, "?chapter=loss#ledger-rows")
     wanted = sum(chapter(row) == "loss" for row in ROWS)
     assert visible(page) == wanted > 0
-    named = page.locator(".ledger-filter [name=chapter] option")
-    titles = dict(
-        named.evaluate_all("all => all.map(one => [one.value, one.text])")
-    )
-    pages = {Path(page).stem: page for page in PAGES}
-    for name in {chapter(row) for row in ROWS}:
-        head = r'<h1>(.*?)<a class="headerlink"'
-        title = re.findall(head, html(pages[name]))[-1]
-        assert titles[name] == unescape(re.sub("<.*?>", "", title)).strip()
+    named = page.locator(".ledger-filter [name=chapter] option:checked")
+    assert named.text_content().startswith("The loss")
     assert visible(opened(visit, "?chapter=nothing")) == len(ROWS)

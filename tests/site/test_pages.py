@@ -118,14 +118,6 @@ def test_a_fold_says_all_that_its_code_says_first(name):
         assert fold.summary.get_text() == summary.get_text()
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_what_is_printed_is_columns_or_prose(page):
-    kinds = "div.output.stream, div.output.text_plain"
-    for printed in soup(page).select(kinds):
-        wide = max(map(len, printed.get_text().splitlines()), default=0)
-        assert ("columns" in printed["class"]) == (wide <= 79)
-
-
 # Finding the pages
 
 
@@ -159,33 +151,12 @@ def test_programs_find_the_whole_book():
                 assert output.get("text", "").rstrip() in whole, name
 
 
-def test_a_chapter_lights_its_part_of_figure_1():
-    """In the small copy beside its title: so many of the fifteen boxes."""
-    parts = dict(embeddings=3, positions=2, attention=3, masks=1, layers=7)
-    for chapter, count in parts.items():
-        copy = soup(f"book/architecture/{chapter}.html").find(
-            class_="chapter-map"
-        )
-        lit = len(copy.find_all(class_="lit"))
-        unlit = len(copy.find_all(class_="unlit"))
-        assert (lit, lit + unlit) == (count, 15), chapter
-
-
 def test_the_reference_lists_methods_below_their_classes():
     """By their own names, which have room there."""
     page = soup("book/appendix/reference.html")
     names = [code.get_text() for code in page.select(".page-toc code")]
     assert "forward()" in names and not any("." in name for name in names)
     assert "<class" not in page.get_text()
-
-
-def test_symbols_and_terms_quote_the_glossary():
-    page = soup("book/architecture/attention.html")
-    symbols = page.select("a.symbol[title]")
-    assert any("64" in link["title"] for link in symbols)
-    page = soup("book/appendix/glossary.html")
-    term = page.select_one('a[href="#term-key"]')
-    assert term["title"] in page.get_text()
 
 
 # The notebooks it offers

@@ -50,12 +50,6 @@ def test_opened_as_a_file(browser, name):
     page.close()
 
 
-def test_dark_mode(read):
-    page = read(CHAPTER, color_scheme="dark")
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert int(colour.split("(")[1].split(",")[0]) < 80
-
-
 def test_switch_is_remembered(read):
     """The paper only, by keyboard; it holds on the next page."""
     page = read(CHAPTER)
@@ -144,11 +138,6 @@ def test_columns_stay_columns_on_a_phone(read):
     assert all(0.95 < lines < 1.15 and reached for lines, reached in found)
 
 
-def test_79_columns_have_room_in_folds(read):
-    page = read("book/training/experiment.html", width=1280)
-    assert not page.evaluate(CUT, "details .cell_input pre")
-
-
 @pytest.mark.parametrize("name", ["architecture/layers", "results/rivals"])
 def test_no_formula_is_cut_on_a_phone(read, name):
     page = read(f"book/{name}.html", width=390)
@@ -160,67 +149,6 @@ def test_no_formula_is_cut_on_a_phone(read, name):
     }""")
     page.wait_for_selector("div.math mjx-container")
     assert not page.evaluate(CUT, "div.math mjx-container")
-
-
-FIRST_SET = """() => {
-  const asked = [];
-  addEventListener("DOMContentLoaded", () => {
-    const seen = new MutationObserver(() => {
-      for (const box of document.querySelectorAll(".math")) {
-        if (asked.includes(box) || !box.querySelector("mjx-container"))
-          continue;
-        const { top } = box.getBoundingClientRect();
-        asked.push(box);
-        window.firstSet ??= [];
-        window.firstSet.push(Math.round(top));
-      }
-    });
-    seen.observe(document.body, {childList: true, subtree: true});
-  });
-}"""
-
-
-def test_formulas_in_the_window_are_set_first(visit):
-    """And at the end all are, those of the contents beside the text too."""
-    page = visit(
-        f"{CHAPTER}#attention-ex-1",
-        prepare=lambda page: page.add_init_script(f"({FIRST_SET})()"),
-        width=1280,
-    )
-    page.wait_for_function(DRAWN)
-    first = page.evaluate("firstSet.slice(0, 6)")
-    assert all(-500 < top < 1400 for top in first), first
-    raw = """[...document.querySelectorAll(".math")].filter(
-      box => !box.querySelector("mjx-container")).length"""
-    assert page.evaluate(raw) == 0
-    assert page.locator(".page-toc mjx-container").count()
-
-
-def test_what_goes_on_fades_where_there_is_no_timeline(visit):
-    """As in Firefox; at its end nothing is faded."""
-    page = visit(
-        "book/start/one_sitting.html",
-        prepare=lambda page: page.add_init_script(
-            "CSS.supports = () => false"
-        ),
-        width=390,
-    )
-    faded = page.locator(".cell_input pre.goes-on")
-    faded.first.wait_for()
-    count = faded.count()
-    faded.first.evaluate("box => { box.scrollLeft = box.scrollWidth }")
-    page.wait_for_function(
-        "left => document.querySelectorAll('.cell_input pre.goes-on')"
-        ".length === left",
-        arg=count - 1,
-    )
-
-
-def test_a_still_picture_gives_way(read):
-    """Where a live part has come, it stands for its picture."""
-    page = read("book/architecture/positions.html")
-    page.locator(".live canvas").first.wait_for()
-    page.locator(".tag_still").wait_for(state="detached")
 
 
 def test_a_bar_says_what_it_is(read):
@@ -370,10 +298,3 @@ def test_folds_are_open_in_print(read):
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(folds) > 3
-
-
-def test_the_map_leads_to_chapters(read, address):
-    page = read("index.html")
-    shown = page.locator(".book-map a:visible", has_text="feed-forward")
-    shown.first.click()
-    page.wait_for_url(f"{address}/{LAYERS}")
