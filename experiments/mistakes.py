@@ -214,18 +214,10 @@ def whole(changes: tuple = ()) -> str:
 def trained(changes: tuple = (), watch: Any = None) -> dict[str, Any]:
     """The names of the page after a training with a mistake."""
     _, _, *model, training, translate, _ = cells()
-    names: dict[str, Any] = {"losses": []}
+    names: dict[str, Any] = {}
     exec("\n".join([whole(changes), *model]), names)
-    own = names["smoothed_loss"]
-
-    def noted(logits, labels):
-        loss = own(logits, labels)
-        names["losses"].append(loss.item() / (labels != 0).sum().item())
-        return loss
-
-    names["smoothed_loss"] = noted
     if watch:
-        watch(names, own)
+        watch(names)
     exec(training, names)
     exec(translate, names)
     return names
@@ -297,7 +289,7 @@ READ, SAID = "I like trees", "Me gustan los árboles"
 STEPS = 1, 2, 3, 200, 600
 
 
-def watch(names: dict[str, Any], loss: Any) -> None:
+def watch(names: dict[str, Any]) -> None:
     """Note rates, gradients and the loss of unseen sentences."""
     log = names["log"] = {"rate": [], "gradient": [], "held_out": []}
     own = names["update"]
@@ -310,19 +302,20 @@ def watch(names: dict[str, Any], loss: Any) -> None:
         log["gradient"].append(square**0.5)
         if len(log["rate"]) % 50 == 0:
             with names["torch"].no_grad():
-                log["held_out"].append(held_out(names, model, loss))
+                log["held_out"].append(held_out(names, model))
 
     names["update"] = update
 
 
-def held_out(names: dict[str, Any], model: Any, loss: Any) -> float:
+def held_out(names: dict[str, Any], model: Any) -> float:
     """Nats per token of test sentences, as they are rightly fed."""
     test = names["load_corpus"]("little_spanish", "en", "es", "test")[:200]
     encoded = names["encode_pairs"](test, names["tokenizer"])
     total = tokens = 0
     for batch in names["TokenBatches"](encoded, 512).epoch(0):
         logits = model(batch.source_ids, batch.target_ids)
-        total += loss(logits, batch.labels).item()
+        loss = names["smoothed"](logits, batch.labels, 0.1)
+        total += loss.item() * batch.tokens
         tokens += batch.tokens
     return total / tokens
 

@@ -22,7 +22,8 @@ LIKELY = {
     "is invalid for input of size": "is `batch_first=True` missing, or is "
     "`view` used where the axes had to be moved back first?",
     "must match the size": "are positions added along the axis of the "
-    "batch, is `batch_first=True` missing, or has a mask another length?",
+    "batch, is `batch_first=True` missing, has a mask another length, or is "
+    "a row divided by its sum without `keepdim=True`?",
     "must be equal": "is `batch_first=True` missing? Without it PyTorch "
     "takes (len, batch, d_model), and source and target differ in `batch`",
     "index out of range": "an id is not below vocab_size, or a position is "

@@ -180,9 +180,9 @@ def exercise(label: str, solution: list, stub, points: int) -> list:
     if stub is None:
         lines = [answer, *(textwrap.indent(fill(t), "# ") for t in said)]
         return [code("\n".join([BEGIN, *lines, END]), **graded)]
-    answer, _, check = answer.rpartition("\n\n\n")
+    answer, _, check = answer.rpartition("\n\n")
     asks = "from transformer_book.exercises import check\n"
-    source, _, _ = stub.source.rpartition("\n\n\n")
+    source, _, _ = stub.source.rpartition("\n\n")
     source = source.replace(asks, "").strip()
     about = {"grade": True, "locked": True, "points": points}
     about |= {"grade_id": f"{label}-check"}
@@ -414,14 +414,15 @@ Before the hour the class reads the chapter, {address}.
 | {first} | The opening task: {said} |
 | {in_class} | The exercise, *{exercise}*, in pairs. |
 | 15 | *How would it show?* One of the mistakes below for each pair. |
-| {left} | The notebook's next exercise, or its experiments. |
+| {left} | What the chapter has to try, or an exercise that no sitting has. |
 | 5 | Everybody writes down, without looking, what they can do now. |
 
 ## What is discussed: how would it show?
 
 Each pair gets one of these changes, writes down what it expects, plants it in
-the folded cell of the course's page, trains for half a minute, and looks. The
-losses are those that the mistaken code reports.
+the folded cell of the course's page (as a notebook, by the button above that
+page), trains for half a minute, and looks. The losses are those that the
+mistaken code reports.
 
 {mistakes}
 
@@ -429,7 +430,9 @@ losses are those that the mistaken code reports.
 
 - `{chapter}.ipynb` is the students' notebook. Its exercises raise
   `NotImplementedError` until they are written.
-- `{chapter}-solved.ipynb` is the same with the solutions.
+- `{chapter}-solved.ipynb` is the same with the solutions. The text of both is
+  MyST, which JupyterLab shows as it is meant after `pip install
+  jupyterlab-myst`.
 - `figures` has the chapter's figures, as SVG and PDF, under CC BY 4.0 (see
   `LICENSE-TEXT`):
 
@@ -437,9 +440,11 @@ losses are those that the mistaken code reports.
 
 ## Grading with nbgrader
 
-The exercise is worth {minutes} points. The book's package has to be installed
-where the notebooks run. In a course that `nbgrader quickstart` has made, put
-the solved notebook into `source/{name}/`, named `{chapter}.ipynb`:
+The exercise is worth {minutes} points. Others in the notebook have none: the
+check of one that isn't written fails, and costs nothing. The book's package
+has to be installed where the notebooks run, by `pip install '.[book]'` in a
+checkout of the book. In a course that `nbgrader quickstart` has made, put the
+solved notebook into `source/{name}/`, named `{chapter}.ipynb`:
 
     nbgrader generate_assignment {name}
     (hand out release/{name}, collect submitted/NAME/{name})
