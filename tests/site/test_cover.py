@@ -240,7 +240,7 @@ def test_the_address_brings_a_state_back(visit):
         assert opened(visit, odd).locator(PART).is_visible()
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, 390, 1280])
 def test_the_text_below_does_not_move(visit, fits, width):
     """While the words of a sentence are covered, one by one."""
     page = opened(visit, width=width, reduced_motion="reduce")

@@ -152,6 +152,35 @@ def test_moved_by_mouse_keyboard_numbers_and_switches(visit):
     agrees(odd)
 
 
+def test_a_term_and_its_part_light_up_together(visit):
+    """By the mouse in either, and by the keyboard at a handle."""
+    page = opened(visit, width=1280)
+    given = page.locator("#equation-eq-1")
+    given.scroll_into_view_if_needed()
+    given.locator("mjx-msqrt").wait_for()
+
+    def lit(place):
+        found = place.locator(".drag-lit")
+        return {name for one in found.all() for name in terms(one)}
+
+    def terms(one):
+        return one.get_attribute("data-term").split()
+
+    part = page.locator(PART)
+    for name in ("Q", "K", "V", "root", "softmax"):
+        part.locator(f".drag-sum [data-term={name}]").hover()
+        assert name in lit(part.locator(".drag-parts"))
+        assert lit(part.locator(".drag-sum")) == lit(given) == {name}
+        given.locator(f"[data-term={name}]").last.hover()
+        assert lit(part.locator(".drag-sum")) == {name}
+    part.locator(".drag-bars svg").first.hover()  # the scores
+    assert lit(given) == {"Q", "K"}
+    page.get_by_role("heading", name="Equation 1").hover()
+    assert not lit(page)
+    part.get_by_role("slider", name="value of I").press("ArrowUp")
+    assert lit(given) == {"V"}
+
+
 def swipe(page, start, way) -> None:
     """A finger put down, moved in ten steps and lifted."""
     client = page.context.new_cdp_session(page)

@@ -332,10 +332,10 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     change = "change (lines)"
     within = rows[-1]  # of all rows, which have as many seeds
     heads = {
-        of: f"{of} loss, \u00b1 {within[f'{of}_gap'].within:.3f}"
+        of: f"{of} loss, \u00b1\u00a0{within[f'{of}_gap'].within:.3f}"
         for of in ("validation", "test")
     }
-    bleu = f"BLEU, \u00b1 {within['bleu_ahead'].within:.1f}"
+    bleu = f"BLEU, \u00b1\u00a0{within['bleu_ahead'].within:.1f}"
 
     def told(row, lines=""):
         found = {change: f"{RUNGS[row['rung']]}{lines}"}

@@ -164,10 +164,11 @@ export async function start(place) {
       );
     const fates = steps[now - 1].map(([, , , , fate]) => fate);
     const count = (fate) => fates.filter((one) => one === fate).length;
-    const told = `Step ${now} of ${steps.length}: ${count(1)} kept, ${count(2)} ended`;
+    const at = `Step ${now} of ${steps.length}: ${count(1)} kept`;
     return over
-      ? `${told}. The search stops: ${WHY[why]}.`
-      : `${told}, of the ${fates.length} best continuations.`;
+      ? `${at}, ${count(2)} ended. The search stops: ${WHY[why]}.`
+      : `${at} (${MARKS[1]}), ${count(2)} ended (${MARKS[2]}), ` +
+          `of the ${fates.length} best continuations.`;
   }
 }
 
@@ -245,9 +246,8 @@ function greedyPath(steps, tokens) {
   });
 }
 
-/** The first `count` steps, in the room of all. */
+/** The first `count` steps; of the others, empty boxes. */
 function drawTree(place, all, count, spoken, greedy) {
-  const steps = all.slice(0, count);
   const { least, height, gap, top } = BOX;
   const room = Math.floor(place.clientWidth / all.length) - gap;
   const width = room < least ? BOX.width : Math.min(BOX.width, room);
@@ -257,11 +257,16 @@ function drawTree(place, all, count, spoken, greedy) {
   const most = Math.max(...all.map((step) => step.length));
   const lines = [];
   const boxes = [];
-  steps.forEach((step, number) => {
+  all.forEach((step, number) => {
     boxes.push(
       svg("text", { x: x(number), y: 12, class: "live-head" }, `${number + 1}`),
     );
     step.forEach(([parent, token, , total, fate], rank) => {
+      const box = { x: x(number), y: y(rank), width, height, rx: 4 };
+      if (number >= count) {
+        boxes.push(svg("rect", { ...box, class: "live-empty" }));
+        return;
+      }
       if (number)
         lines.push(
           svg("path", {
@@ -280,14 +285,7 @@ function drawTree(place, all, count, spoken, greedy) {
           "g",
           { class: `live-box live-${FATES[fate]}` },
           svg("title", {}, `${words(spoken[number][rank])}: ${FATES[fate]}`),
-          svg("rect", {
-            x: x(number),
-            y: y(rank),
-            width,
-            height,
-            rx: 4,
-            stroke: INKS[fate],
-          }),
+          svg("rect", { ...box, stroke: INKS[fate] }),
           svg(
             "text",
             { x: x(number) + 6, y: y(rank) + 15 },
@@ -319,7 +317,7 @@ function drawTree(place, all, count, spoken, greedy) {
     svg(
       "svg",
       {
-        width: x(count),
+        width: x(all.length),
         height: y(most) + 4,
         "aria-hidden": "true",
         class: "live-tree",
@@ -328,7 +326,7 @@ function drawTree(place, all, count, spoken, greedy) {
       boxes,
     ),
   );
-  place.scrollLeft = place.scrollWidth;
+  place.scrollLeft = x(count) - place.clientWidth;
 }
 
 const link = (x1, y1, x2, y2) =>
@@ -387,7 +385,9 @@ function resultTable({ steps, found, beam, alpha }, now, over, spoken, greedy) {
     ],
   ];
   return table(
-    over ? "What the search found, beside greedy" : "Ended so far, beside greedy",
+    over
+      ? "What the search found, beside greedy (•)"
+      : "Ended so far, beside greedy (•)",
     ["rank", "translation", "tokens", "sum", "score"],
     1,
     all.map(([rank, text, tokens, total, score]) => [

@@ -77,6 +77,17 @@ export function met({ points, divide, mask }) {
   ];
 }
 
+// The terms of equation 1, as MathJax sets them in the text.
+const TERMS = {
+  Q: "mjx-mi:has(> .mjx-c1D444)",
+  K: "mjx-mi:has(> .mjx-c1D43E)",
+  V: "mjx-mi:has(> .mjx-c1D449)",
+  root: "mjx-msqrt",
+  softmax: "mjx-mtext:has(+ mjx-mrow)",
+};
+const term = (name, ...inner) => el("span", { "data-term": name }, inner);
+const italic = (letter) => el("i", {}, letter);
+
 const CHALLENGES = [
   `Give all three words the same weight, give or take ${CLOSE}.`,
   "Give I a weight of 0.9, with the query where Reset puts it.",
@@ -101,7 +112,7 @@ export function start(place) {
   const right = plane("values and output", "Plane of the three values");
   const bars = el("div", { class: "drag-bars", role: "img" });
   const spoken = el("p", { class: "live-spoken", role: "status" });
-  const sum = el("p", { class: "drag-sum" });
+  const sum = el("span");
   const fields = new Map();
   const done = CHALLENGES.map(() => false);
 
@@ -131,6 +142,7 @@ export function start(place) {
     state.divide = on;
     changed();
   });
+  divide.node.dataset.term = "root";
   const mask = tick("mask trees", state.mask, (on) => {
     state.mask = on;
     changed();
@@ -163,9 +175,9 @@ export function start(place) {
   const handles = {};
   const inside = newId("plane");
   const lines = {
-    query: svg("g"),
-    keys: svg("g", { "clip-path": `url(#${inside})` }),
-    values: svg("g"),
+    query: svg("g", { "data-term": "Q" }),
+    keys: svg("g", { "clip-path": `url(#${inside})`, "data-term": "K" }),
+    values: svg("g", { "data-term": "V" }),
   };
   left.board.append(
     svg(
@@ -193,7 +205,20 @@ export function start(place) {
       el("figure", {}, el("figcaption", {}, "weights"), bars),
       right.node,
     ),
-    sum,
+    el(
+      "p",
+      { class: "drag-sum" },
+      "output = ",
+      term("softmax", "softmax"),
+      "(",
+      term("Q", italic("q")),
+      term("K", italic("K"), el("sup", {}, "T")),
+      " / ",
+      term("root", "√", italic("d"), el("sub", {}, "k")),
+      ") ",
+      term("V", italic("V")),
+      sum,
+    ),
     el(
       "div",
       { class: "drag-controls" },
@@ -227,6 +252,7 @@ export function start(place) {
     drawKeys(lines, points, state);
     drawValues(lines.values, dotOut, points, found);
     drawBars(bars, found, state);
+    light(lit);
     for (const [name, node] of Object.entries(handles)) {
       const [x, y] = points[name];
       node.setAttribute("transform", `translate(${at([x, y]).join(" ")})`);
@@ -244,7 +270,7 @@ export function start(place) {
           input.value = points[name][axis];
       });
     sum.replaceChildren(
-      "output = ",
+      " = ",
       ...WORDS.flatMap((word, i) => [
         i ? " + " : "",
         el("b", {}, found.weight[i].toFixed(3)),
@@ -258,6 +284,26 @@ export function start(place) {
       marks[i].node.classList.toggle("drag-met", done[i]);
     });
   }
+
+  /** A term and its part of the figure, whichever is pointed at. */
+  let lit;
+  function light(terms = "") {
+    lit = terms;
+    for (const node of document.querySelectorAll("[data-term]"))
+      node.classList.toggle(
+        "drag-lit",
+        node.dataset.term.split(" ").some((one) => terms.includes(one)),
+      );
+  }
+  const equation = document.getElementById("equation-eq-1");
+  for (const kind of ["pointermove", "pointerdown", "focusin"])
+    document.addEventListener(kind, ({ target }) => {
+      for (const [name, where] of Object.entries(equation ? TERMS : {}))
+        for (const node of equation.querySelectorAll(where))
+          node.dataset.term = name;
+      light(target.closest?.("[data-term]")?.dataset.term);
+    });
+
   /** What is read aloud. */
   function told() {
     const { weight, output } = attend(state);
@@ -349,6 +395,7 @@ function handle(where, name, state, move, hint) {
     {
       class: `drag-handle drag-${kind}`,
       "data-point": name,
+      "data-term": name[0].toUpperCase(),
       tabindex: 0,
       role: "slider",
       "aria-label": NAMES[name],
@@ -516,7 +563,12 @@ function label(text, [x, y], away) {
   text.setAttribute("text-anchor", anchor);
 }
 
-const STEPS = ["score", "scaled", "exp", "weight"];
+const STEPS = {
+  score: "Q K", // a step of the way, and its terms
+  scaled: "root",
+  exp: "softmax",
+  weight: "softmax",
+};
 
 /** Four small charts, one below the other, a bar a word. */
 function drawBars(board, now, { divide }) {
@@ -534,12 +586,12 @@ function drawBars(board, now, { divide }) {
     exp: Math.max(...now.exp),
     weight: 1,
   };
-  const drawn = STEPS.map((step) => {
+  const drawn = Object.entries(STEPS).map(([step, terms]) => {
     const signed = step === "score" || step === "scaled";
     const [zero, room] = signed ? [112, 62] : [52, 122];
     const chart = svg(
       "svg",
-      { viewBox: "0 0 250 76" },
+      { viewBox: "0 0 250 76", "data-term": terms },
       svg("text", { x: 0, y: 13, class: "drag-step" }, titles[step]),
       svg("line", {
         x1: zero,

@@ -341,23 +341,30 @@ function startMasks(place) {
     draw();
   });
   const answer = el("p", { class: "live-result", role: "status" });
+  const ask =
+    "Where the causal mask is, find a query for which padding still " +
+    "closes something.";
+  const sliders = Object.values(controls).map((control) => control.node);
   place.replaceChildren(
     el(
-      "p",
-      { class: "live-ask" },
-      "Where the causal mask is, find a query for which padding still " +
-        "closes something.",
-    ),
-    kind.node,
-    el(
       "div",
-      { class: "live-controls" },
-      Object.values(controls).map((control) => control.node),
+      { class: "live-pair" },
+      el(
+        "div",
+        {},
+        el("p", { class: "live-ask" }, ask),
+        kind.node,
+        el("div", { class: "live-controls" }, sliders),
+        answer,
+      ),
+      el(
+        "div",
+        {},
+        axis("rows: queries, from the top · columns: keys"),
+        canvas,
+        said,
+      ),
     ),
-    answer,
-    axis("rows: queries, from the top · columns: keys"),
-    canvas,
-    said,
     el(
       "details",
       { class: "live-numbers" },
@@ -402,7 +409,7 @@ function judgeMask(kind, { length, pads, query }) {
 
 function drawMask(canvas, state) {
   const { length, pads, query, may } = state;
-  const side = Math.min(WIDE_MASK, 28 * length);
+  const side = Math.min(WIDE_MASK, 36 * length);
   canvas.style.width = `${side}px`;
   const drawn = paint(canvas, length, length, side, (row, key) => {
     const pad = key >= length - pads;
