@@ -232,6 +232,23 @@ def test_recording_names_every_module_and_ends():
     assert maps["b"].shape == (2, 4, 3, 5), "nothing is recorded any more"
 
 
+def test_what_is_recorded_was_used():
+    """With dropout, too; and who asks for the weights has them, too."""
+    module = MultiHeadAttention(8, 2, dropout=0.5).train()
+    x = torch.randn(2, 3, 8)
+    _, value = module.keys_values(x)
+    with record_attention(module) as maps:
+        output = module(x, x)
+        used = (maps[""] @ value).transpose(1, 2).flatten(2)
+        assert torch.allclose(output, module.w_o(used))
+        for asked in (
+            module(x, x, None, 0, True),
+            module(x, x, need_weights=True),
+        ):
+            assert asked[0].shape == x.shape
+        assert torch.equal(asked[1], maps[""])
+
+
 def test_each_recording_sees_its_own_thread():
     """Also while another one runs, of the same model."""
     module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)

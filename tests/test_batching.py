@@ -79,7 +79,8 @@ def test_no_pair_left(bpe):
         (["I A Un".split(), "Yo Un A".split()], "too many values to unpack"),
         ([("I", "Yo"), ("A", None)], "None is not a text: give a str"),
         ([("I", "Yo", "Ich")], "too many values to unpack"),
-        (["I like"], "too many values to unpack"),
+        (["I like"], "these are texts: give pairs"),
+        (["ab", "cd"], "these are texts: give pairs"),
     ],
 )
 def test_what_are_not_pairs_of_texts(wrong, said, bpe):
@@ -93,7 +94,7 @@ def test_what_are_not_pairs_of_texts(wrong, said, bpe):
 def test_a_batch_of_nothing_or_of_texts():
     with pytest.raises(ValueError, match="no pairs"):
         collate([])
-    with pytest.raises(TypeError, match="encode_pairs makes them ids"):
+    with pytest.raises(ValueError, match="encode_pairs adds it"):
         TokenBatches([("I like", "Me gustan")])
 
 
@@ -125,8 +126,8 @@ def test_a_budget_holds_the_longest_sentence():
     with pytest.raises(ValueError, match="5001 ids, tokens_per_batch=5000"):
         TokenBatches(pairs, 5000)
     assert len(TokenBatches(pairs, 5001)) == 2
-    batches = TokenBatches.in_order(pairs)
-    assert not batches.shuffle
+    batches = TokenBatches.in_order(pair for pair in pairs)
+    assert not batches.shuffle and len(batches.pairs) == 2
     assert sum(batch.tokens for batch in batches.epoch(0)) == 4
 
 

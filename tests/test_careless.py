@@ -48,9 +48,9 @@ CARELESS = [
     ("evaluate --model nowhere", "'nowhere' is no folder"),
     ("evaluate --model bare", "bare does not say its corpus"),
     ("average --model nowhere --out new", "'nowhere' is no folder"),
-    ("average --model model --out new", "model has 0 checkpoints"),
+    ("average --model model --out new", "no checkpoints: give at least one"),
     ("export --model little-spanish --out model", "model"),
-    ("export --model little-spanish --out file/new", "file is a file"),
+    ("export --model little-spanish --out file/new", "a directory: .file/new"),
     ("export --model little-spanish --out new --to tflite", "tflite"),
 ]
 

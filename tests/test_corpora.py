@@ -213,6 +213,9 @@ def test_an_archive_that_cannot_be_read(folder, end):
     said = "spa-eng.zip cannot be read.*not a zip.*get it"
     with pytest.raises(ValueError, match=said):
         load_corpus("tatoeba", "es", "en")
+    zipfile.ZipFile(path, "w").close()
+    with pytest.raises(ValueError, match="spa-eng.zip.*there is no file"):
+        load_corpus("tatoeba", "es", "en")
 
 
 def test_a_sentence_stays_in_its_split(folder):

@@ -288,8 +288,10 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
     report = a_report([SYSTEM[0], page, SYSTEM[2]], [page, *REFERENCES[:2]])
     assert report["left_out"] == 2 and report["sentences"] == 1
     assert len(report["translations"]) == 1
-    with pytest.raises(ValueError, match="test: all pairs are too long"):
+    with pytest.raises(ValueError, match="test: there are no pairs, or all"):
         a_report([page], ["a"])
+    with pytest.raises(TypeError, match="give a list of tuples"):
+        HeldOut("a cat", None, None)
 
 
 def test_the_published_form_is_for_multi30k_alone(monkeypatch):

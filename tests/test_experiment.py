@@ -395,4 +395,13 @@ def test_a_trained_model_is_trained_further(finished, tmp_path, capsys):
     for other in ("little-spanish", None):
         with pytest.raises(ValueError, match="other options"):
             run_experiment(still, tmp_path / "fine", start=other)
+    path = tmp_path / "fine" / "report.json"
+    report = json.loads(path.read_text())
+    del report["experiment"]["start"]  # as reports were before they said it
+    path.write_text(json.dumps(report))
+    assert run_experiment(still, tmp_path / "fine", start=finished) == report
+    del report["experiment"]
+    path.write_text(json.dumps(report))
+    with pytest.raises(ValueError, match="other options"):
+        run_experiment(still, tmp_path / "fine", start=finished)
     assert "warning" not in capsys.readouterr().err

@@ -247,8 +247,16 @@ def with_bias(config):
     return model
 
 
+def hooked_backward(config):
+    model = Transformer(config)
+    model.pre_softmax.register_full_backward_hook(
+        lambda _, found, given: (found[0] / 2,)
+    )
+    return model
+
+
 KINDS = [Transformer, Warm, Biased]
-KINDS += [patched, patched_inside, hooked, with_bias]
+KINDS += [patched, patched_inside, hooked, hooked_backward, with_bias]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -39,6 +39,9 @@ def test_learning_rate_is_equation_3():
             assert math.isclose(rate, share * highest)
     rates = rates_of(max_steps=9, warmup_steps=4, learning_rate_scale=0.5)
     assert rates == [0.5 * learning_rate(step, 16, 4) for step in range(1, 10)]
+    for step, warmup_steps in (0, 4), (1, 0):
+        with pytest.raises(ValueError, match="both count from 1"):
+            learning_rate(step, 512, warmup_steps)
 
 
 def test_adam_has_the_papers_constants():

@@ -703,6 +703,7 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
+        ({"batches": copies()}, r"give TokenBatches\(pairs\)"),
         ({"evaluate": copies()}, "a list is no function"),
         ({"optimizer": sgd(small())}, "has to be in one optimizer"),
         ({"optimizer": sgd(MODEL, 0.0)}, "or all learning rates are 0"),

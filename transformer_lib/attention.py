@@ -31,7 +31,8 @@ def scaled_dot_product_attention(
     (..., key_len, d_v) to the output (..., query_len, d_v) and the
     weights (..., query_len, key_len). `mask` is boolean, True = may
     attend, and broadcasts to the weights; `dropout` is the share of
-    weights set to zero at random.
+    weights set to zero at random. A query that may attend to nothing
+    gets the mean of all values; of PyTorch's fused kernel, zeros.
 
     Chapter: attention-scaled
     """
@@ -201,7 +202,8 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Yields:
         A dict from a module's path, such as
         "encoder.layers.0.self_attention", to the weights of its last
-        call, detached: (batch, h, query_len, key_len).
+        call, detached: (batch, h, query_len, key_len). In training they
+        are those that dropout left.
 
     Raises:
         ValueError: for a compiled model, which runs no hooks.
@@ -209,17 +211,23 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Chapter: attention-record
     """
     maps: dict[str, Tensor] = {}
+    asked: dict[str, bool] = {}  # whether the caller wants the weights
     thread = get_ident()
 
-    def keep(path: str, module: nn.Module, given: tuple, *rest: Any) -> None:
-        # Another thread may call while its hook is half registered.
+    # Another thread may call while its hooks are half registered.
+    def ask(path: str, module: nn.Module, given: tuple, *rest: Any) -> Any:
         if get_ident() == thread:
-            named, _ = rest
-            again = named | {"need_weights": True}
+            (named,) = rest
             # Past the first four, it may have been given by its place.
-            _, weights = module.forward(*given[:4], **again)
+            asked[path] = any([*given[4:], named.get("need_weights")])
+            return given[:4], named | {"need_weights": True}
+
+    def keep(path: str, module: nn.Module, given: tuple, *rest: Any) -> Any:
+        if get_ident() == thread:
+            output, weights = rest[-1]
             with torch.inference_mode(False):  # to be computed with later
                 maps[path] = weights.detach().clone()
+            return rest[-1] if asked[path] else output
 
     hooks = []
     try:
@@ -230,10 +238,16 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
                     "the model that torch.compile was given"
                 )
             if isinstance(module, MultiHeadAttention):
-                hook = partial(keep, path)
-                hooks.append(
-                    module.register_forward_hook(hook, with_kwargs=True)
-                )
+                # Of two recordings the inner one takes its weights first.
+                options = dict(prepend=True, with_kwargs=True)
+                hooks += [
+                    module.register_forward_hook(
+                        partial(keep, path), **options
+                    ),
+                    module.register_forward_pre_hook(
+                        partial(ask, path), with_kwargs=True
+                    ),
+                ]
         yield maps
     finally:
         for hook in hooks:

@@ -39,17 +39,14 @@ def encode_pairs(
     Chapter: batching-pairs
     """
     corpus = list(corpus)  # it may be a generator
+    if any(isinstance(pair, str) for pair in corpus):
+        raise TypeError("these are texts: give pairs (source, target)")
     sources = encode_texts([source for source, _ in corpus], tokenizer)
     targets = encode_texts([target for _, target in corpus], tokenizer)
     pairs = list(zip(sources, targets, strict=True))
     if max_length is not None:
-        pairs = [pair for pair in pairs if _longer_side(pair) <= max_length]
+        pairs = [pair for pair in pairs if max(map(len, pair)) <= max_length]
     return pairs
-
-
-def _longer_side(pair: _Pair) -> int:
-    source, target = pair
-    return max(len(source), len(target))
 
 
 def encode_texts(
@@ -147,7 +144,6 @@ class TokenBatches:
     batches, from short to long.
 
     Raises:
-        TypeError: for pairs of texts.
         ValueError: without pairs, naming the first that lacks eos, or
             if a side is longer than the budget.
 
@@ -169,8 +165,6 @@ class TokenBatches:
         self.shuffle = shuffle
         if len(pairs) == 0:
             raise ValueError("there are no pairs, or all are too long")
-        if isinstance(pairs[0][0], str):
-            raise TypeError("these are texts: encode_pairs makes them ids")
         for number, pair in enumerate(pairs, 1):
             if any(len(ids) == 0 or ids[-1] != EOS for ids in pair):
                 raise ValueError(
@@ -185,9 +179,10 @@ class TokenBatches:
         self.total = len(self._cut(np.arange(len(pairs))))
 
     @classmethod
-    def in_order(cls, pairs: Sequence[_Pair]) -> Self:
+    def in_order(cls, pairs: Iterable[_Pair]) -> Self:
         """Batches to measure on: not shuffled, no pair too long."""
-        longest = max((_longer_side(pair) for pair in pairs), default=0)
+        pairs = list(pairs)  # it may be a generator
+        longest = max((len(ids) for pair in pairs for ids in pair), default=0)
         return cls(pairs, max(4096, longest), shuffle=False)
 
     def __len__(self) -> int:

@@ -172,20 +172,22 @@ def longest_source(model: Transformer) -> int:
     return min(model.config.max_length, model.config.longest - 1)
 
 
+_CPU = 64  # sentences of a batch
+
+
 def decode_all(
     model: Transformer,
     sources: Iterable[list[int]],
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_extra: int = 50,
-    batch_size: int | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for many sentences, in the order of `sources`.
 
     A source is a list of ids that ends in eos; for an empty one there
     is one hypothesis, eos. With a `beam_size` of 1 decoding is greedy.
-    Without a `batch_size` a batch has 64 sentences on a CPU; on a GPU
-    1,024, or about 16,000 tokens of them.
+    A batch has 64 sentences on a CPU; on a GPU 1,024, or about 16,000
+    tokens of them.
 
     Raises:
         ValueError: as `beam_search`, or if a sentence has more than
@@ -195,15 +197,9 @@ def decode_all(
     Chapter: beams-batches
     """
     check_options(beam_size, length_penalty)
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"{batch_size=}: give 1 or more")
     sources = list(sources)  # it may be a generator
     most = longest_source(model)
     for number, ids in enumerate(sources, 1):
-        if isinstance(ids, Integral):
-            raise TypeError(
-                f"source {number} is one id, {ids}: give lists of ids"
-            )
         if len(ids) > most + 1:  # and eos
             raise ValueError(
                 f"sentence {number} has {len(ids) - 1} tokens; the model "
@@ -216,8 +212,8 @@ def decode_all(
     order.sort(key=lambda i: -len(sources[i]))
     while order:
         longest = len(sources[order[0]])
-        fitting = 64 if device.type == "cpu" else min(1024, 16_384 // longest)
-        size = batch_size or max(fitting, 1)
+        fitting = _CPU if device.type == "cpu" else 16_384 // longest
+        size = min(max(fitting, 1), 1024)
         batch, order = order[:size], order[size:]
         ids = padded([sources[i] for i in batch]).to(device)
         if beam_size == 1:

@@ -6,7 +6,6 @@
 Chapter: book/training/checkpoints
 """
 
-import errno
 import io
 import json
 import os
@@ -61,24 +60,12 @@ def write_atomically(
             text = isinstance(content, str)
             part.write_bytes(content.encode() if text else content)
         with open(part, "rb+") as file:
-            _flush(file.fileno())
+            os.fsync(file.fileno())
         os.replace(part, path)
     except (OSError, RuntimeError) as error:  # PyTorch's, for a full disk
         raise OSError(f"{path} is not written: {error!s:.150}") from error
     finally:
         part.unlink(missing_ok=True)
-
-
-def _flush(file: int) -> None:
-    """Wait until the bytes are on the disk, where a file system can.
-
-    Chapter: checkpoints-atomic
-    """
-    try:
-        os.fsync(file)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
-            raise
 
 
 def check_folder(folder: str | Path) -> Path:
@@ -239,8 +226,8 @@ def load_checkpoint(
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if the file is damaged.
-        RuntimeError: if the weights or the optimizer's numbers are
-            another model's or another optimizer's.
+        RuntimeError: if the weights are another model's, as PyTorch
+            says, or if the numbers are another kind of optimizer's.
 
     Chapter: checkpoints-library
     """
@@ -304,22 +291,23 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: without paths, for a damaged checkpoint, or for
-            models of unlike weights, classes or settings.
+            models of unlike weights, dtypes, classes or settings.
         RuntimeError: for weights of unlike sizes, as PyTorch says.
 
     Chapter: checkpoints-library
     """
     paths = [paths] if isinstance(paths, str | Path) else [*paths]
     if not paths:
-        raise ValueError("no checkpoints: give at least one path")
+        raise ValueError("no checkpoints: give at least one of a training run")
     total: dict[str, Tensor] = {}
-    kinds: set[str] = set()
+    first: Any = None
     for path in paths:  # one at a time, as they may be large
         read = _read(path)
         weights = read["model"]
-        kinds.add(read["kind"])
         total = total or {x: w.double().zero_() for x, w in weights.items()}
-        if weights.keys() != total.keys() or len(kinds) > 1:
+        kind = read["kind"], {x: w.dtype for x, w in weights.items()}
+        first = first or kind
+        if kind != first:
             raise ValueError(
                 f"{path} and {paths[0]} hold unlike models: their mean would "
                 "be no model"

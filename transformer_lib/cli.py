@@ -131,7 +131,7 @@ def _translate(
         blocks = iter([[text.encode() for text in sentences]])
     number = 0
     for block in blocks:
-        texts = []
+        lines = []
         for line in block:
             number += 1
             try:
@@ -141,12 +141,10 @@ def _translate(
                 if most > longest:
                     raise ValueError(f"{most} tokens, over {longest}: --split")
             except ValueError as error:
-                text = ""
+                parts = []
                 print(f"line {number} is left empty: {error}", file=sys.stderr)
-            texts.append(text)
-        found = translator.translate(
-            texts, beam_size, length_penalty, split=split
-        )
+            lines.append(parts)
+        found = translator.by_sentence(lines, beam_size, length_penalty)
         print(*found, sep="\n", flush=True)
 
 
@@ -226,13 +224,7 @@ def _average(model: str, out: str, last: int = 5) -> None:
     Chapter: cli-translate
     """
     folder = find_model(model)
-    paths = checkpoint_files(folder)
-    used = paths[-last:] if last > 0 else []
-    if not used:
-        raise ValueError(
-            f"{folder} has {len(paths)} checkpoints, {last=}: give the folder "
-            "of a training run, and --last 1 or more"
-        )
+    used = checkpoint_files(folder)[-last:] if last > 0 else []
     if Path(out).expanduser().exists():
         raise FileExistsError(f"{out} exists: name a new folder")
     mean = average_checkpoints(used)

@@ -10,11 +10,11 @@ import gzip
 import hashlib
 import json
 import os
-import shutil
 import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import zip_longest
@@ -186,6 +186,8 @@ def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".zip":
         archive = zipfile.ZipFile(path)
         files_in = archive.infolist()
+        if not files_in:
+            raise zipfile.BadZipFile("there is no file in it")
         return archive.open(max(files_in, key=lambda file: file.file_size))
     file = path.open("rb")
     if not file.peek(2).startswith(b"\x1f\x8b"):
@@ -224,10 +226,9 @@ def _fetch(file: str) -> Path:
     missing = not (folder / file).exists()
     try:
         path = pooch.retrieve(url, checksum, file, folder, downloader=web)
-        if missing:  # pooch's is for its owner; a copy is for all
-            part = f"{path}.{os.getpid()}"  # of each worker its own
-            shutil.copyfile(path, part)
-            os.replace(part, path)
+        if missing:  # pooch's is for its owner, and this for all
+            with suppress(OSError):  # not every file system has modes
+                os.chmod(path, 0o644)
     except (OSError, ValueError) as error:
         raise FileNotFoundError(
             f"no {folder / file}: {error!s:.99}. Fetch {url}, put it there, "
@@ -287,6 +288,7 @@ def load_corpus(
     `name` is little_spanish, multi30k or tatoeba, or a folder with
     files train.en and train.es and the like, plain or gzipped (.gz). A
     `Path` is a folder. `split` is "train", "validation" or "test".
+    `skip_bad_lines` is for a folder; the others have none.
 
     Warns:
         UserWarning: if a folder has the name of the book's corpus.

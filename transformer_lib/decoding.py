@@ -68,23 +68,19 @@ def check_source(model: Transformer, source_ids: Tensor) -> None:
     Chapter: decoding-greedy
     """
     check_ids(source_ids)
-    vocab_size = model.config.vocab_size
-    unknown = (source_ids < 0) | (source_ids >= vocab_size)
-    if unknown.any():
-        raise ValueError(
-            f"the source has the id {source_ids[unknown][0].item()}, but "
-            f"the model's ids are 0 to {vocab_size - 1}"
-        )
-    real = source_ids != PAD
-    length = real.sum(1, keepdim=True)
-    places = torch.arange(source_ids.size(1), device=source_ids.device)
-    ends = ((source_ids == EOS) & (places == length - 1)).any(1)
-    good = ends & (real == (places < length)).all(1)
-    if not good.all():
-        raise ValueError(
-            f"a sentence is {source_ids[~good][0].tolist()}: give its ids "
-            f"and eos, {EOS}, as in training, and pad it on the right"
-        )
+    last = model.config.vocab_size - 1
+    for ids in source_ids.tolist():
+        if unknown := [i for i in ids if not 0 <= i <= last]:
+            raise ValueError(
+                f"the source has the id {unknown[0]}, but the model's ids "
+                f"are 0 to {last}"
+            )
+        sentence = [i for i in ids if i != PAD]
+        if sentence[-1:] != [EOS] or ids[: len(sentence)] != sentence:
+            raise ValueError(
+                f"a sentence is {ids}: give its ids and eos, {EOS}, as in "
+                "training, and pad it on the right"
+            )
 
 
 def length_limits(
@@ -125,7 +121,7 @@ def next_log_probabilities(
     logits = model.project(hidden[:, -1])
     # In float32 at least: float16 would lose much of a small probability.
     precision = torch.promote_types(logits.dtype, torch.float32)
-    logs = logits.to(precision).log_softmax(-1)
+    logs = logits.log_softmax(-1, dtype=precision)
     logs[:, PAD] = -torch.inf
     logs[:, BOS] = -torch.inf
     return logs

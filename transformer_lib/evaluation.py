@@ -170,7 +170,8 @@ class HeldOut:
     measure its loss.
 
     Raises:
-        ValueError: if all pairs are too long.
+        TypeError: for a corpus that is no list of pairs.
+        ValueError: if it has no pairs, or all are too long.
 
     Chapter: evaluation-report
     """
@@ -178,6 +179,8 @@ class HeldOut:
     def __init__(
         self, corpus: ParallelCorpus, tokenizer: Tokenizer, model: Transformer
     ):
+        if not isinstance(corpus, ParallelCorpus):
+            corpus = ParallelCorpus(corpus)
         self.tokenizer, self.longest = tokenizer, longest_source(model)
         encoded = encode_pairs(corpus, tokenizer)
         most = self.longest + 1  # and eos
@@ -186,8 +189,8 @@ class HeldOut:
         self.left_out = fits.count(False)
         if not self.corpus:
             raise ValueError(
-                f"{corpus.name}, {corpus.split}: all pairs are too long, "
-                f"over {self.longest} tokens"
+                f"{corpus.name}, {corpus.split}: there are no pairs, or all "
+                f"are over {self.longest} tokens"
             )
         self.references = [normalize(text) for text in self.corpus.targets]
         pairs = list(compress(encoded, fits))

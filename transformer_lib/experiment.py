@@ -270,16 +270,8 @@ def run_experiment(
             scores = evaluate(saved, tokenizer, tests)
         report = describe_run(net, batches, training, history)
         report["result"] |= averaged
-        report["experiment"] = asdict(experiment) | _from(start)
+        report["experiment"] = asdict(experiment) | {"start": start}
         return write_report(folder, command, report, scores)
-
-
-def _from(start: str | Path | None) -> dict[str, str]:
-    """What a report says of the model that a run began with.
-
-    Chapter: experiment-run
-    """
-    return {} if start is None else {"start": str(start)}
 
 
 def _finished(
@@ -293,14 +285,17 @@ def _finished(
     Chapter: experiment-run
     """
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    asked = json.loads(json.dumps(asdict(experiment), default=str))
+    asked = asdict(experiment) | {"start": start}
+    asked = json.loads(json.dumps(asked, default=str))
     said = (
         f"{folder} is finished: name another folder, or delete its "
         "report.json to go on with more steps"
     )
     before = report["command"]
-    asked |= _from(start)
-    if report.get("experiment") != asked or command not in ("", before):
+    # An older report may have fewer settings.
+    settings = report.get("experiment", {}).items()
+    same = settings and settings <= asked.items()
+    if not same or command not in ("", before):
         raise ValueError(f"other options, but {said}; its command: {before}")
     _say(said)
     return None if worker()[0] else report

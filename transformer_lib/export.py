@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from transformer_lib.checkpoints import check_folder
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.model import Transformer, uncompiled
 from transformer_lib.tokenization import BPETokenizer
@@ -179,7 +178,6 @@ def _save_ctranslate2(
     """
     import ctranslate2
 
-    model = _frozen(model)
     try:
         spec = _ctranslate2_spec(model, tokens)
     except (AttributeError, TypeError) as error:
@@ -200,91 +198,46 @@ def _save_ctranslate2(
         spec.save(str(folder))
 
 
-class _Graph(nn.Module):
-    """What a graph computes, as a module: torch.onnx writes these.
+def _save_onnx(model: Transformer, folder: Path) -> None:
+    """Write model.onnx, and compare it with the model.
 
-    Chapter: export-onnx
-    """
-
-    def __init__(self, model: Transformer, forward: Callable):
-        super().__init__()
-        self.model = model
-        self.forward = forward
-        self.eval()
-
-
-def _save_graph(
-    graph: nn.Module, inputs: dict[str, Tensor], output: str, path: Path
-) -> None:
-    """Write a module's graph, for inputs of any size.
-
-    Chapter: export-onnx
-    """
-    any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
-    program = torch.onnx.export(
-        graph,
-        kwargs=inputs,
-        output_names=[output],
-        dynamic_shapes=dict.fromkeys(inputs, any_size),
-        dynamo=True,
-        verbose=False,
-    )
-    program.save(path)
-
-
-def _save_graphs(model: Transformer, folder: Path) -> None:
-    """Write encoder.onnx and decoder.onnx, and compare with the model.
-
-    They are for sentences of any length. A part of one's own may have
+    It is for sentences of any length. A part of one's own may have
     been written down as it computes the example, and not as it
     computes every sentence.
 
     Raises:
-        ValueError: if the graphs compute something else.
+        ValueError: if the graph computes something else.
 
     Chapter: export-onnx
     """
     import onnxscript  # noqa: F401, as torch.onnx needs it
     from onnx.reference import ReferenceEvaluator
 
-    model = _frozen(model)
-
-    def next_token(
-        target_ids: Tensor, memory: Tensor, source_ids: Tensor
-    ) -> Tensor:
-        rows = target_ids.size(0)
-        memory = memory.expand(rows, -1, -1)
-        source_ids = source_ids.expand(rows, -1)
-        hidden = model.decode(target_ids, memory, source_ids)
-        log_p = model.project(hidden[:, -1]).log_softmax(-1)
-        log_p[:, [PAD, BOS]] = -torch.inf  # as `next_log_probabilities`
-        return log_p
-
-    source_ids = torch.tensor([[4, 5, 6, EOS]])
-    inputs = {"source_ids": source_ids}
-    path = folder / "encoder.onnx"
-    _save_graph(_Graph(model, model.encode), inputs, "memory", path)
-    encoder = ReferenceEvaluator(str(path))
-    inputs = {
-        "target_ids": torch.tensor([[BOS, 7, 8], [BOS, 7, 8]]),
-        "memory": model.encode(source_ids),
-        "source_ids": source_ids,
-    }
-    path = folder / "decoder.onnx"
-    _save_graph(_Graph(model, next_token), inputs, "log_probabilities", path)
-    decoder = ReferenceEvaluator(str(path))
+    path = folder / "model.onnx"
+    any_size = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    program = torch.onnx.export(
+        model,
+        kwargs={
+            "source_ids": torch.tensor([[4, 5, 6, EOS], [7, EOS, PAD, PAD]]),
+            "target_ids": torch.tensor([[BOS, 7, 8], [BOS, 9, 4]]),
+        },
+        output_names=["logits"],
+        dynamic_shapes={"source_ids": any_size, "target_ids": any_size},
+        dynamo=True,
+        verbose=False,
+    )
+    program.save(path)
+    graph = ReferenceEvaluator(str(path))
 
     def score(source: list[int], labels: list[int]) -> list[float]:
-        inputs, found = {"source_ids": np.array([source])}, []
-        (inputs["memory"],) = encoder.run(None, inputs)
-        for place, label in enumerate(labels):
-            inputs["target_ids"] = np.array([[BOS, *labels[:place]]])
-            (log_p,) = decoder.run(None, inputs)
-            found.append(log_p[0, label])
-        return found
+        ids = {"source_ids": [source], "target_ids": [[BOS, *labels[:-1]]]}
+        [logits] = graph.run(None, {x: np.array(ids[x]) for x in ids})
+        log_p = torch.tensor(logits[0]).log_softmax(-1)
+        return log_p[range(len(labels)), labels].tolist()
 
-    advice = "A part must not depend on the sizes of its example"
-    _check_same(model, score, [], advice)
+    _check_same(
+        model, score, [], "A part must not depend on its example's sizes"
+    )
 
 
 def export_model(
@@ -295,10 +248,9 @@ def export_model(
 ) -> None:
     """Write a translator's model and tokenizer for another engine.
 
-    It takes sentences of up to `max_length` tokens. onnx is two
-    graphs: encoder.onnx, `source_ids` (1, source_len) to `memory`,
-    and decoder.onnx, these and `target_ids` (rows, target_len) to
-    `log_probabilities` (rows, vocab_size) of the next token.
+    It takes sentences of up to `max_length` tokens. onnx is one graph,
+    model.onnx: `source_ids` (batch, source_len) and `target_ids`
+    (batch, target_len) to `logits` (batch, target_len, vocab_size).
 
     Args:
         folder: a new one
@@ -306,8 +258,8 @@ def export_model(
         int8: weights as whole numbers, for ctranslate2
 
     Raises:
-        ValueError: for anything else; or if what was written gives
-            other scores than the model.
+        ValueError: for another `to`, or int8 with onnx; or if what was
+            written gives other scores than the model.
         ImportError: naming the extra that is missing.
         FileExistsError: if the folder is there.
         NotADirectoryError: if it is a file, or in one.
@@ -317,10 +269,10 @@ def export_model(
     """
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
-    model, tokenizer = translator.model, translator.tokenizer
+    model, tokenizer = _frozen(translator.model), translator.tokenizer
     if not isinstance(tokenizer, BPETokenizer):
         raise TypeError(f"a {type(tokenizer).__name__} is no BPETokenizer")
-    folder = check_folder(folder)
+    folder = Path(folder).expanduser()
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: name a new folder")
     folder.mkdir(parents=True)
@@ -330,7 +282,7 @@ def export_model(
             tokens = [tokenizer.tokenizer.id_to_token(i) for i in ids]
             _save_ctranslate2(model, tokens, folder, int8)
         else:
-            _save_graphs(model, folder)
+            _save_onnx(model, folder)
         tokenizer.save(folder / "tokenizer.json")
     except BaseException as error:
         shutil.rmtree(folder)  # half an export is none

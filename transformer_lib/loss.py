@@ -35,12 +35,9 @@ def smoothed_loss(
         The sum in nats, a scalar: divide by the number of labels that
         are not padding. Section 5.4.
 
-    Raises:
-        ValueError: for a share that is not from 0 to 1.
-
     Chapter: loss-smoothed
     """
-    share = _checked_share(label_smoothing)
+    share = label_smoothing
     labels = labels.clamp(min=PAD)  # PyTorch marks padding by -100
     real = labels != PAD
     scores = logits[real]  # (tokens, vocab_size)
@@ -51,12 +48,6 @@ def smoothed_loss(
 
 def _at_least_float32(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
-
-
-def _checked_share(label_smoothing: float) -> float:
-    if not 0 <= label_smoothing < 1:
-        raise ValueError(f"{label_smoothing=}: give a share from 0 to 1")
-    return label_smoothing
 
 
 def perplexity(nats_per_token: float) -> float:
@@ -139,12 +130,8 @@ def projected_losses(
         gradient, and plain, without one. A second derivative raises
         RuntimeError.
 
-    Raises:
-        ValueError: for a share that is not from 0 to 1.
-
     Chapter: loss-projected
     """
-    share = _checked_share(label_smoothing)
     hidden, labels = hidden.flatten(0, -2), labels.flatten().clamp(min=PAD)
     if not torch.is_grad_enabled():
         weight = weight.detach()
@@ -159,7 +146,7 @@ def projected_losses(
         if torch.is_autocast_enabled(kind):
             # Once here, or each product of a chunk would cast again.
             hidden = hidden.to(torch.get_autocast_dtype(kind))
-    return _ProjectedLosses.apply(hidden, weight, labels, share)
+    return _ProjectedLosses.apply(hidden, weight, labels, label_smoothing)
 
 
 def model_losses(
@@ -196,6 +183,7 @@ def _only_multiplies(model: Transformer) -> bool:
         and last.bias is None
         and model.output_weight is last.weight
         and not (last._forward_hooks or last._forward_pre_hooks)
+        and not (last._backward_hooks or last._backward_pre_hooks)
     )
 
 

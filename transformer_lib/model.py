@@ -9,7 +9,7 @@ Chapter: book/architecture/model
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from threading import get_ident
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.embeddings import EOS, PAD, Embeddings
+from transformer_lib.embeddings import EOS, Embeddings
 from transformer_lib.layers import (
     Decoder,
     DecoderLayer,
@@ -323,14 +323,7 @@ class Transformer(nn.Module):
             IndexError: on a CPU, for an id that no token has.
         """
         check_ids(ids)
-        try:
-            x = embedding(ids)
-        except IndexError:
-            last = self.config.vocab_size - 1
-            raise IndexError(
-                f"ids from {ids.min()} to {ids.max()}, but this model's go "
-                f"from 0 to {last}: were they made with its tokenizer?"
-            ) from None
+        x = embedding(ids)
         if self.positions is not None:
             x = self.positions(x, offset)
         return self.dropout(x)
@@ -339,13 +332,9 @@ class Transformer(nn.Module):
         """The memory: (batch, source_len, d_model).
 
         Raises:
-            ValueError: for a source of no tokens; and as `embed`.
+            ValueError: as `embed`.
         """
         x = self.embed(source_ids, self.source_embedding)
-        if x.size(0) > 0 and x.size(1) == 0:
-            raise ValueError(
-                f"{source_ids.shape=}: a source has one token at least, eos"
-            )
         return self.encoder(x, padding_mask(source_ids))
 
     def decode(
@@ -376,20 +365,12 @@ class Transformer(nn.Module):
         """Hidden states (batch, target_len, d_model): encoder, then decoder.
 
         `target_ids` is what the decoder reads, bos first; position i
-        of the result predicts what follows it.
+        of the result predicts what follows it. Padding is on the right.
+        One source may have several targets, and the other way round.
 
         Raises:
-            ValueError: if sources and targets are not equally many; on
-                a CPU, for targets that are padded on the left; and as
-                `encode` and `decode`.
+            ValueError: as `encode` and `decode`.
         """
-        if len(source_ids) != len(target_ids):
-            raise ValueError(
-                f"{len(source_ids)} sources and {len(target_ids)} targets: "
-                "give a target for each source"
-            )
-        if target_ids.is_cpu and (target_ids[..., :1] == PAD).any():
-            raise ValueError("a target begins with padding: pad on the right")
         memory = self.encode(source_ids)
         return self.decode(target_ids, memory, source_ids)
 
@@ -402,7 +383,31 @@ class Transformer(nn.Module):
         return self.project(self.hidden(source_ids, target_ids))
 
 
-_trained: dict[nn.Module, int] = {}  # by which thread, just now
+_switched: dict[nn.Module, int] = {}  # by which thread, just now
+
+
+@contextmanager
+def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """One mode for all modules inside; afterwards each has its own.
+
+    Meanwhile, no other thread may be `evaluating` the model; one that
+    already is, with a model in evaluation mode, is not noticed.
+
+    Chapter: model-evaluating
+    """
+    modes = {module: module.training for module in model.modules()}
+    me = get_ident()
+    mine = [module for module in modes if _switched.get(module) != me]
+    _switched.update(dict.fromkeys(mine, me))
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for module in mine:
+            if _switched.get(module) == me:
+                del _switched[module]
 
 
 @contextmanager
@@ -410,45 +415,21 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients inside; afterwards as before.
 
     Raises:
-        RuntimeError: if another thread trains the model.
+        RuntimeError: if another thread has changed the model's mode: it
+            trains it, or is `evaluating` it though it is in training mode.
 
     Chapter: model-evaluating
     """
     modules, me = [*model.modules()], get_ident()
-    if any(_trained.get(module, me) != me for module in modules):
+    if any(_switched.get(module, me) != me for module in modules):
         raise RuntimeError(
-            "this model is being trained in another thread: use a copy of "
-            "it, copy.deepcopy(model)"
+            "another thread trains this model, or uses it in training mode: "
+            "call model.eval() first, or take copy.deepcopy(model)"
         )
-    on = [module for module in modules if module.training]
-    for module in on:
-        module.training = False
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module in on:
-            module.training = True
-
-
-@contextmanager
-def in_training(model: nn.Module) -> Iterator[None]:
-    """Training mode inside; afterwards as before.
-
-    Meanwhile, no other thread may be `evaluating` the model.
-
-    Chapter: model-evaluating
-    """
-    off = [module for module in model.modules() if not module.training]
-    _trained.update(dict.fromkeys(model.modules(), get_ident()))
-    model.train()
-    try:
+    off = not any(module.training for module in modules)
+    mode = nullcontext() if off else in_mode(model, False)
+    with mode, torch.inference_mode():
         yield
-    finally:
-        for module in off:
-            module.training = False
-        for module in model.modules():
-            _trained.pop(module, None)
 
 
 def uncompiled(module: nn.Module) -> nn.Module:

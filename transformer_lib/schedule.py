@@ -22,12 +22,12 @@ def learning_rate(step: int, d_model: int, warmup_steps: int = 4000) -> float:
     Steps are updates of the weights and count from 1.
 
     Raises:
-        ValueError: for a step below 1.
+        ValueError: for a step or a warm-up below 1.
 
     Chapter: schedule-rate
     """
-    if step < 1:
-        raise ValueError(f"{step=}: the first step is 1; LambdaLR's is 0")
+    if step < 1 or warmup_steps < 1:
+        raise ValueError(f"{step=}, {warmup_steps=}: both count from 1")
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 

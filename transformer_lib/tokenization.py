@@ -92,7 +92,7 @@ class BPETokenizer:
             initial_alphabet=sorted(ByteLevel.alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(map(_checked, texts), trainer)
+        tokenizer.train_from_iterator(map(checked_text, texts), trainer)
         # The trainer adds the special tokens to the vocabulary, and also
         # to the list of those that are found in a text: they are not.
         description = json.loads(tokenizer.to_str())
@@ -108,7 +108,7 @@ class BPETokenizer:
         Raises:
             TypeError: if it is not a str.
         """
-        return self.tokenizer.encode(_checked(text)).ids
+        return self.tokenizer.encode(checked_text(text)).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """The ids of many texts, encoded on all cores.
@@ -117,7 +117,7 @@ class BPETokenizer:
             TypeError: for a single text, or what is none.
         """
         _refuse_one(texts)
-        checked = [_checked(text) for text in texts]
+        checked = [checked_text(text) for text in texts]
         encodings = self.tokenizer.encode_batch_fast(checked)
         return [encoding.ids for encoding in encodings]
 
@@ -178,8 +178,11 @@ def _refuse_one(texts: Iterable[str]) -> None:
         raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
 
 
-def _checked(text: str) -> str:
+def checked_text(text: str) -> str:
     """The same text; half a character, which no file holds, is U+FFFD.
+
+    Raises:
+        TypeError: for what is no str.
 
     Chapter: tokenization-bpe
     """

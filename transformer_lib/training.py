@@ -42,12 +42,7 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.embeddings import UNK
 from transformer_lib.loss import model_losses, validation_loss
-from transformer_lib.model import (
-    Transformer,
-    evaluating,
-    in_training,
-    uncompiled,
-)
+from transformer_lib.model import Transformer, evaluating, in_mode, uncompiled
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -108,7 +103,8 @@ def train(
             `Replays`; step by step if not given.
 
     Raises:
-        TypeError: for an `evaluate` or `schedule` of another kind.
+        TypeError: for `batches`, `evaluate` or `schedule` of another
+            kind.
         ValueError: in the folder of a run with other settings, data,
             optimizers or rates, or with more steps; if workers differ
             in any of these; if nothing would be learnt, for instance
@@ -123,6 +119,8 @@ def train(
 
     Chapter: training-loop
     """
+    if not hasattr(batches, "epoch"):
+        raise TypeError("these are no batches: give TokenBatches(pairs)")
     for given in evaluate, schedule:
         if not (given is None or callable(given) or hasattr(given, "epoch")):
             raise TypeError(f"a {type(given).__name__} is no function")
@@ -455,7 +453,7 @@ def _training_mode(model: nn.Module) -> Iterator[None]:
     """
     kind = model.output_weight.device.type
     gpus = range(0 if kind == "cpu" else torch.accelerator.device_count())
-    with torch.random.fork_rng(gpus, device_type=kind), in_training(model):
+    with torch.random.fork_rng(gpus, device_type=kind), in_mode(model, True):
         yield
 
 
@@ -585,9 +583,9 @@ def _settings(
         "weights": [names.get(w) for group in groups for w in group["params"]],
         "workers": worker()[1],
         "pairs": batches.fingerprint(),
-        "tokens_per_batch": getattr(batches, "tokens_per_batch", None),
-        "batches.seed": getattr(batches, "seed", None),
-        "batches.shuffle": getattr(batches, "shuffle", None),
+        "tokens_per_batch": batches.tokens_per_batch,
+        "batches.seed": batches.seed,
+        "batches.shuffle": batches.shuffle,
     }
     # Rates are compared as they come out.
     others = {"params", "lr", "fused", "foreach"}

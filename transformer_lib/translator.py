@@ -29,7 +29,7 @@ from transformer_lib.model import (
     evaluating,
     uncompiled,
 )
-from transformer_lib.tokenization import Tokenizer
+from transformer_lib.tokenization import Tokenizer, checked_text
 
 
 def bundled_models() -> dict[str, Path]:
@@ -103,8 +103,7 @@ class Translator:
     model is in evaluation mode, as a loaded one is.
 
     Raises:
-        TypeError: for a model without a `config`, such as a wrapped
-            one, and for languages that are one text.
+        TypeError: for languages that are one text.
         ValueError: if the tokenizer is another model's.
 
     Chapter: translator-class
@@ -116,11 +115,6 @@ class Translator:
         tokenizer: Tokenizer,
         languages: Sequence[str] = ("", ""),
     ):
-        if not hasattr(model, "config"):
-            raise TypeError(
-                f"a {type(model).__name__} has no config: give the model "
-                "itself; a wrapper has it as .module"
-            )
         if isinstance(languages, str) or len(languages) != 2:
             raise TypeError(f"{languages=}: give two, such as ('de', 'en')")
         if len(tokenizer) != model.config.vocab_size:
@@ -159,13 +153,6 @@ class Translator:
             )
         languages = saved.info.get("languages", ("", ""))
         return cls(saved.model.to(device), saved.tokenizer, languages)
-
-    def __repr__(self) -> str:
-        size = sum(weight.numel() for weight in self.model.parameters())
-        return (
-            f"Translator(languages={self.languages}, {size:,} parameters, "
-            f"on {self.device})"
-        )
 
     @property
     def device(self) -> torch.device:
@@ -237,17 +224,21 @@ class Translator:
             ValueError: as `decode_all`, or if `n_best` is more than the
                 beam finds, or given with `split`.
         """
+        one = isinstance(sentences, str)
+        texts = [sentences] if one else sentences
         if split:
             if n_best is not None:
                 raise ValueError("n_best is for one sentence, not with split")
-            return self._by_sentence(sentences, beam_size, length_penalty)
+            parts = [
+                split_sentences(text, self.languages[0]) for text in texts
+            ]
+            results = self.by_sentence(parts, beam_size, length_penalty)
+            return results[0] if one else results
         if n_best is not None and not 1 <= n_best <= beam_size:
             raise ValueError(
                 f"{n_best=}: a beam of {beam_size} finds up to {beam_size} "
                 "translations"
             )
-        one = isinstance(sentences, str)
-        texts = [sentences] if one else sentences
         found = translate_all(
             self.model, self.tokenizer, texts, beam_size, length_penalty
         )
@@ -257,17 +248,17 @@ class Translator:
             results = [ranked[:n_best] for ranked in found]
         return results[0] if one else results
 
-    def _by_sentence(
-        self, texts: str | Iterable[str], *settings: float
-    ) -> str | list[str]:
-        one = isinstance(texts, str)
-        parts = [
-            split_sentences(text, self.languages[0])
-            for text in ([texts] if one else texts)
-        ]
-        found = iter(self.translate([*chain(*parts)], *settings))
-        joined = [" ".join(islice(found, len(each))) for each in parts]
-        return joined[0] if one else joined
+    def by_sentence(
+        self,
+        texts: Iterable[list[str]],
+        beam_size: int = 4,
+        length_penalty: float = 0.6,
+    ) -> list[str]:
+        """Texts that are split already; each comes back as one line."""
+        texts = list(texts)
+        every = [*chain(*texts)]
+        found = iter(self.translate(every, beam_size, length_penalty))
+        return [" ".join(islice(found, len(parts))) for parts in texts]
 
     def attention(
         self, source: str, target: str | None = None
@@ -307,6 +298,7 @@ def split_sentences(text: str, language: str = "") -> list[str]:
 
     Raises:
         ImportError: without spaCy.
+        TypeError: for what is no str.
 
     Chapter: translator-paragraphs
     """
@@ -314,7 +306,7 @@ def split_sentences(text: str, language: str = "") -> list[str]:
         rules = _rules_of(language)
     except ModuleNotFoundError as error:
         raise ImportError("sentences need spaCy: pip install spacy") from error
-    sentences = (one.text.strip() for one in rules(text).sents)
+    sentences = (one.text.strip() for one in rules(checked_text(text)).sents)
     return [one for one in sentences if one]
 
 

@@ -28,6 +28,17 @@ def say(app, doctree, docname):
         title.parent.insert(title.parent.index(title) + 1, line)
 
 
+def new_minutes(app, env):
+    """The pages whose minutes have changed: they are written again."""
+    before, env.minutes = getattr(env, "minutes", {}), MINUTES
+    names = {page: page.rpartition("/")[2] for page in env.found_docs}
+    return [
+        page
+        for page, name in names.items()
+        if before.get(name) != MINUTES.get(name)
+    ]
+
+
 def write_signs(app):
     """What the navigation says beside a chapter, as a style sheet."""
     if app.builder.format != "html":
@@ -48,4 +59,5 @@ def setup(app):
     app.add_css_file("minutes.css")
     app.connect("doctree-resolved", say)
     app.connect("builder-inited", write_signs)
+    app.connect("env-get-updated", new_minutes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

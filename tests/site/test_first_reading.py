@@ -6,11 +6,12 @@ figures and outputs, but nothing that is folded and no interactive figure.
 
 import copy
 import re
+from types import SimpleNamespace
 
 import pytest
 import tangle
 from parts import soup
-from reading_time import MINUTES
+from reading_time import MINUTES, new_minutes
 from sittings import objective
 
 PACE = 130  # words a minute, those of outputs too
@@ -55,6 +56,13 @@ def test_its_minutes_are_true_within_a_quarter(name):
     said = soup(page.as_posix()).select_one("p.first-reading").text
     assert f"about {MINUTES[name]} minutes" in said
     assert name == "learning" or len(objective(PAGES[name])) > 20
+
+
+def test_a_page_with_other_minutes_is_written_again():
+    pages = {"index", "book/architecture/attention", "book/training/loss"}
+    env = SimpleNamespace(found_docs=pages, minutes=MINUTES | {"loss": 1})
+    assert new_minutes(None, env) == ["book/training/loss"]
+    assert new_minutes(None, env) == []
 
 
 def test_the_first_page_adds_them_up():
