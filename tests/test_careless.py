@@ -50,7 +50,7 @@ CARELESS = [
     ("average --model nowhere --out new", "'nowhere' is no folder"),
     ("average --model model --out new", "no checkpoints: give at least one"),
     ("export --model little-spanish --out model", "model"),
-    ("export --model little-spanish --out file/new", "a directory: .file/new"),
+    ("export --model little-spanish --out file/new", "Not a directory: 'file"),
     ("export --model little-spanish --out new --to tflite", "tflite"),
 ]
 

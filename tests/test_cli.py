@@ -158,7 +158,7 @@ def test_evaluate_and_average(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main([*words, "--out", "~/mean"]) == 2  # it is there
     assert main([*words[:-1], "0", "--out", f"{out}0"]) == 2
-    assert "has 2 checkpoints" in capsys.readouterr().err
+    assert "no checkpoints" in capsys.readouterr().err
     assert main([*words[:-1], "99", "--out", f"{out}99"]) == 0
     assert len(json.loads(capsys.readouterr().out)["mean of"]) == 2
 

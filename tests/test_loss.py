@@ -129,15 +129,6 @@ def test_perplexity():
     assert math.isnan(perplexity(math.nan))
 
 
-def test_another_share_is_refused():
-    hidden, weight = rows()
-    for share in (1.0, -0.1):
-        with pytest.raises(ValueError, match="smoothing="):
-            smoothed_loss(hidden @ weight.T, LABELS.flatten(), share)
-        with pytest.raises(ValueError, match="smoothing="):
-            projected_losses(hidden, weight, LABELS.flatten(), share)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_gpu_leaves_padding_out_as_the_cpu_does(bf16):
