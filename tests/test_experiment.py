@@ -331,7 +331,7 @@ def test_held_out_text_is_cut_where_the_model_ends(
     assert said.count("1 of 5 pairs are left out") == 2
     assert said.index("left out of test") < said.index("step 3:")
     long = a_corpus(tmp_path, validation="two " * 3000 + "\n")
-    with pytest.raises(ValueError, match="validation: all pairs are too lo"):
+    with pytest.raises(ValueError, match="validation: there are no pairs"):
         run_experiment(long, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
