@@ -57,10 +57,12 @@ MISTAKES = [
     (
         2,
         "sines in one half",
-        ("[:, 0::2] =", "[:, : d_model // 2] ="),
-        ("[:, 1::2] =", "[:, d_model // 2 :] ="),
+        (
+            "for a in angles for wave in (sin, cos)",
+            "for wave in (sin, cos) for a in angles",
+        ),
     ),
-    (2, "counting from 1", ("arange(length)", "arange(1, length + 1)")),
+    (2, "counting from 1", ("in range(length)", "in range(1, length + 1)")),
     (3, "no root", (" / query.size(-1) ** 0.5", "")),
     (
         3,

@@ -32,7 +32,7 @@ from transformer_conformance.core import (
 from transformer_conformance.decoding import LOOSE, reference
 from transformer_conformance.model import OURS_FIRST
 from transformer_conformance.places import CONSEQUENCES, LOCAL, page
-from transformer_conformance.positions import judge, other_tables
+from transformer_conformance.plain import judge, other_tables
 from transformer_conformance.report import EXAMPLES, summary
 from transformer_lib import (
     BOS,

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from .clinic import likely
+from .plain import Verdict, deviation, paper  # noqa: F401
 
 # What an adapter may define, in the order of the template.
 FUNCTIONS = (
@@ -50,35 +51,6 @@ FUNCTIONS = (
 # Those that are given functions of ours to work with.
 GIVEN_PARTS = ("encoder_layer", "decoder_layer", "beam")
 CONSTANTS = {"PAD": 0, "BOS": 2, "EOS": 3, "ARRAYS": "torch"}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a probe found.
-
-    `kind` is "paper", "deviation", "fault" or "not tried"; `words` say
-    what was measured, or what is wrong: first what was seen, then what it
-    may be, the likeliest first. A deviation has a `name`, and says `who`
-    else does it. `line` is the reader's own that raised an error. A fault
-    that is a `root` follows from no other.
-    """
-
-    kind: str
-    words: str
-    name: str = ""
-    who: str = ""
-    line: str = ""
-    root: bool = False
-
-
-def paper(measured: str) -> Verdict:
-    """The statement holds."""
-    return Verdict("paper", measured)
-
-
-def deviation(name: str, measured: str, who: str = "") -> Verdict:
-    """Something else than the paper, but known and workable."""
-    return Verdict("deviation", measured, name, who)
 
 
 def fault(

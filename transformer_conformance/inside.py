@@ -31,7 +31,7 @@ from .model import (
     wild,
     wrong_weights,
 )
-from .positions import judge
+from .plain import judge
 from .trace import KERNEL, SIZES, SOURCE, TARGET, Call, Trace
 
 RATE = 0.3  # of dropout, where it is looked at: not 1 - RATE
@@ -265,7 +265,7 @@ def added_positions(tried: Adapter) -> Verdict:
         raise
     if name := _learned(tried, model, [rows for _, rows, _ in sums]):
         return deviation("learned positions", f"{name} learns", "BERT, GPT")
-    verdicts = {_side(words): judge(rows) for _, rows, words in sums}
+    verdicts = {_side(words): judge(rows.tolist()) for _, rows, words in sums}
     said = {verdict.words for verdict in verdicts.values()}
     kinds = {verdict.kind for verdict in verdicts.values()}
     if kinds == {"paper"}:

@@ -3,87 +3,9 @@
 import math
 
 import torch
-from torch import Tensor
 
 from .core import Adapter, Verdict, close, deviation, fault, paper, probe
-
-HALVES = (
-    "sines and cosines concatenated",
-    "tensor2tensor, fairseq, Marian models in Hugging Face Transformers",
-)
-
-
-def sinusoids(length: int, d_model: int) -> Tensor:
-    """The table of section 3.5, in double precision."""
-    pos = torch.arange(length).double()[:, None]
-    angle = pos / 10_000 ** (torch.arange(0, d_model, 2) / d_model).double()
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
-
-
-def other_tables(length: int, d_model: int) -> dict[str, Tensor]:
-    """What common mistakes put there, by their descriptions."""
-    right = sinusoids(length + 1, d_model)
-    sines, cosines = right[:-1, 0::2], right[:-1, 1::2]
-    pos = torch.arange(length).double()[:, None]
-
-    def interleaved(exponents: Tensor) -> Tensor:
-        angle = pos / 10_000 ** exponents.double()
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
-
-    even = torch.arange(0, d_model, 2)
-    single = pos / 10_000 ** (torch.arange(d_model) / d_model).double()
-    double = pos / 10_000 ** (2 * torch.arange(d_model) / d_model).double()
-    shared = "the two of a pair share the angle pos / 10000^(2i / d_model)"
-
-    def unpaired(angle: Tensor) -> Tensor:
-        pairs = [angle[:, 0::2].sin(), angle[:, 1::2].cos()]
-        return torch.stack(pairs, dim=-1).flatten(1)
-
-    return {
-        "even dimensions are sines and odd ones cosines, not the other "
-        "way round": torch.stack([cosines, sines], -1).flatten(1),
-        "positions count from 0: the first row is 0, 1, 0, 1, ...": right[1:],
-        "dimension 1 turns slower than dimension 0: " + shared: (
-            unpaired(single)
-        ),
-        "the exponent is twice the index of the dimension, where 2i is "
-        "that index: " + shared: unpaired(double),
-        "the exponent is 2i / d_model; yours is i / d_model": (
-            interleaved(even / d_model / 2)
-        ),
-        "the exponents run to 1: divide 2i by d_model, not by d_model - 2": (
-            interleaved(torch.linspace(0, 1, d_model // 2))
-        ),
-    }
-
-
-def judge(table: Tensor) -> Verdict:
-    """A table of positions (length, d_model), against section 3.5."""
-    length, d_model = table.shape
-    right = sinusoids(length, d_model)
-    if close(table, right, 2e-3):
-        worst = (table.double() - right).abs().max().item()
-        return paper(f"all {length} rows, within {worst:.0e}")
-    sines, cosines = right[:, 0::2], right[:, 1::2]
-    pos = torch.arange(length).double()[:, None]
-    half = d_model // 2
-    least = pos / 10_000 ** (torch.arange(half) / max(half - 1, 1)).double()
-    for order, measured in (
-        ([sines, cosines], "all sines stand before all cosines; the "
-         "formula puts each cosine beside its sine"),
-        ([least.sin(), least.cos()], "all sines stand before all cosines, "
-         "and the longest wavelength is exactly 10000 times 2 pi"),
-    ):  # fmt: skip
-        for shift in (0, 1, 2):
-            moved = torch.cat(order, dim=1)[shift:]
-            if len(moved) > 4 and close(table[: len(moved)], moved, 2e-3):
-                return deviation(HALVES[0], measured, HALVES[1])
-    worst = (table.double() - right).abs().max().item()
-    otherwise = (
-        f"the numbers differ by up to {worst:.2g} from sin and cos of "
-        "pos / 10000^(2i / d_model)"
-    )
-    return fault(otherwise, table, other_tables(length, d_model))
+from .plain import judge
 
 
 @probe("positions-formula", "positions-sinusoids", "positions")
@@ -96,7 +18,7 @@ def formula(tried: Adapter) -> Verdict:
             "for 50 positions and d_model = 16 the table is "
             f"{tuple(table.shape)}, not (50, 16)"
         )
-    return judge(table)
+    return judge(table.tolist())
 
 
 @probe(

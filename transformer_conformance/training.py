@@ -14,11 +14,11 @@ from .core import (
     close,
     deviation,
     fault,
-    named,
     not_tried,
     paper,
     probe,
 )
+from .plain import judge_rate
 
 
 @probe("layers-shifted-targets", "batching-batch", "shift")
@@ -294,65 +294,7 @@ def impossible(tried: Adapter) -> Verdict:
 def equation_3(tried: Adapter) -> Verdict:
     """The rate is d_model^-0.5 times the lower of step^-0.5 and
     step * warmup_steps^-1.5."""
-    width, warmup = 512, 400
-    steps = (1, 10, 100, 399, 400, 401, 1600, 100_000)
-
-    def right(step: int) -> float:
-        return width**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-    got = [float(tried.learning_rate(s, width, warmup)) for s in steps]
-    ratios = [
-        rate / right(step) for rate, step in zip(got, steps, strict=True)
-    ]
-    if close(ratios, [1.0] * len(steps)):
-        other = float(tried.learning_rate(7, 64, 9)) / (7 / 64**0.5 / 27)
-        if math.isclose(other, 1, rel_tol=1e-4):
-            return paper(f"{got[0]:.3g} at step 1, {got[4]:.3g} at its peak")
-        return fault("right for d_model=512 and warmup_steps=400 alone")
-    ramp = [s * warmup**-1.5 for s in steps]
-    root = [s**-0.5 for s in steps]
-    wrong = {  # without the factor d_model^-0.5
-        "the larger of the two terms, where equation 3 takes the lower": map(
-            max, ramp, root
-        ),
-        "the ramp is step * warmup_steps^-1.5, so that it meets step^-0.5 "
-        "where the warm-up ends": map(min, root, (s / warmup for s in steps)),
-        "the rate rises for ever: after the warm-up it is step^-0.5": ramp,
-        "there is no ramp: up to the warm-up's end the rate is "
-        "step * warmup_steps^-1.5": root,
-        "the factor d_model^-0.5 is missing": (
-            width**0.5 * min(a, b) for a, b in zip(ramp, root, strict=True)
-        ),
-        "the rate falls with the width: d_model^-0.5, not d_model^0.5": (
-            width * min(a, b) for a, b in zip(ramp, root, strict=True)
-        ),
-        "steps count from 1: nothing is added or taken away": (
-            right(s + 1) * width**0.5 for s in steps
-        ),
-    }
-    mistakes = {
-        words: [width**-0.5 * rate for rate in rates]
-        for words, rates in wrong.items()
-    }
-    if close([got[0]] * len(steps), got):
-        return deviation(
-            "a constant rate",
-            f"{got[0]:.3g} at every step, without warm-up",
-            "hkproj, ajhalthor",
-        )
-    known = named(got, mistakes)
-    if not known and close(ratios, [ratios[0]] * len(steps)):
-        return deviation(
-            "a factor on equation 3",
-            f"the rate is {ratios[0]:.3g} times equation 3's",
-            "tensor2tensor: 2",
-        )
-    most = max(range(len(steps)), key=lambda i: abs(ratios[i] - 1))
-    otherwise = (
-        f"at step {steps[most]} yours is {ratios[most]:.3g} times the rate "
-        "of equation 3"
-    )
-    return fault(known or otherwise)
+    return judge_rate(tried.learning_rate)
 
 
 @probe("schedule-adam", "schedule-adam", "optimizer")

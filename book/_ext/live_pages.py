@@ -9,12 +9,12 @@ The parts `cover` and `play` ask for nothing: their data, recorded in
 no script runs. Of `zoom` the page has the outermost level; for what is
 inside the model is fetched. `beams` has the searches of one sentence in its
 page, and `train` a recorded run; it fetches its sentences when a training
-is asked for, and shows what was trained as `zoom` does. `onefile` has the
-file in its page; Python for the browser, Pyodide from npm, is a part of the
-site where npm brought it, and is loaded when a reader runs the file.
+is asked for, and shows what was trained as `zoom` does. `editor` has the
+paper in one file in its page, or an exercise: a cell tagged `editor`. Python
+for the browser, Pyodide from npm, is a part of the site where npm brought
+it, and is loaded when a reader presses *Run*.
 """
 
-import ast
 import hashlib
 import html
 import json
@@ -41,11 +41,10 @@ PLACES = re.compile(r'data-live="(\w+)"')
 RECORDED = WEB / "recorded"
 ONE_FILE = ROOT / "transformer.py"
 EDITS = ROOT / "experiments" / "one_file.py"
-TO_WRITE = {  # exercises: functions that a reader writes again
-    "equation 1": "attention",
-    "sinusoids": "positions",
-    "equation 3": "learning_rate",
-}
+CHECKS = [  # what the exercises of plain Python import
+    "transformer_book/exercises.py",
+    "transformer_conformance/plain.py",
+]
 PYODIDE = MADE / "pyodide-314.0.7"  # npm's name and version
 PYODIDE_SHA256 = (
     "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0"
@@ -137,6 +136,9 @@ def write_data(app, error):
     for name in LEARNT_FROM:
         path = ROOT / "transformer_lib" / "data" / name
         shutil.copy(path, live / "data")
+    for name in CHECKS:
+        (live / name).parent.mkdir()
+        shutil.copy(ROOT / name, live / name)
     if PYODIDE.is_dir():
         (live / PYODIDE.name).mkdir()
         for name in PYODIDE_FILES:
@@ -159,7 +161,7 @@ class Live(SphinxDirective):
         self.env.live_parts = getattr(self.env, "live_parts", set()) | {
             self.env.docname
         }
-        if name == "onefile":  # what its page is written from
+        if name == "editor":  # what its page is written from
             for path in ONE_FILE, EDITS, PYODIDE / PYODIDE_FILES[0]:
                 self.env.note_dependency(path)
         if name == "cover":  # it has the room of the contents at the side
@@ -248,36 +250,41 @@ def kept(path: Path) -> str:
     return ABSENT + inlined(path.read_text("utf-8"))
 
 
-def without_body(text: str, name: str) -> tuple[str, str]:
-    """The lines of a function below its docstring, and what to put there."""
-    (function,) = (
-        node
-        for node in ast.parse(text).body
-        if isinstance(node, ast.FunctionDef) and node.name == name
-    )
-    docstring = function.body[0]
-    lines = text.splitlines(keepends=True)
-    body = "".join(lines[docstring.end_lineno : function.end_lineno])
-    return body, '    raise NotImplementedError("write it")\n'
-
-
-def editable() -> str:
-    """The file, and what a script needs for changing and running it."""
-    text = ONE_FILE.read_text("utf-8")
-    about = {"edits": runpy.run_path(str(EDITS))["EDITS"]}
-    del about["edits"]["as it is"]
-    for name, function in TO_WRITE.items():
-        edit = without_body(text, function)
-        about["edits"][f"write {name}"] = [edit]
+def python(name: str, **about) -> str:
+    """What a script needs for running code, of that name in errors."""
+    about["name"] = name
     if PYODIDE.is_dir():
         about["folder"] = PYODIDE.name
         about["files"] = {
             name: (PYODIDE / name).stat().st_size for name in PYODIDE_FILES
         }
-    code = highlight(text, PythonLexer(), HtmlFormatter())
+    return inlined(json.dumps(about))
+
+
+def editable() -> str:
+    """The file, and its changes of a line or two."""
+    edits = runpy.run_path(str(EDITS))["EDITS"]
+    del edits["as it is"]
+    code = highlight(
+        ONE_FILE.read_text("utf-8"), PythonLexer(), HtmlFormatter()
+    )
     code = code.replace("<pre>", '<pre tabindex="0">')
-    words = ABSENT if "folder" in about else WITHOUT_PYTHON
-    return words + code + inlined(json.dumps(about))
+    words = ABSENT if PYODIDE.is_dir() else WITHOUT_PYTHON
+    return words + code + python(ONE_FILE.name, edits=edits)
+
+
+def make_editors(app, doctree, docname):
+    """A cell tagged `editor` is one, where the site can run it; a cell
+    tagged `notebook` is in the notebooks alone."""
+    about = python("exercise.py", checks=CHECKS)
+    for cell in list(doctree.findall(nodes.container)):
+        classes = cell.get("classes", [])
+        if "tag_notebook" in classes:
+            cell.parent.remove(cell)
+        if "tag_editor" in classes and app.builder.name in SITES:
+            place = f'<div class="live" data-live="editor">{about}'
+            cell.insert(0, nodes.raw("", place, format="html"))
+            cell += nodes.raw("", "</div>", format="html")
 
 
 def broken() -> str:
@@ -289,7 +296,7 @@ GIVEN = {  # what stands in a part's place before its script runs
     "beams": lambda: kept(RECORDED / "beams.json"),
     "broken": broken,
     "cover": lambda: covered(RECORDED / "cover.json"),
-    "onefile": editable,
+    "editor": editable,
     "play": lambda: told(RECORDED / "play.json"),
     "train": lambda: kept(RECORDED / "train.json"),
     "zoom": lambda: kept(MADE / "data" / "zoom.json"),
@@ -338,6 +345,7 @@ def setup(app):
     app.connect("builder-inited", make_data)
     app.connect("env-get-outdated", outdated)
     app.connect("env-merge-info", merge)
+    app.connect("doctree-resolved", make_editors)
     app.connect("html-page-context", add_script)
     app.connect("build-finished", write_data)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -175,7 +175,7 @@ def is_gap(statement: ast.stmt) -> bool:
 def exercise(label: str, solution: list, stub, points: int) -> list:
     """The cells of an exercise, solved; points where it is graded."""
     graded = {"solution": True, "grade_id": label}
-    [answer] = [c.source for c in solution if c.cell_type == "code"]
+    *_, answer = [c.source for c in solution if c.cell_type == "code"]
     said = [c.source for c in solution if c.cell_type != "code"]
     if stub is None:
         lines = [answer, *(textwrap.indent(fill(t), "# ") for t in said)]
@@ -231,8 +231,9 @@ def solved(sitting: Sitting, values) -> nbformat.NotebookNode:
     for piece in pieces(notebook):
         if isinstance(piece, tuple):
             label, solution = piece
-            at = [i for i, c in enumerate(cells) if is_stub(c)][-1:]
-            stub = cells.pop(*at) if at else None
+            at = [i for i, c in enumerate(cells) if is_stub(c)]
+            # the last is for tensors, where one is in plain Python, too
+            stub = [cells.pop(i) for i in reversed(at)][0] if at else None
             points = sitting.minutes if label == sitting.label else 0
             made = exercise(label, solution, stub, points)
             place = at[0] if at else len(cells)

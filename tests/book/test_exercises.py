@@ -1,7 +1,11 @@
 """The exercises: stubs, their checks, the course that they make."""
 
+import importlib
 import math
 import re
+import shutil
+import subprocess
+import sys
 
 import jupytext
 import pytest
@@ -29,39 +33,52 @@ STUBS = {
     "decoding.greedy": "decoding-ex-1",
     "beams.search": "beams-ex-1",
 }
+PLAIN = {  # written and checked in the page
+    "positions.sinusoids": "positions-ex-1",
+    "attention.rows": "attention-ex-1",
+    "masks.recent": "masks-ex-2",
+    "schedule.learning_rate": "schedule-ex-1",
+    "beams.score": "beams-ex-2",
+    "evaluation.precision": "evaluation-ex-1",
+}
+LABELS = STUBS | PLAIN
 
 
 def cells_of(name):
     """The page's two cells of a stub: itself, and its solution."""
-    label = STUBS[name]
+    label = LABELS[name]
     page = next(p for p in TEXT if p.endswith(f"/{name.split('.')[0]}"))
     found = re.search(
         rf":label: {label}\n.*?^```{{solution-end}}", TEXT[page], re.M | re.S
     )
     assert found, f"{page} has no exercise {label}"
     cells = [cell[3] for cell in tangle.CELL.finditer(found[0])]
+    cells = [cell for cell in cells if f'check("{name}", ' in cell]
     assert len(cells) == 2
-    last = f'check("{name}", '
-    assert all(last in cell.splitlines()[-1] for cell in cells)
     return cells
 
 
-def answer_in(cell):
-    """What a cell defines, without the check that ends it."""
-    code, call = cell.strip().rsplit("\n", 1)
+def answer_in(cell, stub=""):
+    """What a cell defines, below its stub, without the check."""
+    code, call = re.search(r"(.*)^(.*\bcheck\(.*)", cell, re.M | re.S).groups()
     scope = {name: getattr(lib, name) for name in lib.__all__}
     scope |= {"torch": torch, "nn": torch.nn, "math": math}
+    exec(stub.partition("\ncheck(")[0], scope)
     exec(code, scope)
     return scope[re.search(r", (\w+)\)", call)[1]]
 
 
 def solution(name, change=()):
     """The page's answer; or with pieces of it changed, a mistake."""
-    code = cells_of(name)[1]
+    stub, code = cells_of(name)
+    return answer_in(changed(code, change), stub)
+
+
+def changed(code, change):
     for old, new in change:
-        assert old in code, f"{old!r} is not in the solution of {name}"
+        assert old in code, f"{old!r} is not in the solution"
         code = code.replace(old, new)
-    return answer_in(code)
+    return code
 
 
 ANSWERS = yaml.safe_load(
@@ -71,12 +88,12 @@ MISTAKES = {name: answers["mistakes"] for name, answers in ANSWERS.items()}
 CASES = [(name, says) for name in MISTAKES for says in MISTAKES[name]]
 
 
-@pytest.mark.parametrize("name", STUBS)
+@pytest.mark.parametrize("name", LABELS)
 def test_the_pages_solution_is_right(name):
     assert check(name, solution(name))
 
 
-@pytest.mark.parametrize("name", STUBS)
+@pytest.mark.parametrize("name", LABELS)
 def test_a_stub_is_not_right_and_does_not_fail(name, capsys):
     assert not check(name, answer_in(cells_of(name)[0]))
     said = capsys.readouterr().out
@@ -87,7 +104,7 @@ def unwritten(*_):
     raise NotImplementedError
 
 
-@pytest.mark.parametrize("name", STUBS)
+@pytest.mark.parametrize("name", LABELS)
 def test_what_is_not_written_is_not_right(name):
     assert not check(name, unwritten)
 
@@ -113,6 +130,29 @@ def test_another_way_is_right_too(name, capsys):
     assert check(name, answer), capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_python_is_enough(name, tmp_path, monkeypatch):
+    """The site's files and no package: stub, solution and mistakes."""
+    monkeypatch.syspath_prepend(str(tangle.ROOT / "book" / "_ext"))
+    for file in importlib.import_module("live_pages").CHECKS:
+        (tmp_path / file).parent.mkdir()
+        shutil.copy(tangle.ROOT / file, tmp_path / file)
+    stub, answer = cells_of(name)
+    ask = answer[answer.index("check(") :].partition("\n")[0]
+    code = answer.partition("\nassert ")[0]
+    mistakes = list(MISTAKES[name].items())[:2]
+    cells = [stub, code, *(changed(code, one) for _, one in mistakes)]
+    lines = [f"import sys; sys.path.insert(0, {str(tmp_path)!r})"]
+    lines += [cells[0], *(f"{cell}\n{ask}" for cell in cells[1:])]
+    isolated = [sys.executable, "-I", "-S", "-c", "\n".join(lines)]
+    ran = subprocess.run(isolated, capture_output=True, text=True)
+    assert not ran.returncode, ran.stderr
+    _, written, right, *wrong = ran.stdout.split(f"{name}: ")
+    assert "returns None" in written and right == "right.\n"
+    for (says, _), told in zip(mistakes, wrong, strict=True):
+        assert says.lower() in told.lower()
+
+
 def exercises_of(text):
     """Label, name and minutes of each exercise of a page."""
     for said, label in TITLE.findall(text):
@@ -124,7 +164,7 @@ def exercises_of(text):
 def test_a_stub_is_the_first_exercise_of_its_chapter():
     for page, text in TEXT.items():
         labels = [label for label, _, _ in exercises_of(text)]
-        stubs = [label for label in labels if label in STUBS.values()]
+        stubs = [label for label in labels if label in LABELS.values()]
         assert labels[: len(stubs)] == stubs, page
 
 

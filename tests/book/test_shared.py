@@ -161,12 +161,12 @@ def test_shape_table_checks_the_axes():
 
 
 def rate(step, d_model, warmup_steps):
-    torch.rand(3)
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
 def test_verdicts(capsys):
     def raises(*_):
+        torch.rand(3)
         raise AssertionError("my own")
 
     def always_low(step, *rest):
@@ -174,14 +174,19 @@ def test_verdicts(capsys):
 
     name, before = "schedule.learning_rate", torch.get_rng_state()
     assert check(name, rate) is True
-    assert torch.equal(before, torch.get_rng_state())
-    for wrong in always_low, raises, lambda step: step, 6:
+    for wrong in always_low, 6:
         assert check(name, wrong) is False
+    with pytest.raises(AssertionError, match="my own"):
+        check(name, raises)  # in plain Python the error itself is shown
+    torch.set_rng_state(before)
+    for wrong in raises, lambda step: step:
+        assert check("attention.multi_head", wrong) is False
+    assert torch.equal(before, torch.get_rng_state())
     said = capsys.readouterr().out
     assert f"{name}: right.\n" in said
     assert f"{name}: not yet.\nAt step" in said
     assert "Your code raised AssertionError: my own" in said
-    place = raises.__code__.co_firstlineno + 1
+    place = raises.__code__.co_firstlineno + 2
     assert f'line {place} of raises: raise AssertionError("my own")' in said
     assert "TypeError" in said and "int is no function" in said
 

@@ -76,12 +76,12 @@ PARTS = {  # by name: the page, and how the part is used
         (await until(() => $("[data-part$=self_attention]"))).click();
         await until(() => $("[data-part='2']"));""",
     ),
-    "onefile": (
+    "editor": (
         "book/start/one_file.html",
-        """const area = await until(() => $("[data-live=onefile] textarea"));
+        """const area = await until(() => $("[data-live=editor] textarea"));
         fill(area, "print(6 * 7)");
-        (await button("[data-live=onefile]", "Run")).click();
-        await until(() => $("[data-live=onefile] pre").textContent === "42",
+        (await button("[data-live=editor]", "Run")).click();
+        await until(() => $("[data-live=editor] pre").textContent === "42",
           140);""",
     ),
     "broken": (
@@ -292,6 +292,6 @@ def other(request):
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_answers(name, other, address):
     page, script = PARTS[name]
-    if name == "onefile" and "folder" not in given(page, name):
+    if name == "editor" and "folder" not in given(page, name):
         pytest.skip("the site was built without Python for the browser")
     assert other.use(f"{address}/{page}", script) == "used"

@@ -1,15 +1,15 @@
 // Runs Python beside the page, so that the page can stop it at any moment.
 //
-// It is told a script and where Pyodide is. It answers with the bytes
-// that have arrived, when the script begins, its lines as they are printed,
-// and how it ended.
+// It is told a script, where Pyodide is, and which files of the book the
+// script imports. It answers with the bytes that have arrived, when the script
+// begins, its lines as they are printed, and how it ended.
 
 import { counting } from "./common.js";
 
 const say = (kind, about = {}) => postMessage({ kind, ...about });
 let python;
 
-async function load(folder, files) {
+async function load(folder, files, checks = []) {
   const asked = self.fetch;
   self.fetch = async (...what) => {
     try {
@@ -29,15 +29,19 @@ async function load(folder, files) {
   }
   const found = await scripts.loadPyodide();
   // A package would come here: await found.loadPackage(ITS_ADDRESS)
+  for (const name of checks) {
+    found.FS.mkdirTree(name.replace(/\/.*/, ""));
+    found.FS.writeFile(name, await (await fetch(name)).text());
+  }
   const batched = (text) => say("printed", { text });
   found.setStdout({ batched });
   found.setStderr({ batched });
   return found;
 }
 
-onmessage = async ({ data: { script, name, folder, files } }) => {
+onmessage = async ({ data: { script, name, folder, files, checks } }) => {
   try {
-    python ??= await load(folder, files);
+    python ??= await load(folder, files, checks);
   } catch {
     return say("lost");
   }

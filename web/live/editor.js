@@ -1,8 +1,9 @@
-// The paper in one file, in an editor: changed and run in the page.
+// Python in an editor, changed and run in the page: the paper in one file,
+// with buttons that change its lines and a curve of its losses, or an
+// exercise.
 
-import { el, megabytes, svg } from "./common.js";
+import { el, megabytes, newId, svg } from "./common.js";
 
-const NAME = "transformer.py";
 const INDENT = "    ";
 const KEPT = 400; // printed lines
 const [WIDE, HIGH] = [220, 120]; // of the curve
@@ -66,24 +67,26 @@ function curve(points) {
 }
 
 export function start(place) {
-  const { edits, folder, files } = JSON.parse(
+  const { name: file, edits, ...about } = JSON.parse(
     place.querySelector("script").textContent,
   );
-  if (!folder) return; // the page says so
-  const all = Object.values(files).reduce((sum, bytes) => sum + bytes);
-  const original = place.querySelector("pre").textContent;
+  if (!about.folder) return; // the page says so
+  const all = Object.values(about.files).reduce((sum, bytes) => sum + bytes);
+  const text = place.querySelector("pre").textContent;
+  const original = edits ? text : text.trimEnd();
   let worker = null;
   let loaded = 0;
   let lines = [];
   let waiting = null; // to show them
   let began = false;
+  const keys = newId("keys");
 
   // The editor
 
   const area = el("textarea", {
-    class: "onefile-text",
-    "aria-label": NAME,
-    "aria-describedby": "onefile-keys",
+    class: "editor-text",
+    "aria-label": file,
+    "aria-describedby": keys,
     autocapitalize: "off",
     autocomplete: "off",
     spellcheck: "false",
@@ -92,7 +95,7 @@ export function start(place) {
     onkeydown: (event) => pressed(event),
   });
   const copy = el("code", { class: "highlight", "aria-hidden": "true" });
-  const editor = el("div", { class: "onefile-editor" }, copy, area);
+  const editor = el("div", { class: "editor-box" }, copy, area);
   let leaving = false; // after Escape, Tab goes on to what comes next
 
   /** Show the text, with some lines marked, and the first of them in sight. */
@@ -128,14 +131,14 @@ export function start(place) {
       marked.push(fresh ? line : line - 1); // what is gone was after it
       area.value = area.value.replaceAll(old, () => fresh);
     }
-    changed(marked, "onefile-changed");
+    changed(marked, "editor-changed");
     editor.scrollIntoView({ block: "nearest" }); // the page may hide it
     status.textContent = `${name}: line ${marked.join(" and ")}`;
   }
   const button = (text, onclick) =>
     el("button", { type: "button", onclick }, text);
   const chips = Object.fromEntries(
-    Object.keys(edits).map((name) => [name, button(name, () => change(name))]),
+    Object.keys(edits ?? {}).map((one) => [one, button(one, () => change(one))]),
   );
 
   // Running it
@@ -146,15 +149,16 @@ export function start(place) {
   const reset = button("Reset", () => {
     area.value = original;
     changed();
-    status.textContent = "The file is as it was.";
+    status.textContent = `${file} is as it was.`;
   });
   const status = el("p", { class: "live-result", role: "status" });
   const output = el("pre", {
     tabindex: 0,
     role: "region",
-    "aria-label": "What the file prints",
+    "aria-label": `What ${file} prints`,
+    "aria-live": edits ? false : "polite", // what a check says
   });
-  const chart = el("div", { class: "onefile-curve" });
+  const chart = edits && el("div", { class: "editor-curve" });
 
   function go() {
     lines = [];
@@ -163,12 +167,12 @@ export function start(place) {
     running(true);
     if (!worker) {
       loaded = 0;
-      const path = new URL("onefile_worker.js", import.meta.url);
+      const path = new URL("editor_worker.js", import.meta.url);
       worker = new Worker(path, { type: "module" });
       worker.onmessage = ({ data }) => told[data.kind](data);
       worker.onerror = () => told.lost();
     }
-    worker.postMessage({ script: area.value, name: NAME, folder, files });
+    worker.postMessage({ ...about, script: area.value, name: file });
   }
   function running(yes) {
     began = yes && performance.now();
@@ -205,16 +209,16 @@ export function start(place) {
     },
     ended() {
       const seconds = Math.round((performance.now() - began) / 1000);
-      over(`Ended after ${seconds} s.`);
+      over(edits ? `Ended after ${seconds} s.` : "");
     },
     failed({ trace }) {
-      const own = trace.indexOf(`  File "${NAME}"`);
-      const places = [...trace.matchAll(`File "${NAME}", line (\\d+)`)];
+      const own = trace.indexOf(`  File "${file}"`);
+      const places = [...trace.matchAll(`File "${file}", line (\\d+)`)];
       const what = trace.trim().split("\n").at(-1);
       lines.push(...trace.slice(Math.max(own, 0)).trimEnd().split("\n"));
       if (!places.length) return halt(what); // Python itself is lost
       const number = Number(places.at(-1)[1]);
-      changed([number], "onefile-wrong");
+      changed([number], "editor-wrong");
       over(`Line ${number}: ${what}`);
     },
     lost: () =>
@@ -225,6 +229,7 @@ export function start(place) {
     lines = lines.slice(-KEPT);
     output.textContent = lines.join("\n");
     output.scrollTop = output.scrollHeight;
+    if (!edits) return;
     const steps = lines.map((line) => line.match(STEP)).filter(Boolean);
     chart.replaceChildren(
       curve(steps.map(([, step, loss]) => [Number(step), Number(loss)])),
@@ -234,21 +239,28 @@ export function start(place) {
       status.replaceChildren(`Step ${step}: `, el("b", { lang: "es" }, words));
   }
   place.replaceChildren(
-    el(
-      "div",
-      {
-        class: "live-buttons onefile-edits",
-        role: "group",
-        "aria-label": "Change a line",
-      },
-      Object.values(chips),
-    ),
+    edits
+      ? el(
+          "div",
+          {
+            class: "live-buttons editor-edits",
+            role: "group",
+            "aria-label": "Change a line",
+          },
+          Object.values(chips),
+        )
+      : el(
+          "p",
+          { class: "live-axis" },
+          "Put your code in the place of the three dots. The last line checks ",
+          "it: press Run.",
+        ),
     editor,
     el("div", { class: "live-buttons" }, run, stop, reset, status),
-    el("div", { class: "onefile-output" }, output, chart),
+    el("div", { class: "editor-output" }, output, chart ?? null),
     el(
       "p",
-      { class: "live-axis", id: "onefile-keys" },
+      { class: "live-axis", id: keys },
       "Tab indents; after Escape, Tab leaves the editor. The first ",
       `Run loads Python from this site, ${megabytes(all)}: `,
       el("a", { href: "https://pyodide.org" }, "Pyodide"),

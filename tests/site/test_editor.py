@@ -1,4 +1,4 @@
-"""The paper in one file, changed and run in its page."""
+"""Python in the pages: the paper in one file, and exercises."""
 
 import json
 import os
@@ -14,7 +14,8 @@ from parts import given, press, soup
 from playwright.sync_api import expect
 
 CHAPTER = "book/start/one_file.html"
-PART = ".live[data-live=onefile]"
+EXERCISE = "book/training/schedule.html"
+PART = ".live[data-live=editor]"
 PATIENCE = 120_000  # milliseconds, until Python is there
 TEXT = (tangle.ROOT / "transformer.py").read_text("utf-8")
 
@@ -29,11 +30,11 @@ def live_pages(monkeypatch):
 @pytest.fixture
 def opened(visit):
     """The part in a browser."""
-    if "folder" not in given(CHAPTER, "onefile"):
+    if "folder" not in given(CHAPTER, "editor"):
         pytest.skip("the site was built without Python for the browser")
 
-    def opened(**settings):
-        page = visit(CHAPTER, **settings)
+    def opened(chapter=CHAPTER, **settings):
+        page = visit(chapter, **settings)
         part = page.locator(PART)
         part.locator("textarea").wait_for()
         return page, part
@@ -63,12 +64,12 @@ def test_it_runs_and_stops(opened):
     says(part, "Stopped.")
     expect(part.get_by_role("button", name="Stop")).to_be_disabled()
     asked = {one.split("/")[-1] for one in page.asked if "pyodide" in one}
-    assert asked == set(given(CHAPTER, "onefile")["files"])
+    assert asked == set(given(CHAPTER, "editor")["files"])
 
 
 def test_what_goes_wrong_is_marked(opened):
     page, part = opened()
-    area, marked = part.locator("textarea"), part.locator(".onefile-wrong")
+    area, marked = part.locator("textarea"), part.locator(".editor-wrong")
     area.fill(
         "x = 1\n" * 90 + "def f():\n    return x / 0\n\n\nprint(f)\nf()\n"
     )
@@ -114,8 +115,8 @@ def test_a_line_is_changed(opened):
             continue
         press(part, name)
         assert area.input_value() == one_file.edited(edits), name
-        assert part.locator(".onefile-changed").count() == len(edits)
-        expect(part.locator(".onefile-changed").first).to_be_in_viewport()
+        assert part.locator(".editor-changed").count() == len(edits)
+        expect(part.locator(".editor-changed").first).to_be_in_viewport()
         expect(part.get_by_role("button", name=name)).to_be_disabled()
         press(part, "Reset")
         assert area.input_value() == TEXT
@@ -136,25 +137,43 @@ def test_the_keyboard_is_not_caught(opened):
     expect(part.get_by_role("button", name="Run")).to_be_focused()
 
 
-def test_a_function_is_written_by_the_reader(opened, live_pages):
-    """Its body goes, and the error says where one is missing."""
-    _, part = opened()
-    area = part.locator("textarea")
-    for name, function in live_pages.TO_WRITE.items():
-        body, _ = live_pages.without_body(TEXT, function)
-        press(part, f"write {name}")
-        assert body not in area.input_value()
-        head, *_ = TEXT.split(body)
-        assert area.input_value().startswith(f"{head}    raise Not")
-        press(part, "Reset")
-    press(part, f"write {name}")
+def test_an_exercise_is_checked_in_its_page(opened):
+    page, part = opened(EXERCISE)
+    assert not re.search("pyodide|worker|exercises", " ".join(page.asked))
+    area, printed = part.locator("textarea"), part.get_by_role("region")
+    stub = area.input_value()
+    imports, _, _ = stub.partition("def ")
     press(part, "Run")
-    says(part, "NotImplementedError: write it", timeout=PATIENCE)
+    expect(printed).to_contain_text("returns None", timeout=PATIENCE)
+    solution = page.locator(".solution pre").first.text_content()
+    for answer, told in (
+        (solution.replace("min(", "max("), "takes the lower"),
+        (solution, "schedule.learning_rate: right."),
+    ):
+        area.fill(imports + answer)
+        press(part, "Run")
+        expect(printed).to_contain_text(told)
+    area.fill(stub.replace("...", "return step[0]"))
+    press(part, "Run")
+    says(part, "Line 6: TypeError: 'int' object is not subscriptable")
+    press(part, "Reset")
+    assert area.input_value() == stub
+
+
+def test_each_exercise_in_plain_python_has_an_editor():
+    met = False
+    for page in tangle.contents():
+        told = page.read_text("utf-8").count("tags: [editor]")
+        name = page.relative_to(tangle.ROOT).with_suffix(".html").as_posix()
+        assert len(soup(name).select(f"{PART} .cell_input")) == told, name
+        met |= told > 0
+    assert met
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_fits(opened, fits, width):
-    page, part = opened(width=width, height=800)
+@pytest.mark.parametrize("chapter", [CHAPTER, EXERCISE])
+def test_it_fits(opened, fits, chapter, width):
+    page, part = opened(chapter, width=width, height=800)
     fits(page, PART)
     if width > 1000:
         assert part.bounding_box()["height"] < 640
@@ -164,10 +183,14 @@ def test_it_fits(opened, fits, width):
     assert copy == area  # the colours lie under their letters
 
 
-def test_without_scripts_the_code_is_there(visit):
-    page = visit(CHAPTER, java_script_enabled=False)
-    expect(page.locator(f"{PART} pre")).to_be_visible()
-    assert page.locator(f"{PART} pre").text_content() == TEXT
+@pytest.mark.parametrize(
+    ("chapter", "code"), [(CHAPTER, TEXT), (EXERCISE, "def rate(step")]
+)
+def test_without_scripts_the_code_is_there(visit, chapter, code):
+    page = visit(chapter, java_script_enabled=False)
+    shown = page.locator(f"{PART} pre").first
+    expect(shown).to_be_visible()
+    assert code in shown.text_content()
 
 
 def test_a_site_without_it_says_so(live_pages, monkeypatch, tmp_path):
@@ -192,7 +215,7 @@ def test_a_site_without_it_says_so(live_pages, monkeypatch, tmp_path):
 
 
 def test_the_page_names_what_the_site_has():
-    about = given(CHAPTER, "onefile")
+    about = given(CHAPTER, "editor")
     if "folder" not in about:
         assert "built without" in soup(CHAPTER).select_one(PART).text
         return
