@@ -9,9 +9,11 @@ import {
   paint,
   radios,
   redraw,
+  rowHead,
   scroller,
   sentences,
   strength,
+  tabulate,
   wash,
 } from "./common.js";
 import { inside } from "./inside.js";
@@ -306,40 +308,17 @@ export async function start(place) {
   function drawWhole(from, to) {
     const values = weights(chosen.layer, chosen.head);
     whole.replaceChildren(
-      el(
-        "table",
+      tabulate(
+        [el("td"), ...to.map((token) => el("span", {}, readable(token)))],
+        from.map((token, query) => [
+          rowHead(readable(token)),
+          ...to.map((_, key) => {
+            const value = values[query * to.length + key];
+            const style = `background-color: ${wash(INK.attention, value)}`;
+            return el("td", { style }, String(Math.round(100 * value)));
+          }),
+        ]),
         { class: "live-weights" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            el("td"),
-            to.map((token) =>
-              el("th", { scope: "col" }, el("span", {}, readable(token))),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          from.map((token, query) =>
-            el(
-              "tr",
-              {},
-              el("th", { scope: "row" }, readable(token)),
-              to.map((_, key) => {
-                const value = values[query * to.length + key];
-                return el(
-                  "td",
-                  { style: `background-color: ${wash(INK.attention, value)}` },
-                  String(Math.round(100 * value)),
-                );
-              }),
-            ),
-          ),
-        ),
       ),
     );
   }

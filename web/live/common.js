@@ -150,31 +150,40 @@ export const scroller = (label) =>
     "aria-label": label,
   });
 
-/** A table; the column `wide` holds text. */
-export function table(caption, head, wide, rows, attributes = {}) {
-  const cell = (content, column) =>
-    column === wide
-      ? el("td", { class: "live-text", ...attributes }, content)
-      : el("td", {}, content);
+/** A table of cells, or of what is in them. */
+export function tabulate(head, rows, attributes = {}) {
+  const line = (ones, kind, about) =>
+    el(
+      "tr",
+      {},
+      ones.map((one) =>
+        one instanceof HTMLTableCellElement ? one : el(kind, about, one),
+      ),
+    );
   return el(
     "table",
-    { class: "live-table" },
-    el("caption", {}, caption),
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        head.map((name) => el("th", { scope: "col" }, name)),
-      ),
-    ),
+    attributes,
+    el("thead", {}, line(head, "th", { scope: "col" })),
     el(
       "tbody",
       {},
-      rows.map((row) => el("tr", {}, row.map(cell))),
+      rows.map((row) => line(row, "td", {})),
     ),
   );
+}
+
+/** The cell that a row begins with. */
+export const rowHead = (text, about = {}) =>
+  el("th", { scope: "row", ...about }, text);
+
+/** A table with a caption; the column `wide` holds text. */
+export function table(caption, head, wide, rows, attributes = {}) {
+  const about = { class: "live-text", ...attributes };
+  const cells = (row) =>
+    row.map((one, column) => (column === wide ? el("td", about, one) : one));
+  const node = tabulate(head, rows.map(cells), { class: "live-table" });
+  node.prepend(el("caption", {}, caption));
+  return node;
 }
 
 /** newest(load, use): only what was asked for last is used.

@@ -6,7 +6,9 @@ import {
   newId,
   percent,
   readState,
+  rowHead,
   svg,
+  tabulate,
   writeState,
 } from "./common.js";
 
@@ -479,29 +481,9 @@ function numbers(fields, state, move) {
       }),
     );
     fields.set(name, inputs);
-    return el(
-      "tr",
-      {},
-      el("th", { scope: "row" }, NAMES[name]),
-      inputs.map((input) => el("td", {}, input)),
-    );
+    return [rowHead(NAMES[name]), ...inputs];
   };
-  return el(
-    "table",
-    {},
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        ["point", "across", "up"].map((name) =>
-          el("th", { scope: "col" }, name),
-        ),
-      ),
-    ),
-    el("tbody", {}, Object.keys(START).map(row)),
-  );
+  return tabulate(["point", "across", "up"], Object.keys(START).map(row));
 }
 
 // Drawing

@@ -1,7 +1,7 @@
 // The picture of a decoding: where the decoder looks, what it weighs, what
 // has been written.
 
-import { el, svg } from "./common.js";
+import { el, rowHead, svg, tabulate } from "./common.js";
 import { END, name, share } from "./play_words.js";
 
 const WIDE = 64; // pixels of all ribbons together
@@ -169,27 +169,18 @@ export function stageOf({ pick, go }) {
 
 /** The line's steps as a table. */
 export function tableOf({ source }, { steps }) {
-  const cell = (text) => el("td", {}, text);
   const head = ["step", "token", "likely", "next likeliest"];
   const heads = [...head, ...source.map((token) => `at ${name(token)}`)];
   const rows = steps.map(({ bars, taken, looked }, i) => {
     const { token, share: likely } = bars[taken];
     const second = bars[taken ? 0 : 1];
-    return el(
-      "tr",
-      {},
-      cell(i + 1),
-      el("th", { scope: "row" }, name(token)),
-      cell(share(likely)),
-      cell(`${name(second.token)} ${share(second.share)}`),
-      looked.map((part) => cell(`${part}\u00a0%`)),
-    );
+    return [
+      i + 1,
+      rowHead(name(token)),
+      share(likely),
+      `${name(second.token)} ${share(second.share)}`,
+      ...looked.map((part) => `${part}\u00a0%`),
+    ];
   });
-  const titles = heads.map((text) => el("th", { scope: "col" }, text));
-  return el(
-    "table",
-    {},
-    el("thead", {}, el("tr", {}, titles)),
-    el("tbody", {}, rows),
-  );
+  return tabulate(heads, rows);
 }

@@ -9,8 +9,10 @@ import {
   paint,
   radios,
   redraw,
+  rowHead,
   slider,
   svg,
+  tabulate,
 } from "./common.js";
 import {
   MASKS,
@@ -51,7 +53,8 @@ function startPositions(place) {
   const value = el("p", { class: "live-axis" });
   const hands = el("div");
   const wave = el("div");
-  const row = el("tbody");
+  const heads = ["dimension", "angle", "value"];
+  const vector = tabulate(heads, []);
   canvas.addEventListener("pointerdown", (event) => {
     const { length, dModel, position, dimension } = controls;
     const cell = cellAt(event, length.value, dModel.value);
@@ -78,22 +81,7 @@ function startPositions(place) {
       "details",
       { class: "live-numbers" },
       el("summary", {}, "The chosen position's vector, in numbers"),
-      el(
-        "table",
-        {},
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ["dimension", "angle", "value"].map((name) =>
-              el("th", { scope: "col" }, name),
-            ),
-          ),
-        ),
-        row,
-      ),
+      vector,
     ),
   );
 
@@ -118,17 +106,12 @@ function startPositions(place) {
     );
     drawHands(hands, { dModel, position, dimension });
     drawWave(wave, { length, dModel, position, dimension });
-    row.replaceChildren(
-      ...Array.from({ length: dModel }, (_, i) =>
-        el(
-          "tr",
-          {},
-          el("th", { scope: "row" }, String(i)),
-          el("td", {}, angleOf(position, i, dModel).toFixed(4)),
-          el("td", {}, decimal(sinusoid(position, i, dModel), 4)),
-        ),
-      ),
-    );
+    const rows = Array.from({ length: dModel }, (_, i) => [
+      rowHead(String(i)),
+      angleOf(position, i, dModel).toFixed(4),
+      decimal(sinusoid(position, i, dModel), 4),
+    ]);
+    vector.tBodies[0].replaceWith(tabulate(heads, rows).tBodies[0]);
   }
   draw();
   redraw(draw);

@@ -1,6 +1,14 @@
 // The model of "One sitting", trained here, in a worker.
 
-import { address, choice, el, load, slider, style } from "./common.js";
+import {
+  address,
+  choice,
+  el,
+  load,
+  slider,
+  style,
+  tabulate,
+} from "./common.js";
 import { chartOf } from "./train_chart.js";
 import {
   STEPS,
@@ -90,26 +98,13 @@ export function start(place) {
   const runs = el("ul", { class: "train-runs" });
   const whose = el("p", { tabindex: -1 }); // model the zoom below shows
   const words = wordsTable();
-  const numbers = el("tbody");
   const heads = ["step", "loss", "of 100", "“I like trees”"];
+  const numbers = tabulate(heads, []);
   const table = el(
     "details",
     { class: "live-numbers", ontoggle: () => list() },
     el("summary", {}, "The run as a table"),
-    el(
-      "table",
-      {},
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          heads.map((text) => el("th", { scope: "col" }, text)),
-        ),
-      ),
-      numbers,
-    ),
+    numbers,
   );
   place.replaceChildren(
     el("div", { class: "live-buttons" }, player, train, once, reset, look),
@@ -334,17 +329,14 @@ export function start(place) {
       ...past.map((one) => el("li", {}, el("b", {}, title(one)), came(one))),
     );
     if (!table.open) return;
-    numbers.replaceChildren(
-      ...state.run.moments.map(({ step, loss, exact, said: text }) =>
-        el(
-          "tr",
-          {},
-          [step, loss?.toFixed(2) ?? "–", exact ?? "", text].map((one) =>
-            el("td", {}, one),
-          ),
-        ),
-      ),
-    );
+    const row = ({ step, loss, exact, said: text }) => [
+      step,
+      loss?.toFixed(2) ?? "–",
+      exact ?? "",
+      text,
+    ];
+    const { tBodies } = tabulate(heads, state.run.moments.map(row));
+    numbers.tBodies[0].replaceWith(tBodies[0]);
   }
   const say = () => (status.textContent = spoken(state.run));
 

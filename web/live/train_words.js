@@ -1,6 +1,6 @@
 // The table of the right words: how likely, and where the model looks.
 
-import { el, percent } from "./common.js";
+import { el, percent, rowHead, tabulate } from "./common.js";
 
 const SOURCE = ["I", "like", "trees", "<eos>"];
 const RIGHT = ["Me", "gustan", "los", "árboles", "<eos>"];
@@ -11,37 +11,19 @@ export function wordsTable() {
     const likely = el("td", { class: "train-likely" });
     const looked = SOURCE.map(() => el("td", { class: "train-looked" }));
     const name = word === "<eos>" ? {} : { lang: "es" };
-    const head = el("th", { scope: "row", ...name }, word);
-    return { likely, looked, node: [head, likely, ...looked] };
+    return { likely, looked, node: [rowHead(word, name), likely, ...looked] };
   });
-  const head = (text, name = {}) =>
-    el("th", { scope: "col", ...name }, text);
-  const node = el(
-    "table",
+  const node = tabulate(
+    ["word", "likely", ...SOURCE],
+    rows.map((row) => row.node),
     { class: "train-words" },
+  );
+  node.prepend(
     el(
       "caption",
       {},
       "How likely each right word is after the ones before it, and where " +
         "the model looks (last layer, mean of the heads)",
-    ),
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        head("word"),
-        head("likely"),
-        SOURCE.map((word) =>
-          head(word, word === "<eos>" ? {} : { lang: "en" }),
-        ),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
-      rows.map((row) => el("tr", {}, row.node)),
     ),
   );
   function draw(moment) {
