@@ -12,15 +12,10 @@ import pytest
 import tokenizers
 import torch
 
-from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.checkpoints import load_config
 from transformer_lib.corpora import load_corpus
-from transformer_lib.embeddings import BOS, EOS, PAD, UNK
-from transformer_lib.model import Transformer, TransformerConfig
-from transformer_lib.schedule import TrainingConfig
-from transformer_lib.tokenization import BPETokenizer, Tokenizer
-from transformer_lib.training import train
-from transformer_lib.translator import Translator
+from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.tokenization import BPETokenizer
 
 CORPUS = load_corpus("little_spanish")
 TEXTS = CORPUS.sources + CORPUS.targets
@@ -248,45 +243,6 @@ def test_one_text_is_not_many_and_bytes_need_room():
             use("one sentence")
     with pytest.raises(ValueError, match="259: give at least 260"):
         BPETokenizer.train(TEXTS, vocab_size=259)
-
-
-# A tokenizer of one's own
-
-
-class Words:
-    """Words at spaces: no bytes, no merges, no parent class."""
-
-    def __init__(self, texts):
-        words = {word for text in texts for word in text.split()}
-        self.tokens = [*SPECIAL, *sorted(words)]
-
-    def __len__(self):
-        return len(self.tokens)
-
-    def encode(self, text):
-        known = {word: i for i, word in enumerate(self.tokens)}
-        return [known.get(word, UNK) for word in text.split()]
-
-    def decode(self, ids):  # an eos in it would be seen
-        return " ".join(self.tokens[int(i)] for i in ids)
-
-
-def test_a_tokenizer_of_ones_own_trains_and_translates():
-    """Two sentences, until they are known by heart."""
-    corpus = [("a dog runs", "ein Hund rennt"), ("a cat", "eine Katze")]
-    words: Tokenizer = Words([text for pair in corpus for text in pair])
-    torch.manual_seed(0)
-    sizes = dict(N=1, d_model=32, d_ff=32, h=2, dropout=0.0)
-    model = Transformer(TransformerConfig(len(words), **sizes))
-    batches = TokenBatches(encode_pairs(corpus, words), 100)
-    settings = dict(warmup_steps=30, max_steps=150, label_smoothing=0.0)
-    train(model, batches, TrainingConfig(**settings))
-    translator = Translator(model, words)
-    sources, targets = map(list, zip(*corpus, strict=True))
-    assert translator.translate(sources) == targets
-    # With a method `pieces` it labels the maps of attention.
-    words.pieces = lambda ids: [words.tokens[int(i)] for i in ids]
-    assert translator.attention("a cat").source == ["a", "cat", "<eos>"]
 
 
 @pytest.mark.parametrize("number", [-1, 300])
