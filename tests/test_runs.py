@@ -27,6 +27,7 @@ from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS
 from transformer_lib.evaluation import bleu, published_bleu
 from transformer_lib.loss import validation_loss
+from transformer_lib.translator import bundled_models
 
 PARSERS = {
     f"experiments/{script.__name__}.py": script.parser
@@ -143,6 +144,21 @@ def test_a_finished_run_is_packed_as_it_is(tmp_path):
         },
         "row-1": {"report.json": {}},
     }
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_the_card_of_a_model_has_its_records_numbers(name):
+    path = tangle.ROOT / "pretrained" / name / "README.md"
+    card, report = path.read_text("utf-8"), load_run(name).report
+    test, [low, high] = report["test"], report["test"]["interval"]
+    for said in (
+        f"| {test['bleu']:.1f} ({low:.1f} to {high:.1f}) | {test['chrf']:.1f}",
+        f" {test['exact']:.1%} | {test['nats_per_token']:.3f} |",
+        f"`{test['signature']}`",
+        f" {report['result']['parameters']:,} parameters",
+        f"\n{report['command']}\n",
+    ):
+        assert said in card
 
 
 @pytest.mark.parametrize("row", variations.ROWS)
