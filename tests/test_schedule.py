@@ -116,3 +116,20 @@ def test_a_setting_that_cannot_be_right_is_named(name):
     for value in WRONG[name]:
         with pytest.raises(ValueError, match=f"^{name}=.*: give "):
             TrainingConfig(**{name: value})
+
+
+def test_settings_that_can_just_be_right():
+    edges = {
+        "label_smoothing": 0.0,
+        "warmup_steps": 1,
+        "max_steps": 1,
+        "betas": (0.0, 0.0),
+        "epsilon": 0.0,
+        "clip_norm": 0.5,
+        "precision": "bf16",
+        "log_every": 0,
+        "validate_every": 0,
+        "checkpoint_every": 0,
+        "keep_checkpoints": 1,
+    }
+    assert replace(TrainingConfig(), **edges) == TrainingConfig(**edges)
