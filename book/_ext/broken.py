@@ -26,48 +26,95 @@ WHY = {
     "translation, so training needs only to copy the next word. The loss is "
     "lower than a healthy one, and a model that writes has no next word to "
     "copy.",
-    "gradients that stay": "`optimizer.zero_grad()` is missing above the "
-    "loop, so every step adds its gradient to those of all steps before it. "
-    "The gradient grows and the loss with it.",
+    "gradients that stay": "`optimizer.zero_grad()` is missing, above the "
+    "loop or below `optimizer.step()`, so `loss.backward()` adds to the "
+    "gradients of all steps before. They grow and the loss with them.",
     "the first position's logits": "The model is sound, on unseen sentences "
     "too, so the mistake is made in writing: the next word is always read "
     "off the first position.",
     "no cross-attention": "The line `y = norms[1](y + attend_memory(y, "
     "memory, source_mask))` is missing. The decoder writes good Spanish and "
-    "never looks at the English: another noun in it moves no score.",
+    "never looks at the English: another noun in it moves no logit.",
     "labels shown to the decoder": "The decoder is given the words that it "
-    "is asked for. The causal mask holds, so no later word leaks, but fed "
-    "rightly, as on unseen sentences, the model fails.",
-    "no factor √d_model": "The vectors of words are shorter than those of "
-    "positions, which drown them. The model learns which words are likely "
-    "in which place, and little more.",
+    "is asked for. The causal mask holds, so no later word leaks. But on "
+    "unseen sentences the model is fed rightly, and there it fails.",
+    "no factor √d_model": "The table's rows begin with length 1, and nothing "
+    "makes them longer where words are read. The vectors of positions drown "
+    "them: the model learns which words are likely in which place.",
     "0 for a forbidden score": "A score of 0 is an ordinary score. So "
     "forbidden words keep some weight: the map has no empty triangle, and "
     "even padding moves what is written.",
     "heads joined without moving their axis back": "The map is a clean "
-    "triangle, and yet padding and a later word move the scores. So the leak "
-    "is behind the weights, where `reshape` mixes heads and positions.",
+    "triangle, so the masks hold, and yet padding moves the logits, and a "
+    "later word those before it a little. So the leak is behind the weights, "
+    "where `reshape` mixes heads and positions.",
     "padding counted": "The translations are good, but the loss of a "
     "sentence depends on the padding behind it. The mean is taken over "
     "padding, too.",
     "a ramp that lags by one": "Only the first rates tell: the first step "
     "has a rate of 0, and each later one of the warm-up that of the step "
-    "before. Nothing else shows.",
+    "before. What else differs is chance.",
 }
 
 
 # A missing line has more than one place, and other lines show that it is
 # missing: those who point there have found it.
 ALSO = {
-    "gradients that stay": ["def update", "optimizer.step()"],
+    "gradients that stay": [
+        "def update",
+        "loss.backward()",
+        "optimizer.step()",
+    ],
     "no cross-attention": ["attend_self, attend_memory ="],
+    "no factor √d_model": ["table = torch.randn(", "rows ="],
+}
+# What a line that many suspect is told.
+NOT_THIS = {
+    "an open future": {
+        "padding =": "Padding behind the English moves nothing.",
+    },
+    "gradients that stay": {
+        'optimizer.param_groups[0]["lr"]': "The rates are a healthy model's.",
+    },
+    "the first position's logits": {
+        "return padding": "On unseen sentences the model is healthy.",
+        "loss =": "The loss is a healthy model's.",
+    },
+    "labels shown to the decoder": {
+        "return padding": "A later word moves no earlier logit.",
+        "triangle =": "A later word moves no earlier logit.",
+    },
+    "0 for a forbidden score": {
+        "triangle =": "The triangle is right. How is it used?",
+        "return padding": "The masks are right. How are they used?",
+    },
+    "heads joined without moving their axis back": {
+        "return padding": "The map is a clean triangle: the masks hold.",
+        "padding =": "The map is a clean triangle: the masks hold.",
+        "scores = scores.masked": "The map is a clean triangle.",
+    },
+    "padding counted": {
+        "padding =": "Padding behind the English moves no logit.",
+        "loss = smoothed(": "A mean times the tokens is a sum, divided once.",
+    },
+    "a ramp that lags by one": {
+        "step += 1": "So the first step is step 1.",
+        "step = 0": "The first step is step 1 all the same.",
+    },
+}
+# The page's own functions, where it calls them by the library's names.
+OWN = {
+    "scaled_dot_product_attention(": "my_attention(",
+    "learning_rate(": "rate(",
+    "smoothed_loss(logits, batch.labels)": "smoothed(logits, batch.labels, "
+    "0.1) * batch.tokens",
 }
 MOST = 4  # lines of the sheet beside the wrong one
 
 
 def code_of(functions: str, changes: tuple = ()) -> list[str]:
     """Functions of the course's page, with a change in them."""
-    whole = planted()["whole"](changes)
+    whole = own_names(planted()["whole"](changes))
     found: list[str] = []
     for name in functions.split():
         body = re.search(
@@ -76,6 +123,12 @@ def code_of(functions: str, changes: tuple = ()) -> list[str]:
         lines = body[0].rstrip().splitlines()
         found += [*(line.rstrip() for line in lines), ""]
     return found[:-1]
+
+
+def own_names(code: str) -> str:
+    for name, own in OWN.items():
+        code = code.replace(name, own)
+    return code
 
 
 def faults(old: list[str], new: list[str]) -> tuple[list[int], list[str]]:
@@ -105,12 +158,12 @@ def suspects(functions: str, new: list[str], wrong: list[int]) -> list[int]:
 
 @cache
 def levels() -> list[dict]:
-    """All that the game knows; the first row is the healthy model."""
+    """All that the game knows; the first two rows are healthy models."""
     page = planted()
     found = json.loads(RECORD.read_text("utf-8"))["rows"]
     known = {c[1]: c for c in (*page["MISTAKES"], page["LAG"])}
     places = {s.number: s.page for s in sittings()}
-    pairs = zip(found[1:], page["LEVELS"], strict=True)
+    pairs = zip(found[2:], page["LEVELS"], strict=True)
     for row, (mistake, functions) in pairs:
         sitting, _, *changes = known[mistake]
         new = code_of(functions, tuple(changes))
@@ -123,6 +176,12 @@ def levels() -> list[dict]:
             for start in ALSO.get(mistake, [])
             if line.strip().startswith(start)
         ]
+        row["told_of"] = {
+            at: words
+            for at, line in enumerate(new)
+            for start, words in NOT_THIS.get(mistake, {}).items()
+            if line.strip().startswith(start)
+        }
         row["suspects"] = suspects(functions, new, wrong)
         row["why"] = WHY[mistake]
         row["chapter"] = f"../{place.with_suffix('.html')}"
@@ -166,7 +225,8 @@ def curve(row: dict, healthy: dict) -> str:
         for i, loss in enumerate(row["held_out"])
     )
     words = (
-        f"The training loss goes from {row['curve'][0]} to "
+        f"The training loss, in means of ten steps, goes from "
+        f"{row['curve'][0]} to "
         f"{row['curve'][-1]}, a healthy model's from {healthy['curve'][0]} "
         f"to {healthy['curve'][-1]}."
     )
@@ -175,7 +235,8 @@ def curve(row: dict, healthy: dict) -> str:
         f'aria-label="{words}" fill="currentColor" style="{LETTERS}" '
         f'font-size="11">{ticks}'
         f'<polyline fill="none" stroke="{COLOURS["muted"]}" '
-        f'stroke-width="1.5" points="{line(healthy["curve"])}"/>'
+        f'stroke-width="5" stroke-opacity=".6" '
+        f'points="{line(healthy["curve"])}"/>'
         f'<polyline fill="none" stroke="{COLOURS["bad"]}" '
         f'stroke-width="2" points="{line(row["curve"])}"/>'
         f'<g class="broken-unseen">{dots}</g>'
@@ -194,7 +255,7 @@ def facts(row: dict) -> list[str]:
         f"{row['held_out'][-1]} on unseen sentences.",
         f"{row['right']} of 100 are right. “I like trees” becomes "
         f"“{row['trees']}”.",
-        f"Another last word in Spanish moves earlier scores by {earlier:.1f}, "
+        f"Another last word in Spanish moves earlier logits by {earlier:.1f}, "
         f"another English noun by {max(row['source']):.1f}, padding by "
         f"{max(row['padding']):.1f}; with padding behind it, a pair's loss "
         f"goes from {one} to {padded}.",
@@ -205,7 +266,7 @@ def facts(row: dict) -> list[str]:
 
 def sheet() -> str:
     """The levels as a table, and all that the game knows, for its script."""
-    healthy, *found = levels()
+    healthy, _, *found = levels()
     body = answers = ""
     for number, row in enumerate(found, 1):
         code = row["code"]
@@ -224,7 +285,8 @@ def sheet() -> str:
     table = (
         '<table class="broken-still"><caption>Ten models, each with one '
         "line that is wrong, or that has lost the line above it. Pink is "
-        "the model’s loss in training, its rings that on unseen sentences, "
+        "the model’s loss in training (means of ten steps), its rings that "
+        "on unseen sentences, "
         "and gray a healthy model’s. The healthy one gets "
         f"{healthy['right']} of 100 right.</caption><thead><tr>"
         '<th scope="col">level</th><th scope="col">what one sees</th>'

@@ -9,12 +9,12 @@ import tangle
 from parts import press
 
 PAGE = "book/appendix/course.html"
-HEALTHY, *LEVELS = broken.levels()
-POINT, GIVE = "This line is wrong (a miss: −2)", "Show me (no points)"
+HEALTHY, AGAIN, *LEVELS = broken.levels()
+POINT, GIVE = "This line is wrong (a miss: −3)", "Show me (no points)"
 PAGES_CODE = {
     line.rstrip()
     for cell in broken.planted()["cells"]()
-    for line in cell.splitlines()
+    for line in broken.own_names(cell).splitlines()
 }
 
 
@@ -32,7 +32,7 @@ def test_the_record_is_that_of_the_table():
     text = (tangle.ROOT / "runs/mistakes.json").read_text("utf-8")
     known = {row["mistake"]: row for row in json.loads(text)["rows"]}
     assert len(LEVELS) == 10
-    for row in [HEALTHY, *LEVELS]:
+    for row in [HEALTHY, AGAIN, *LEVELS]:
         assert len(row["curve"]) == 60 and len(row["held_out"]) == 12
         if other := known.get(row["mistake"]):
             assert abs(math.log(row["last"] / other["last"])) < 0.15
@@ -57,13 +57,15 @@ def test_what_the_answers_say_can_be_seen():
     assert earlier(shown["mistake"]) == 0 and shown["held_out"][-1] > 4
     size = seen["no factor √d_model"]
     assert size["words"] < size["places"] < HEALTHY["words"]
-    assert (
-        seen["padding counted"]["losses"][1]
-        != seen["padding counted"]["losses"][0]
-    )
+    kept = seen["gradients that stay"]
+    counted = seen["padding counted"]
+    assert counted["losses"][0] != counted["losses"][1]
+    assert max(counted["padding"]) < 0.01  # what a wrong guess is told
+    first = seen["the first position's logits"]
+    assert first["held_out"] == HEALTHY["held_out"]
+    assert kept["sizes"][0] == HEALTHY["sizes"][0]
     assert seen["a ramp that lags by one"]["sizes"][0][0] == 0
-    kept = seen["gradients that stay"]["sizes"][1]
-    assert kept[-1] > 10 * HEALTHY["sizes"][1][-1]
+    assert kept["sizes"][1][-1] > 10 * HEALTHY["sizes"][1][-1]
 
 
 def test_a_game_from_the_first_level_to_the_last(visit, fits):
@@ -78,7 +80,7 @@ def test_a_game_from_the_first_level_to_the_last(visit, fits):
                 look.click()
             lines.first.check()  # by mistake
             press(place, POINT)
-            assert "still worth 1 point" in place.inner_text()
+            assert "still worth 2 points" in place.inner_text()
             fits(page, "[data-live=broken]")
         at = level["wrong"][-1]
         place.locator(f".broken-code input[value='{at}']").focus()
@@ -91,9 +93,9 @@ def test_a_game_from_the_first_level_to_the_last(visit, fits):
                 "Next level"
             )
             page.keyboard.press("Enter")
-    assert total.inner_text() == "91 of 100 points"
+    assert total.inner_text() == "92 of 100 points"
     page.reload()
-    assert total.inner_text() == "91 of 100 points"
+    assert total.inner_text() == "92 of 100 points"
     press(place, "Start again")
     press(place, GIVE)
     assert total.inner_text() == "0 of 100 points"

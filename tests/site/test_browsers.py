@@ -87,7 +87,7 @@ PARTS = {  # by name: the page, and how the part is used
     "broken": (
         "book/appendix/course.html",
         """(await until(() => $(".broken-code [value='2']"))).click();
-        const point = "This line is wrong (a miss: −2)";
+        const point = "This line is wrong (a miss: −3)";
         (await button("[data-live=broken]", point)).click();
         await says("[data-live=broken] .live-result", "Yes: 10 points");""",
     ),

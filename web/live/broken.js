@@ -4,19 +4,19 @@ import { INK, decimal, el, newId, scroller, table, wash } from "./common.js";
 
 const KEY = "broken";
 const WORTH = 10; // points of a level
-const MISS = 2; // that a wrong line costs
+const MISS = 3; // that a wrong line costs
 const LOOKS = [
   ["told", "four more translations", 1, translations],
-  ["unseen", "the loss of unseen sentences", 2, unseen],
-  ["maps", "attention maps", 2, maps],
-  ["probes", "what moves when a word changes", 2, probes],
-  ["sizes", "rates and sizes", 2, sizes],
+  ["unseen", "the loss of unseen sentences", 1, unseen],
+  ["maps", "attention maps", 1, maps],
+  ["probes", "what moves when a word changes", 1, probes],
+  ["sizes", "rates and sizes", 1, sizes],
 ];
 const NEW = () => ({ bought: [], tried: [], end: "" });
 
 export async function start(place) {
   const script = place.querySelector("script");
-  const [healthy, ...levels] = JSON.parse(script.textContent);
+  const [healthy, again, ...levels] = JSON.parse(script.textContent);
   const paper = [...place.children];
   const curves = [...place.querySelectorAll("svg.picture")];
   const games = remembered(levels.length);
@@ -65,8 +65,9 @@ export async function start(place) {
     const svg = curves[at].cloneNode(true);
     picture.replaceChildren(svg);
     told.replaceChildren(
-      `Level ${at + 1}. The pink loss goes from ${level.first} to ${level.last}; ` +
-        "gray is a healthy model. “I like trees” becomes ",
+      `Level ${at + 1}. The pink loss, in means of ten steps, goes from ` +
+        `${level.curve[0]} to ${level.curve.at(-1)}; the broad gray one is a ` +
+        "healthy model’s. “I like trees” becomes ",
       spanish(level.trees),
       ".",
     );
@@ -79,7 +80,11 @@ export async function start(place) {
     looks.replaceChildren();
     const name = newId("line");
     code.replaceChildren(
-      el("legend", {}, "Which line is wrong, or has lost a neighbor?"),
+      el(
+        "legend",
+        {},
+        "Which line is wrong? If one is missing, point beside the gap.",
+      ),
       ...level.code.map((text, i) =>
         text.trim()
           ? el(
@@ -105,19 +110,20 @@ export async function start(place) {
     const line = Number(code.querySelector("input:checked")?.value ?? -1);
     if (line < 0) said.textContent = "Choose a line first.";
     else if ([...levels[at].wrong, ...levels[at].also].includes(line))
-      finish("found");
+      finish("found", line);
     else {
       games[at].tried.push(line);
       const left = points({ ...games[at], end: "found" });
       said.textContent =
-        "That line does what it does in the book. " +
+        `That line does what it does in the book. ${levels[at].told_of[line] ?? ""} ` +
         `The level is still worth ${left} ${left === 1 ? "point" : "points"}.`;
       update();
     }
   }
 
-  function finish(end) {
+  function finish(end, line) {
     games[at].end = end;
+    games[at].line = line;
     update();
     (next.hidden ? numbers[at] : next).focus();
   }
@@ -133,7 +139,7 @@ export async function start(place) {
       if (open && !looks.querySelector(`[data-look=${key}]`)) {
         const box = scroller(name);
         box.dataset.look = key;
-        box.append(...draw(level, healthy));
+        box.append(...draw(level, healthy, again));
         looks.append(box);
       }
     }
@@ -156,6 +162,7 @@ export async function start(place) {
       const { end } = games[i];
       const got = points(games[i]);
       one.textContent = end ? `${i + 1}\u202f✓` : `${i + 1}`;
+      one.disabled = games.slice(0, i).some(({ end }) => !end);
       one.toggleAttribute("aria-current", i === at);
       one.setAttribute(
         "aria-label",
@@ -209,6 +216,9 @@ function verdict(level, game) {
       "p",
       {},
       got ? `Yes: ${got} ${got === 1 ? "point" : "points"}. ` : "No points. ",
+      level.wrong.includes(game.line ?? level.wrong[0])
+        ? ""
+        : "Your line is where it shows; the book’s change is marked. ",
       ...why,
       " ",
       el("a", { href: level.chapter }, "The chapter"),
@@ -217,7 +227,8 @@ function verdict(level, game) {
   ];
 }
 
-// What can be looked at, beside a healthy model
+// What can be looked at, beside a healthy model and sometimes a second one
+const AGAIN = "healthy, another seed";
 
 function translations({ told }) {
   const rows = told.slice(1).map(([english, right, said]) => [
@@ -228,7 +239,7 @@ function translations({ told }) {
   return [table("Unseen sentences", ["English", "right", "the model"], 0, rows)];
 }
 
-function unseen(level, healthy) {
+function unseen(level, healthy, again) {
   const row = (name, { held_out, right, of }) => [
     name,
     ...[0, 1, 3, 5, 8, 11].map((i) => decimal(held_out[i])),
@@ -237,10 +248,10 @@ function unseen(level, healthy) {
   const steps = [50, 100, 200, 300, 450, 600].map((step) => `step ${step}`);
   return [
     table(
-      "The loss of 200 unseen pairs, fed as they should be; rings above",
+      "The loss of 200 unseen pairs: the rings in the picture",
       ["model", ...steps, "translated right"],
       0,
-      [row("this model", level), row("healthy", healthy)],
+      [row("this model", level), row("healthy", healthy), row(AGAIN, again)],
     ),
   ];
 }
@@ -280,32 +291,30 @@ function maps(level, healthy) {
   ];
 }
 
-function probes(level, healthy) {
+function probes(level, healthy, again) {
   const ways = [
     ["“trees” becomes “books”", "source"],
-    ["“árboles”, read last, becomes “camiones”", "target"],
+    ["the decoder’s last input, “árboles”, becomes “camiones”", "target"],
     ["padding behind the English", "padding"],
   ];
-  const rows = [
+  const all = [
     ["this model", level],
     ["healthy", healthy],
-  ].map(([name, row]) =>
+    [AGAIN, again],
+  ];
+  const rows = all.map(([name, row]) =>
     table(
-      `How far the scores move, by the word to be written: ${name}`,
+      `How far the logits move at most, by the word to be written: ${name}`,
       ["what is changed", ...level.said],
       0,
       ways.map(([words, key]) => [words, ...row[key].map((x) => decimal(x, 1))]),
     ),
   );
-  const [one, padded] = level.losses;
+  const losses = all.map(([name, row]) => [name, ...row.losses]);
   return [
     ...rows,
-    el(
-      "p",
-      {},
-      `The loss of this pair alone is ${one}; with padding behind both ` +
-        `sentences it is ${padded}. A healthy model's is the same twice.`,
-    ),
+    el("p", {}, "Only “end” is written after “árboles” has been read."),
+    table("The loss of this pair", ["model", "alone", "padding behind both"], 0, losses),
   ];
 }
 
@@ -323,11 +332,9 @@ function sizes(level, healthy) {
       row("length of the gradient", level.sizes[1], 1),
       row("healthy", healthy.sizes[1], 1),
     ]),
-    el(
-      "p",
-      {},
-      `Vectors of words are ${level.words} long, those of positions ` +
-        `${level.places}; a healthy model's ${healthy.words} and ${healthy.places}.`,
-    ),
+    table("Lengths of vectors", ["model", "of words", "of positions"], 0, [
+      ["this model", level.words, level.places],
+      ["healthy", healthy.words, healthy.places],
+    ]),
   ];
 }
