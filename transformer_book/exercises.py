@@ -34,7 +34,7 @@ EXERCISES = {
     "beams.search": "beam",
 }
 # What an exercise does not ask for.
-_NOT_ASKED = {"empty_row", "greedy_in_evaluation"}
+_NOT_ASKED = {"greedy_in_evaluation"}
 
 
 class _Wrong(Exception):

@@ -7,10 +7,8 @@ from torch import Tensor
 
 from .core import (
     Adapter,
-    NotShown,
     Verdict,
     close,
-    deviation,
     fault,
     paper,
     probe,
@@ -164,30 +162,6 @@ def infinity(tried: Adapter) -> Verdict:
             "too near"
         )
     return paper(f"exactly 0, beside scores up to {largest:.0f}")
-
-
-@probe("masks-infinity", "masks-infinity", "attention", after="mask_inside")
-def empty_row(tried: Adapter) -> Verdict:
-    """A query that may attend to nothing, in a row of padding, spoils
-    nothing else."""
-    query, key, _ = _example()
-    mask = torch.ones(2, 3, 5, 7, dtype=torch.bool)
-    mask[..., 0] = False
-    if (weights_of(tried, query, key, mask)[..., 0] > 1e-6).any():
-        raise NotShown("a mask hides nothing, so no row is empty")
-    mask[..., 0] = True
-    mask[1, :, 2:] = False
-    got = weights_of(tried, query, key, mask)
-    if not close(got[0], weights_of(tried, query, key)[0]):
-        return fault("an empty row changes the weights of other rows")
-    if got[1, :, 2:].isnan().any():
-        return deviation(
-            "nan in an empty row",
-            "a query without a key gets nan, which the next layer spreads: "
-            "have no such rows, or use a large negative number",
-            "nn.MultiheadAttention, where it returns its weights",
-        )
-    return paper("finite, and the other rows are as they were")
 
 
 @probe("attention-multi-head-formula", "attention-multi-head", "multi_head")

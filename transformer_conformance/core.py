@@ -23,30 +23,13 @@ from .clinic import likely
 from .plain import Verdict, deviation, paper  # noqa: F401
 
 # What an adapter may define, in the order of the template.
-FUNCTIONS = (
-    "build",
-    "logits",
-    "encode",
-    "greedy",
-    "greedy_batch",
-    "beam_search",
-    "embeddings",
-    "positions",
-    "attention",
-    "multi_head",
-    "masks",
-    "feed_forward",
-    "encoder_layer",
-    "decoder_layer",
-    "shift",
-    "loss",
-    "learning_rate",
-    "optimizer",
-    "update",
-    "updates",
-    "average",
-    "beam",
-    "defaults",
+FUNCTIONS = tuple(
+    (
+        "build logits encode greedy greedy_batch beam_search embeddings "
+        "positions attention multi_head masks feed_forward encoder_layer "
+        "decoder_layer shift loss learning_rate optimizer update updates "
+        "average beam"
+    ).split()
 )
 # Those that are given functions of ours to work with.
 GIVEN_PARTS = ("encoder_layer", "decoder_layer", "beam")
@@ -345,17 +328,19 @@ def _cause(
 
     A fault follows from the fault of a probe in `after`, a deviation
     from one of its own name there. The same line that raises an error
-    again is one fault.
+    again is one fault, and so are the same words.
     """
     for earlier in found.values():
         theirs = earlier.verdict
         if theirs.kind != verdict.kind or verdict.root:
             continue
         before = earlier.probe.name in one.after
-        same = theirs.line == verdict.line and theirs.name == verdict.name
-        if verdict.kind == "fault" and (before or (verdict.line and same)):
-            return earlier.cause or earlier.probe
-        if verdict.kind == "deviation" and before and same:
+        if verdict.kind == "fault":
+            line = verdict.line and theirs.line == verdict.line
+            same = before or line or theirs.words == verdict.words
+        else:
+            same = before and theirs.name == verdict.name != ""
+        if same:
             return earlier.cause or earlier.probe
     return None
 

@@ -1,5 +1,6 @@
 """Probes of what a model of PyTorch does inside: its calls in one pass."""
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -32,10 +33,9 @@ from .model import (
     wrong_weights,
 )
 from .plain import judge
-from .trace import KERNEL, SIZES, SOURCE, TARGET, Call, Trace
+from .trace import ADDS, KERNEL, MAPS, SIZES, SOURCE, TARGET, Call, Trace
 
 RATE = 0.3  # of dropout, where it is looked at: not 1 - RATE
-MAPS = {"linear", "matmul", "bmm", "einsum", "conv1d", KERNEL}
 
 
 @probe(
@@ -59,13 +59,12 @@ def norm_formula(tried: Adapter) -> Verdict:
     place = tried.found.get("norm_place")
     if verdict.kind != "paper" or place is None or place.kind != "paper":
         return verdict
-    # a post-norm encoder ends in a norm; the last maps of so many words
-    # are those of its output to keys and values
-    inputs = (x for _, x, _, _ in trace.linears() if SOURCE in x.shape[:2])
-    for memory in [*inputs][-1:]:
-        below = _normed(memory, "in the encoder's output")
-        if below.kind == "fault":
-            return below
+    # a post-norm encoder ends in a norm
+    for memory in _memories(trace)[-1:]:
+        if memory.size(-1) == SIZES["d_model"]:  # and not a head's part
+            below = _normed(memory, "in the encoder's output")
+            if below.kind == "fault":
+                return below
     return verdict
 
 
@@ -115,6 +114,12 @@ def order_of_sublayers(tried: Adapter) -> Verdict:
     N = SIZES["N"]
     right = "sf" * N if tried.alone else "SF" * N + "scf" * N
     if got == right:
+        memories = _memories(Trace(tried, build(tried), *pairs(tried)))
+        if any(not close(x, memories[0]) for x in memories):
+            return fault(
+                "the decoder's layers read different vectors of the source: "
+                "each attends to the output of the encoder's last layer"
+            )
         return paper(_in_words(got))
     if not {"f", "F"} & {*got} and got == right.translate(_NO_NETWORK):
         raise NotShown("the network's linear maps were not seen")
@@ -123,6 +128,20 @@ def order_of_sublayers(tried: Adapter) -> Verdict:
         f"{_in_words(right)}. Is one skipped, used twice, or in another "
         "place?"
     )
+
+
+def _memories(trace: Trace) -> list[Tensor]:
+    """What the decoder's layers make values of, as far as it is seen."""
+    found, memories = trace.attentions(), []
+    for before, one in itertools.pairwise(found):
+        read = [
+            x
+            for place, x, _, _ in trace.linears()
+            if before.place < place < one.place and SOURCE in x.shape[:2]
+        ]
+        if one.kind == "c" and read:
+            memories.append(read[-1])
+    return memories
 
 
 _NO_NETWORK = str.maketrans("", "", "fF")
@@ -207,16 +226,17 @@ def embedding_factor(tried: Adapter) -> Verdict:
     are added."""
     sums = _sums(tried, build(tried))
     root = SIZES["d_model"] ** 0.5
-    factors = sorted({round(factor, 3) for factor, _, _ in sums})
+    factors = sorted({round(factor, 3) for factor, *_ in sums})
     if factors == [root]:
         return paper(f"times {root:g}, the root of {SIZES['d_model']}")
     if len(factors) > 1:
         said = " and ".join(
-            f"{factor:.3g} in the {_side(words)}" for factor, _, words in sums
+            f"{factor:.3g} in the {_side(words)}"
+            for factor, _, words, _ in sums
         )
         return fault(f"the factor is {said}: both need it")
     if factors == [1.0]:
-        _, places, words = sums[0]
+        _, places, words, _ = sums[0]
         sizes = [x.square().mean().sqrt().item() for x in (words, places)]
         said = f"words have a size of {sizes[0]:.2f}, positions {sizes[1]:.2f}"
         if sizes[0] < sizes[1] / 2:
@@ -263,9 +283,17 @@ def added_positions(tried: Adapter) -> Verdict:
                 "rotary or relative positions, as in Llama",
             )
         raise
-    if name := _learned(tried, model, [rows for _, rows, _ in sums]):
+    for _, _, words, again in sums:
+        if again:
+            return fault(
+                f"in the {_side(words)} positions are added to the words, and "
+                "once more to their sum"
+            )
+    if name := _learned(tried, model, [rows for _, rows, *_ in sums]):
         return deviation("learned positions", f"{name} learns", "BERT, GPT")
-    verdicts = {_side(words): judge(rows.tolist()) for _, rows, words in sums}
+    verdicts = {
+        _side(words): judge(rows.tolist()) for _, rows, words, _ in sums
+    }
     said = {verdict.words for verdict in verdicts.values()}
     kinds = {verdict.kind for verdict in verdicts.values()}
     if kinds == {"paper"}:
@@ -286,8 +314,9 @@ def _learned(tried: Adapter, model: nn.Module, added: list[Tensor]) -> str:
             continue
         table = weight.detach().flatten(0, -2)
         for rows in added:
-            # an entry is held to rounding; a table may begin behind others
-            if torch.cdist(rows, table).min(1).values.max() < 1e-3:
+            # to rounding; a table may begin behind others
+            far = (rows[:, None] - table).abs().amax(-1).amin(1)
+            if far.max() < 1e-4:
                 return name
     return ""
 
@@ -310,13 +339,22 @@ def activation(tried: Adapter) -> Verdict:
         "SiLU": F.silu,
         "tanh": torch.tanh,
     }
+    outer = []  # what the other maps give
     for _, x, _, out in trace.linears():
+        if out.size(-1) != SIZES["d_ff"]:
+            outer.append(out)
         if x.size(-1) == SIZES["d_ff"] and inner is not None:
             same = [n for n, f in kinds.items() if close(f(inner), x, 1e-5)]
             used.add(same[0] if same else "something else")
         inner = out if out.size(-1) == SIZES["d_ff"] else None
     if not used:
         raise NotShown("the network's linear maps were not seen")
+    relus = [call.input for call in trace.calls if call.name == "relu"]
+    if any(x.equal(out) for x in relus for out in outer):
+        return fault(
+            "a ReLU falls on what another map gives, too: the paper's only "
+            "one is between the network's two maps"
+        )
     if used == {"ReLU"}:
         return paper("max(0, x)")
     if "nothing" in used:
@@ -340,21 +378,6 @@ def dropout_off(tried: Adapter) -> Verdict:
         return fault(
             "in evaluation mode two passes differ: dropout is still on"
         )
-    # where a seed decides on the weights, the rate has to change nothing;
-    # some models make their weights in their first pass
-    both = [build(tried, dropout=rate) for rate in (0.0, 0.5)]
-    scores = [logits(tried, each, *ids) for each in both]
-    if isinstance(model, nn.Module):
-        weights = zip(*(each.parameters() for each in both), strict=True)
-        if all(torch.equal(a, b) for a, b in weights):
-            if moved(*scores).max() > ENOUGH:
-                return deviation(
-                    "dropout scales in evaluation",
-                    "in evaluation mode the scores depend on the rate of "
-                    "dropout: right if training only drops, as dropout was "
-                    "first published, and wrong if training divides by "
-                    "1 - rate, as PyTorch's does",
-                )
     return paper("two passes in evaluation mode are equal")
 
 
@@ -366,7 +389,10 @@ def dropout_on(tried: Adapter) -> Verdict:
     with mode(model, True), torch.no_grad():
         first, second = (tried.logits(model, *ids) for _ in range(2))
     if torch.equal(first, second):
-        return fault("in training two passes are equal: nothing is dropped")
+        words = "in training two passes are equal: nothing is dropped"
+        if tried.alone:
+            return deviation("no dropout", words, "Llama")
+        return fault(words)
     rates = _rates(tried)
     if any(math.isclose(rate, 1 - RATE, rel_tol=1e-5) for rate in rates):
         return fault(
@@ -446,6 +472,11 @@ def dropout_places(tried: Adapter) -> Verdict:
     measured = f"{seen['outputs']} places in {expected} sub-layers"
     extra = [x for x in ("attention weights", "inner layer") if seen[x]]
     more = ", ".join(f"{seen[x]} on {x}" for x in extra)
+    if seen["scores"]:
+        return fault(
+            "dropout falls on the scores, before the softmax: a score that is "
+            "dropped becomes 0, and its weight does not. Drop from the weights"
+        )
     if seen["norms"]:
         return fault(
             "dropout falls on what a norm gives: drop from the sub-layer's "
@@ -501,24 +532,27 @@ def _dropped(tried: Adapter) -> dict[str, int]:
     model = build(tried, dropout=0.5)
     trace = Trace(tried, model, *pairs(tried), training=True)
     names = "sums", "outputs", "inner layer", "attention weights", "whole sums"
-    seen = dict.fromkeys((*names, "words alone", "norms"), 0)
+    seen = dict.fromkeys((*names, "words alone", "norms", "scores"), 0)
     below = False  # between an embedding and the first map after it
     output = None  # of the last dropout in a layer
     words = None  # or of the last one below all layers
-    normed = None  # what the last norm gave
+    normed = total = None  # what the last norm gave, and the last sum
     for call in trace.calls:
         if call.name == "layer_norm":
-            if output is not None and torch.equal(call.input, output):
-                seen["whole sums"] += 1
+            seen["whole sums"] += output is not None and call.input.equal(
+                output
+            )
             normed = call.out
-        if call.looks_up or call.name in MAPS:
-            below = call.looks_up
+        if call.name in {"embedding", *MAPS}:
+            below = call.name == "embedding"
             words = words if below else None
-        if call.name in ("add", "iadd", "radd") and words is not None:
-            parts = [x for x in call.given().values() if torch.is_tensor(x)]
-            if any(torch.equal(x, words) for x in parts):
+        if call.name in ADDS:
+            parts = call.terms()
+            if words is not None and any(x.equal(words) for x in parts):
                 seen["sums"] -= 1
                 seen["words alone"] += 1
+            if len(parts) == 2 and parts[0].shape == parts[1].shape:
+                total = call.out
         if call.name == KERNEL:
             seen["attention weights"] += _drops(call) > 0
         if call.name != "dropout" or not _drops(call):
@@ -528,14 +562,17 @@ def _dropped(tried: Adapter) -> dict[str, int]:
             seen["norms"] += 1
         elif x.dim() == 3 and x.size(-1) == SIZES["d_model"]:
             seen["sums" if below else "outputs"] += 1
-            output = None if below else call.out
+            whole = total is not None and x.equal(total)
+            output = call.out if whole and not below else None
             words = call.out if below else None
         elif x.dim() == 3 and x.size(-1) == SIZES["d_ff"]:
             seen["inner layer"] += 1
         elif {SOURCE, TARGET} & set(x.shape):
-            seen["attention weights"] += 1
+            seen["scores" if x.min() < 0 else "attention weights"] += 1
     if not any(seen.values()):
         raise NotShown("no call of dropout was seen")
+    if not any(call.name == "embedding" for call in trace.calls):
+        raise trace.unseen("look-up in a table")
     return seen
 
 

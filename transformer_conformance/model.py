@@ -138,6 +138,13 @@ def shape(tried: Adapter) -> Verdict:
             "these are probabilities: a loss that takes logits would apply "
             "a second softmax"
         )
+    for axis, what in ((0, "sentences"), (1, "positions")):
+        for scores in (out, out.exp()):
+            if close(scores.sum(axis), torch.ones_like(scores.sum(axis))):
+                return fault(
+                    f"the softmax at the end runs over the {what}, dim="
+                    f"{axis}: scores are compared over the vocabulary, dim=-1"
+                )
     return paper(f"{kind}, (batch, target_len, vocab_size)")
 
 
@@ -469,7 +476,7 @@ def batch(tried: Adapter) -> Verdict:
     "masks-infinity",
     "masks-infinity",
     "build logits",
-    after="padding_mask padding batch empty_row",
+    after="padding_mask padding batch",
     source=True,
 )
 def all_padding(tried: Adapter) -> Verdict:
@@ -612,8 +619,8 @@ def norm_place(tried: Adapter) -> Verdict:
             weight.fill_(1.0)
         if moved(before, after).max() < 1e-6:  # not even by rounding
             return fault(
-                f"{name} changes nothing: its norm is not used, or what its "
-                "whole layer gives goes nowhere"
+                f"{name} changes nothing: its norm is not used, or no "
+                "residual connection carries on what its layer gives"
             )
     # in post-norm a norm of the decoder that gives zeros ends all that
     # the decoder has read; in pre-norm the residual goes past it
@@ -648,7 +655,8 @@ def norm_place(tried: Adapter) -> Verdict:
         )
     return fault(
         f"{count}, where post-norm has {own}: norms or residual connections "
-        "are not around every sub-layer of the decoder"
+        "are not around every sub-layer of the decoder. Does one begin at "
+        "what a norm gives, where x is meant?"
     )
 
 
@@ -746,6 +754,11 @@ def trained_logits(tried: Adapter, model: Any) -> Tensor:
         out = tried.logits(model, *pairs(tried))
     if not out.requires_grad:
         raise Wrong("the logits have no gradient: is the model detached?")
+    if any(isinstance(x, nn.Dropout) and x.p == 1 for x in model.modules()):
+        raise Wrong(
+            "a dropout of 0 was asked for, and all is dropped: the rate is "
+            "what is dropped, not what is kept"
+        )
     return out.double()
 
 
@@ -865,6 +878,11 @@ def heads(tried: Adapter) -> Verdict:
     """Several heads cost what one of full width costs, and are not the
     same: each has d_model / h."""
     one, four = parameters(tried, h=1), parameters(tried, h=4)
+    if one > four:
+        return fault(
+            f"{one:,} weights with one head, {four:,} with four: is one "
+            "module used for all heads? Each has matrices of its own"
+        )
     if one != four:
         return deviation(
             "heads of a width of their own",
@@ -887,12 +905,6 @@ def tying(tried: Adapter) -> Verdict:
     words += f"table{'s' * (tables != 1)}{' and a bias' * (bias == 1)}"
     if (tables, bias) == (1, 0):
         return paper(words)
-    if tables == 2 and _one_storage(tried):
-        return deviation(
-            "one table, two parameters",
-            "they share their numbers, but each has a gradient of its own: "
-            "an optimizer moves them twice, and a deep copy unties them",
-        )
     if tables in (1, 2, 3) and bias in (0, 1):
         names = ["one table", "untied: two tables", "untied: three tables"]
         name = names[tables - 1] + (", a bias on the scores" if bias else "")
@@ -903,15 +915,6 @@ def tying(tried: Adapter) -> Verdict:
             who = "minGPT, Llama"
         return deviation(name, words, who)
     return fault(f"{words}, where a table has {d} for each token")
-
-
-def _one_storage(tried: Adapter) -> bool:
-    """Whether two parameters are one table in memory."""
-    weights = weights_of(build(tried))
-    places = [
-        p.data_ptr() for _, p in weights if SIZES["vocab_size"] in p.shape
-    ]
-    return len(places) != len({*places})
 
 
 # The beginning, and learning

@@ -1,6 +1,5 @@
 """The adapter of `transformer_lib` itself."""
 
-import inspect
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,18 +150,3 @@ def average(states):
             file = lib.save_checkpoint(Path(folder), model, optimizer, step)
             files.append(file)
         return lib.average_checkpoints(files)
-
-
-def defaults():
-    model, training = TransformerConfig(8), TrainingConfig()
-    search = inspect.signature(lib.beam_search).parameters
-    return {
-        **{n: getattr(model, n) for n in ("N", "d_model", "d_ff", "h")},
-        "dropout": model.dropout,
-        "label_smoothing": training.label_smoothing,
-        "warmup_steps": training.warmup_steps,
-        **{
-            n: search[n].default
-            for n in ("beam_size", "length_penalty", "max_extra")
-        },
-    }

@@ -4,18 +4,11 @@ import os
 
 # The chapters in their folders; the site's own list is _toc.yml.
 FOLDERS = {
-    "start": ["sentence"],
-    "architecture": [
-        "background",
-        "embeddings",
-        "positions",
-        "attention",
-        "masks",
-        "layers",
-        "model",
-    ],
-    "training": ["batching", "loss", "schedule", "training", "checkpoints"],
-    "translating": ["decoding", "beams"],
+    "start": "sentence",
+    "architecture": "background embeddings positions attention masks layers "
+    "model",
+    "training": "batching loss schedule training checkpoints",
+    "translating": "decoding beams",
 }
 
 # What follows from a mistake there, or what the section shows.
@@ -34,8 +27,6 @@ CONSEQUENCES = {
     "of its earlier words came first.",
     "positions-sinusoids": "A model learns with nearly any table of "
     "positions, so no curve of the loss shows a slip here.",
-    "positions-wavelengths": "The slow waves tell far positions apart; if "
-    "they are too slow, they hardly move within a sentence.",
     "attention-scaled": "With a wrong axis or factor the weights still look "
     "like weights, and the model still learns a little.",
     "attention-hand": "One query is computed by hand there, so you can "
@@ -66,7 +57,6 @@ CONSEQUENCES = {
     "model-transformer": "All parts put together, to lay yours beside.",
     "model-initialisation": "The first loss, before any training, already "
     "shows weights that begin too large.",
-    "model-config": "What each of the paper's sizes costs in weights.",
     "sentence-teacher": "Mask and shift let one pass train on all positions "
     "at once; here is what goes in and what comes out.",
     "batching-batch": "Without the shift the decoder is asked for the word "
@@ -104,7 +94,7 @@ def page(label: str) -> str:
     address; without it, that of `make serve` is taken.
     """
     chapter = label.partition("-")[0]
-    [folder] = [x for x, inside in FOLDERS.items() if chapter in inside]
+    [folder] = [x for x, names in FOLDERS.items() if chapter in names.split()]
     book = os.environ.get("TRANSFORMER_LIB_BOOK", "").rstrip("/") or LOCAL
     anchor = label.replace("_", "-")
     return f"{book}/book/{folder}/{chapter}.html#{anchor}"

@@ -1,10 +1,8 @@
 """Probes of sections 3.4 and 3.5: embeddings and positions."""
 
-import math
-
 import torch
 
-from .core import Adapter, Verdict, close, deviation, fault, paper, probe
+from .core import Adapter, Verdict, close, fault, paper, probe
 from .plain import judge
 
 
@@ -19,33 +17,6 @@ def formula(tried: Adapter) -> Verdict:
             f"{tuple(table.shape)}, not (50, 16)"
         )
     return judge(table.tolist())
-
-
-@probe(
-    "positions-wavelengths",
-    "positions-wavelengths",
-    "positions",
-    after="formula",
-)
-def wavelengths(tried: Adapter) -> Verdict:
-    """The wavelengths grow geometrically from 2 pi to nearly 10000
-    times 2 pi, whatever the width."""
-    table = torch.as_tensor(tried.positions(2, 64))
-    last = table[1].double().clamp(-1, 1)
-    angles = last[last.abs() < 0.9].asin().abs()
-    slowest = angles[angles > 0].min().item()
-    longest = math.tau / slowest
-    expected = 10_000 ** (62 / 64) * math.tau
-    measured = f"the longest is {longest:,.0f} positions"
-    if abs(longest / expected - 1) < 0.01:
-        return paper(measured)
-    if abs(longest / (10_000 * math.tau) - 1) < 0.01:
-        return deviation(
-            "longest wavelength exactly 10000 times 2 pi",
-            measured,
-            "tensor2tensor, fairseq",
-        )
-    return fault(f"{measured}; by the formula it is {expected:,.0f}")
 
 
 @probe("embeddings-tied", "embeddings-tying", "embeddings")

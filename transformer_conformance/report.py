@@ -52,10 +52,6 @@ def line(result: Result) -> str:
     """A verdict in one line, and what a deviation or fault is below."""
     verdict, probe = result.verdict, result.probe
     first = f"{MARKS[verdict.kind]} {probe.row}: {probe.name}"
-    if result.cause:
-        said = verdict.name or verdict.words
-        first = f"{first}, {_follows(result)}"
-        return f"{first}\n  {textwrap.shorten(said, 76, placeholder=' …')}"
     body = verdict.words
     if verdict.kind == "deviation":
         body = f"{verdict.name}. {verdict.words}"
@@ -72,11 +68,10 @@ def line(result: Result) -> str:
 
 
 LACKS = "the adapter has no "  # such and such a function
-MANY = 5  # verdicts of one cause, above which a line names them all
 
 
 def _lines(results: Sequence[Result]) -> list[str]:
-    """Each verdict; many that follow from one, in a line of names."""
+    """Each verdict; those that follow from one, in a line of names."""
     following: dict[str, list[str]] = {}
     for result in results:
         if result.cause:
@@ -86,21 +81,14 @@ def _lines(results: Sequence[Result]) -> list[str]:
     for result in results:
         cause = result.cause.name if result.cause else ""
         names = following.get(cause, [])
-        if len(names) <= MANY:
+        if not cause:
             lines.append(line(result))
         elif result.probe.name == names[0]:
-            said = f"{len(names)} that follow from {cause}: {', '.join(names)}"
-            mark = MARKS[result.verdict.kind]
-            lines.append(
-                textwrap.fill(f"{mark} {said}", 78, subsequent_indent="  ")
-            )
+            said = f"{MARKS[result.verdict.kind]} {len(names)} that follow"
+            said += f"{'s' * (len(names) == 1)} from {cause}: "
+            said += ", ".join(names)
+            lines.append(textwrap.fill(said, 78, subsequent_indent="  "))
     return lines
-
-
-def _follows(result: Result) -> str:
-    """From which probe's verdict this one probably follows."""
-    cause = result.cause
-    return f"follows from {cause.name}" if cause else ""
 
 
 def _wrapped(text: str) -> list[str]:
@@ -163,11 +151,6 @@ td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
 .paper { color: #1b6e3c; } .not { color: #666; }
 td:first-child, th:first-child { white-space: nowrap; }
 summary { cursor: pointer; } details { margin-top: .4rem; }
-@media (prefers-color-scheme: dark) {
-  body { background: #16181d; color: #e6e6e6; } a { color: #8ab4f8; }
-  td, th { border-color: #3a3d44; } .fault { color: #ff8a80; }
-  .deviation { color: #f4c06a; } .paper { color: #7fd6a0; }
-  .not { color: #aaa; } }
 """
 
 

@@ -190,10 +190,3 @@ def beam(next_logs, beam_size, alpha, limit):
     """Instead of `beam_search`: the best ids, at most `limit` of them,
     when next_logs(ids) gives the log-probabilities of what follows."""
     raise NotImplementedError
-
-
-def defaults():
-    """Your settings, as far as you have them: N, d_model, d_ff, h,
-    dropout, label_smoothing, warmup_steps, beam_size, length_penalty,
-    max_extra."""
-    return {}

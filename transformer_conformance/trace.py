@@ -24,6 +24,7 @@ SIDES = {"S": "the encoder's", "s": "the decoder's", "c": "the cross"}
 
 ADDS = ("add", "iadd", "radd")
 KERNEL = "scaled_dot_product_attention"  # PyTorch's own attention
+MAPS = {"linear", "matmul", "bmm", "einsum", "conv1d", KERNEL}
 PARAMETERS = {  # of the others we ask for the first two
     KERNEL: ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
     "dropout": ("input", "p", "training"),
@@ -47,14 +48,11 @@ class Call:
         names = PARAMETERS.get(self.name, ("input", "other"))
         return dict(zip(names, self.args, strict=False)) | self.named
 
-    @property
-    def looks_up(self) -> bool:
-        """Whether it takes rows of a table of words: as an embedding, or
-        as a product of zeros and a one with the table."""
-        products = self.name in ("matmul", "linear")
-        size = SIZES["vocab_size"]
-        by_product = products and self.input.shape[-1:] == (size,)
-        return self.name == "embedding" or by_product
+    def terms(self) -> list[Tensor]:
+        """What an addition adds, as far as it is tensors."""
+        given = self.given()
+        both = given.get("input"), given.get("other")
+        return [x for x in both if isinstance(x, Tensor)]
 
     @property
     def input(self) -> Any:
@@ -278,7 +276,8 @@ class Trace:
             raise NotShown("a mask hides every score of an attention")
         candidates: list[Tensor] = []
         for place, _, _, out in self.linears():
-            x = batch_first(out)
+            # heads may be cut before their maps
+            x = batch_first(out.flatten(2) if out.dim() == 4 else out)
             if x is None or place > attention.place or x.size(-1) % width:
                 continue
             parts = x.size(-1) // width
@@ -303,31 +302,46 @@ class Trace:
         What is the same in each sentence is a look-up of positions.
         """
         for place, call in enumerate(self.calls):
-            if call.looks_up and call.out.dim() == 3:
+            if call.name == "embedding" and call.out.dim() == 3:
                 out = batch_first(call.out)
                 if out is not None and not torch.equal(out[0], out[1]):
                     yield place, out
 
-    def sums(self) -> list[tuple[float, Tensor, Tensor]]:
+    def sums(self) -> list[tuple[float, Tensor, Tensor, bool]]:
         """Each sum of words and positions that was seen: the words'
-        factor, the positions (len, d_model), and the words."""
+        factor, the positions (len, d_model), the words, and whether
+        positions are added again, before the first map."""
         found = []
         for place, words in self.embedded():
             for call in self.calls[place + 1 : place + 40]:
                 if call.name not in ADDS:
                     continue
-                given = call.given()
-                parts = [given.get("input"), given.get("other")]
-                parts = [x for x in parts if isinstance(x, Tensor)]
+                parts = call.terms()
                 ratios = [_ratio(part, words) for part in parts]
                 first = next((i for i, r in enumerate(ratios) if r), None)
                 if first is None or len(parts) < 2:
                     continue
                 rows = _rows(parts[1 - first], words.size(1))
                 if rows is not None:
-                    found.append((ratios[first], rows, words))
+                    again = self._added_again(call, rows)
+                    found.append((ratios[first], rows, words, again))
                     break
         return found
+
+    def _added_again(self, first: Call, positions: Tensor) -> bool:
+        """Whether something else that is the same in each sentence, but
+        not at each position, is added between a sum and the first map."""
+        after = itertools.dropwhile(lambda call: call is not first, self.calls)
+        for call in itertools.islice(after, 1, None):
+            if call.name in MAPS:
+                break
+            if call.name in ADDS:
+                both = [_rows(x, len(positions)) for x in call.terms()]
+                rows = [x for x in both if x is not None]
+                if len(both) == 2 and len(rows) == 1:
+                    if not torch.allclose(rows[0][0], rows[0][1]):
+                        return True
+        return False
 
 
 def batch_first(x: Tensor) -> Tensor | None:

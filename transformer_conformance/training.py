@@ -6,11 +6,13 @@ from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.functional import cross_entropy, log_softmax
 
 from .core import (
     Adapter,
     Verdict,
+    Wrong,
     close,
     deviation,
     fault,
@@ -208,8 +210,20 @@ def smoothing(tried: Adapter) -> Verdict:
         "the loss takes the softmax twice: it is given logits": _cross(
             tried, logits.softmax(-1), labels, share
         ),
+        VIEWED: _cross(tried, _viewed(logits), labels, share),
     }
     return fault(measured, got, mistakes)
+
+
+VIEWED = (
+    "`view` or `reshape` where two axes change places: (batch, V, len) is "
+    "logits.transpose(1, 2)"
+)
+
+
+def _viewed(logits: Tensor) -> Tensor:
+    """What such a view takes for the logits."""
+    return logits.reshape(logits.mT.shape).mT
 
 
 @probe("loss-smoothing", "loss-smoothed", "loss", after="smoothing")
@@ -241,6 +255,7 @@ def no_smoothing(tried: Adapter) -> Verdict:
         "the loss takes the softmax twice: it is given logits": _cross(
             tried, logits.softmax(-1), labels
         ),
+        VIEWED: _cross(tried, _viewed(logits), labels),
     }
     return fault(measured, got, mistakes)
 
@@ -362,12 +377,15 @@ class _Words(nn.Module):
         self.config = SimpleNamespace(d_model=6, vocab_size=size)
         self.table = nn.Parameter(torch.randn(size, 6).double())
         self.matrix = nn.Parameter(torch.randn(6, 6).double())
+        self.modes: list[bool] = []  # of the passes that learn
 
     @property
     def output_weight(self) -> Tensor:
         return self.table
 
     def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            self.modes.append(self.training)
         about = self.table[source_ids].mean(1, keepdim=True)
         return self.table[target_ids] @ self.matrix + about
 
@@ -407,13 +425,19 @@ class Steps:
     def __call__(self, *groups: list[SimpleNamespace]) -> Tensor:
         """The displacement of all weights, at a rate of 0.01."""
         self.model.load_state_dict(self.start)
-        self.model.zero_grad()
+        self.model.train().zero_grad()
+        self.model.modes.clear()
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         if self.tried.has("updates"):
             self.tried.updates(self.model, optimizer, list(groups))
         else:
             for group in groups:
                 self.tried.update(self.model, optimizer, group)
+        if not all(self.model.modes):
+            raise Wrong(
+                "a step is made in evaluation mode, without dropout: call "
+                "model.train() again after an evaluation"
+            )
         return self.moved()
 
     def moved(self) -> Tensor:
@@ -422,14 +446,14 @@ class Steps:
         )
         return torch.cat([(a - b).flatten() for a, b in pairs])
 
-    def expected(self, batch: SimpleNamespace) -> Tensor:
-        """The displacement by one step, on the mean over tokens."""
+    def expected(
+        self, batch: SimpleNamespace, labels: Tensor, ignored: int
+    ) -> Tensor:
+        """The displacement by one step, on the mean over these labels."""
         self.model.load_state_dict(self.start)
         logits = self.model(batch.source_ids, batch.target_ids)
         loss = cross_entropy(
-            logits.flatten(0, 1),
-            batch.labels.flatten(),
-            ignore_index=self.tried.PAD,
+            logits.flatten(0, 1), labels.flatten(), ignore_index=ignored
         )
         slopes = torch.autograd.grad(loss, list(self.model.parameters()))
         return -0.01 * torch.cat([slope.flatten() for slope in slopes])
@@ -441,7 +465,12 @@ class Steps:
         return _cross(self.tried, logits, batch.labels)
 
 
-@probe("training-loop", "training-loop", "update|updates")
+@probe(
+    "training-loop",
+    "training-loop",
+    "update|updates",
+    after="shift smoothing",
+)
 def step(tried: Adapter) -> Verdict:
     """A step changes the weights so that the loss falls."""
     moved = Steps(tried)
@@ -454,12 +483,37 @@ def step(tried: Adapter) -> Verdict:
             "nothing moved: call backward() and step(), and clear the "
             "gradients after step(), or before backward(), not between"
         )
-    if after > before:
+    pad, labels = tried.PAD, batch.labels
+    right = moved.expected(batch, labels, pad)
+    twice = F.pad(labels[:, 1:], (0, 1), value=pad)
+    mistakes = {
+        "": right,
+        "the loss has the wrong sign": -right,
+        "the labels are the words that the decoder reads, so it learns to "
+        "copy: they are the target one word later": (
+            moved.expected(batch, batch.target_ids, pad)
+        ),
+        "the labels are shifted a second time: each position is asked for "
+        "the word after the next": moved.expected(batch, twice, pad),
+        "padding is counted in the loss of a step": (
+            moved.expected(batch, labels, -100)
+        ),
+    }
+    # whatever the step's length is; smoothing turns it by a hundredth
+    along = {
+        words: F.cosine_similarity(distance, wanted, 0).item()
+        for words, wanted in mistakes.items()
+    }
+    words = max(along, key=lambda words: along[words])
+    if words and along[words] > 0.85:
+        return fault(words)
+    if after > before or along[""] < 0.8:
         return fault(
-            f"a small step raised the loss from {before:.3f} to {after:.3f}: "
-            "is its sign right, and are labels shifted by one?"
+            "the step goes elsewhere than down the loss of its labels, which "
+            f"comes from {before:.3f} to {after:.3f}: does the loss get "
+            "logits, not probabilities, and is it over their last axis?"
         )
-    if close(distance, 2 * moved.expected(batch), 1e-3):
+    if close(distance, 2 * right, 1e-3):
         return fault("a batch is stepped with twice: call step() once")
     return paper(f"{before:.3f} to {after:.3f} nats per token")
 
@@ -610,37 +664,3 @@ def average(tried: Adapter) -> Verdict:
     }
     otherwise = "not the mean of the checkpoints' weights"
     return fault(otherwise, got["w"], mistakes)
-
-
-DEFAULTS = dict(
-    N=6,
-    d_model=512,
-    d_ff=2048,
-    h=8,
-    dropout=0.1,
-    label_smoothing=0.1,
-    warmup_steps=4000,
-    beam_size=4,
-    length_penalty=0.6,
-    max_extra=50,
-)
-
-
-@probe("model-base-sizes", "model-config", "defaults")
-def settings(tried: Adapter) -> Verdict:
-    """The base model has 6 layers in each stack, d_model = 512, d_ff =
-    2048 and 8 heads, dropout and smoothing of 0.1, and 4,000 steps of
-    warm-up; decoding has 4 beams, a length penalty of 0.6, and at most 50
-    extra tokens."""
-    given = tried.defaults()
-    known = [name for name in DEFAULTS if name in given]
-    if not known:
-        return not_tried(f"defaults() names none of {', '.join(DEFAULTS)}")
-    wrong = [
-        f"{name} is {given[name]}, in the paper {DEFAULTS[name]}"
-        for name in known
-        if given[name] != DEFAULTS[name]
-    ]
-    if wrong:
-        return deviation("other settings", ", ".join(wrong))
-    return paper(", ".join(f"{name} {given[name]}" for name in known))

@@ -71,6 +71,14 @@ SOURCES = {  # adapter: repository, commit
         "tunz/transformer-pytorch",
         "e7266679f0b32fd99135ea617213f986ceede056",
     ),
+    "aladdinpersson": (
+        "aladdinpersson/Machine-Learning-Collection",
+        "3b8992fe274f31df61464fc127cde9ffb34896e7",
+    ),
+    "ajhalthor": (
+        "ajhalthor/Transformer-Neural-Network",
+        "9ad642b12927714928105a78be24a1494fb7b6f6",
+    ),
     "nanogpt": (
         "karpathy/nanoGPT",
         "3adf61e154c3fe3fca428ad6bc3818b27a3b8291",
@@ -78,6 +86,14 @@ SOURCES = {  # adapter: repository, commit
     "mingpt": (
         "karpathy/minGPT",
         "37baab71b9abea1b76ab957409a1cc2fbfba8a26",
+    ),
+    "rasbt": (
+        "rasbt/LLMs-from-scratch",
+        "6b68eebf83266eb1633bf4b8233f55ab55ba626c",
+    ),
+    "pbloem": (
+        "pbloem/former",
+        "ad9cc703b0b82a24a12e777f5946296f352c9d11",
     ),
 }
 

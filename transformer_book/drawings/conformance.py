@@ -23,6 +23,9 @@ _SHORT = (  # the beginning of a name or a diagnosis, and what the table says
     ("three paddings move", "no padding mask"),
     ("nothing is smoothed, and padding", "padding counts in the loss"),
     ("no dropout on the sums", "no dropout on the embeddings"),
+    ("in the encoder's output", "no norm at the encoder's end"),
+    ("is one module used for all", "all heads share their matrices"),
+    ("do attentions or layers share", "fewer matrices than the paper's"),
     ("some outputs are added", "some outputs are added without dropout"),
 )
 
