@@ -152,7 +152,7 @@ def greedy(tried: Adapter) -> Verdict:
         return deviation(
             "a limit that counts eos or bos",
             "an output may be max_extra longer than its source is without "
-            "eos; yours may have one token more or less",
+            "eos; yours has one token more or less",
         )
     wrong.pop("loose", None)
     count = sum(map(len, wrong.values()))
