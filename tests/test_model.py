@@ -21,7 +21,7 @@ from transformer_lib.model import (
     Transformer,
     TransformerConfig,
     evaluating,
-    in_mode,
+    in_training,
     initialize_weights,
 )
 
@@ -354,7 +354,7 @@ def test_a_model_in_training_is_not_for_another_thread(wrapped):
             return any(module.training for module in model.modules())
 
     with ThreadPoolExecutor() as threads:
-        with pytest.raises(KeyError), in_mode(trained, True):
+        with pytest.raises(KeyError), in_training(trained):
             assert all(module.training for module in model.modules())
             with pytest.raises(RuntimeError, match="another thread.*copy"):
                 threads.submit(use).result()
@@ -368,7 +368,7 @@ def test_a_model_in_training_is_not_for_another_thread(wrapped):
         with evaluating(model):  # it is in training mode: one at a time
             with pytest.raises(RuntimeError, match=r"another thread.*eval"):
                 threads.submit(use).result()
-            with in_mode(model, True):  # a training takes it over
+            with in_training(model):  # a training takes it over
                 pass
         with evaluating(model.eval()), ThreadPoolExecutor(1) as other:
             assert not other.submit(use).result()  # any number

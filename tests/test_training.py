@@ -703,8 +703,8 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"batches": copies()}, r"give TokenBatches\(pairs\)"),
-        ({"evaluate": copies()}, "a list is no function"),
+        ({"batches": copies()}, "a list is neither TokenBatches nor a"),
+        ({"evaluate": copies()}, "a list is neither TokenBatches nor a"),
         ({"optimizer": sgd(small())}, "has to be in one optimizer"),
         ({"optimizer": sgd(MODEL, 0.0)}, "or all learning rates are 0"),
         ({"optimizer": [sgd(MODEL), sgd(MODEL)]}, "to be in one optimizer"),
@@ -713,7 +713,7 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
         ({"model": hooked()}, "gives other scores than its encode"),
         ({"model": OwnForward(MODEL.config)}, "other scores than its encode"),
         ({"schedule": lambda step: step // 4000}, "all learning rates are 0"),
-        ({"schedule": COOLING}, "a LambdaLR is no function"),
+        ({"schedule": COOLING}, "a LambdaLR is neither"),
         ({"optimizer": COOLING.optimizer}, "a scheduler of PyTorch holds"),
     ],
 )

@@ -68,9 +68,9 @@ if __name__ == "__main__":
 INNER = set(
     """
     PRESETS alike as_list as_texts check_fields check_folder check_ids
-    check_options check_source checked_hypothesis decode_line describe_machine
-    encode_texts length_limits load_weights padded pick_precision
-    plain_weights probe rebuilt uncompiled write_atomically
+    check_options check_source checked_hypothesis checked_text decode_line
+    describe_machine encode_texts length_limits load_weights padded
+    pick_precision plain_weights probe rebuilt uncompiled write_atomically
     """.split()
 )
 

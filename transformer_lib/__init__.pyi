@@ -89,7 +89,7 @@ from .masks import padding_mask as padding_mask
 from .model import Transformer as Transformer
 from .model import TransformerConfig as TransformerConfig
 from .model import evaluating as evaluating
-from .model import in_mode as in_mode
+from .model import in_training as in_training
 from .model import initialize_weights as initialize_weights
 from .positions import LearnedPositions as LearnedPositions
 from .positions import SinusoidalPositions as SinusoidalPositions
@@ -101,7 +101,6 @@ from .schedule import adam as adam
 from .schedule import learning_rate as learning_rate
 from .tokenization import BPETokenizer as BPETokenizer
 from .tokenization import Tokenizer as Tokenizer
-from .tokenization import checked_text as checked_text
 from .tokenization import normalize as normalize
 from .training import Gradients as Gradients
 from .training import History as History

@@ -387,8 +387,8 @@ _switched: dict[nn.Module, int] = {}  # by which thread, just now
 
 
 @contextmanager
-def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """One mode for all modules inside; afterwards each has its own.
+def in_training(model: nn.Module, on: bool = True) -> Iterator[None]:
+    """Training mode inside, or evaluation mode; afterwards as before.
 
     Meanwhile, no other thread may be `evaluating` the model; one that
     already is, with a model in evaluation mode, is not noticed.
@@ -399,7 +399,7 @@ def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
     me = get_ident()
     mine = [module for module in modes if _switched.get(module) != me]
     _switched.update(dict.fromkeys(mine, me))
-    model.train(training)
+    model.train(on)
     try:
         yield
     finally:
@@ -427,7 +427,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             "call model.eval() first, or take copy.deepcopy(model)"
         )
     off = not any(module.training for module in modules)
-    mode = nullcontext() if off else in_mode(model, False)
+    mode = nullcontext() if off else in_training(model, False)
     with mode, torch.inference_mode():
         yield
 

@@ -42,7 +42,12 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.embeddings import UNK
 from transformer_lib.loss import model_losses, validation_loss
-from transformer_lib.model import Transformer, evaluating, in_mode, uncompiled
+from transformer_lib.model import (
+    Transformer,
+    evaluating,
+    in_training,
+    uncompiled,
+)
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 
 _logger = logging.getLogger(__name__)
@@ -119,11 +124,10 @@ def train(
 
     Chapter: training-loop
     """
-    if not hasattr(batches, "epoch"):
-        raise TypeError("these are no batches: give TokenBatches(pairs)")
-    for given in evaluate, schedule:
+    for given in batches, evaluate, schedule:
         if not (given is None or callable(given) or hasattr(given, "epoch")):
-            raise TypeError(f"a {type(given).__name__} is no function")
+            kind = type(given).__name__
+            raise TypeError(f"a {kind} is neither TokenBatches nor a function")
     device = model.output_weight.device
     precision = pick_precision(training_config.precision, device)
     config = replace(training_config, precision=precision)
@@ -453,7 +457,7 @@ def _training_mode(model: nn.Module) -> Iterator[None]:
     """
     kind = model.output_weight.device.type
     gpus = range(0 if kind == "cpu" else torch.accelerator.device_count())
-    with torch.random.fork_rng(gpus, device_type=kind), in_mode(model, True):
+    with torch.random.fork_rng(gpus, device_type=kind), in_training(model):
         yield
 
 

@@ -250,12 +250,11 @@ class Translator:
 
     def by_sentence(
         self,
-        texts: Iterable[list[str]],
+        texts: Sequence[list[str]],
         beam_size: int = 4,
         length_penalty: float = 0.6,
     ) -> list[str]:
         """Texts that are split already; each comes back as one line."""
-        texts = list(texts)
         every = [*chain(*texts)]
         found = iter(self.translate(every, beam_size, length_penalty))
         return [" ".join(islice(found, len(parts))) for parts in texts]
