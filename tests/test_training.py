@@ -25,7 +25,7 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.cli import main
 from transformer_lib.loss import smoothed_loss, validation_loss
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Transformer, TransformerConfig, evaluating
 from transformer_lib.schedule import TrainingConfig, adam, learning_rate
 from transformer_lib.training import train, worker
 from transformer_lib.translator import Translator
@@ -624,6 +624,25 @@ def in_a_thread(function):
     thread.start()
     thread.join()
     return found[0]
+
+
+def test_a_training_takes_its_model_over():
+    """From a thread that translates with it, however long that takes."""
+    model, began, ended = small(), threading.Event(), threading.Event()
+
+    def use():
+        with evaluating(model):
+            began.set()
+            ended.wait()
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    began.wait()
+    try:
+        assert len(train(model, batches(), QUICK).lines) > 0
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_a_thread_may_train():

@@ -300,14 +300,13 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     if not paths:
         raise ValueError("no checkpoints: give at least one of a training run")
     total: dict[str, Tensor] = {}
-    first: Any = None
+    kinds: list[Any] = []
     for path in paths:  # one at a time, as they may be large
         read = _read(path)
         weights = read["model"]
         total = total or {x: w.double().zero_() for x, w in weights.items()}
-        kind = read["kind"], {x: w.dtype for x, w in weights.items()}
-        first = first or kind
-        if kind != first:
+        kinds.append((read["kind"], {x: w.dtype for x, w in weights.items()}))
+        if kinds[-1] != kinds[0]:
             raise ValueError(
                 f"{path} and {paths[0]} hold unlike models: their mean would "
                 "be no model"

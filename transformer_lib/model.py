@@ -391,23 +391,23 @@ def in_training(model: nn.Module, on: bool = True) -> Iterator[None]:
     """Training mode inside, or evaluation mode; afterwards as before.
 
     Meanwhile, no other thread may be `evaluating` the model; one that
-    already is, with a model in evaluation mode, is not noticed.
+    already is isn't noticed, and its dropout changes.
 
     Chapter: model-evaluating
     """
     modes = {module: module.training for module in model.modules()}
     me = get_ident()
-    mine = [module for module in modes if _switched.get(module) != me]
+    mine = {module for module in modes if _switched.get(module) != me}
     _switched.update(dict.fromkeys(mine, me))
     model.train(on)
     try:
         yield
     finally:
         for module, mode in modes.items():
-            module.training = mode
-        for module in mine:
-            if _switched.get(module) == me:
-                del _switched[module]
+            if _switched.get(module) == me:  # no other has taken it over
+                module.training = mode
+                if module in mine:
+                    del _switched[module]
 
 
 @contextmanager

@@ -132,9 +132,13 @@ def train(
     precision = pick_precision(training_config.precision, device)
     config = replace(training_config, precision=precision)
     updates = _Updates(model, config, optimizer, schedule)
-    run = _Run(model, batches, config, evaluate, folder, updates, gradients)
-    progress, stop = run.progress, False
-    with _training_mode(model), closing(run), _asked_to_stop() as signals:
+    rest = batches, config, evaluate, folder, updates, gradients
+    with (
+        _training_mode(model),
+        closing(_Run(model, *rest)) as run,
+        _asked_to_stop() as signals,
+    ):
+        progress, stop = run.progress, False
         run.log_if_due()  # if a validation failed when it was due
         stream = _endless(batches, progress.step * run.batches_per_step)
         while progress.step < config.max_steps and not stop:
