@@ -123,7 +123,9 @@ def keep_sign(formula: nodes.math) -> None:
         whole = nodes.inline("", "", classes=["unbroken"])
         formula.replace_self(whole)
         whole += [formula, nodes.Text(sign[0])]
-        after.parent.replace(after, nodes.Text(after[sign.end() :]))
+        rest = after.parent.children
+        place = next(k for k, node in enumerate(rest) if node is after)
+        after.parent[place] = nodes.Text(after[sign.end() :])
 
 
 # The reference

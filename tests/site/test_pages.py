@@ -78,6 +78,13 @@ def test_pictures_have_words(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_a_sign_behind_a_formula_stands_once(page):
+    for kept in soup(page).select("span.unbroken"):
+        sign, after = kept.get_text()[-1], kept.next_sibling
+        assert not str(after or "").startswith(sign), kept.parent.get_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_formulas_alone_need_mathjax(page):
     scripts = soup(page).select("script[src*=tex-mml-chtml]")
     assert bool(scripts) == bool(soup(page).select(".math"))

@@ -244,7 +244,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     ax.set_ylim(places[-1] + 0.6, -1.5)
     ticks = [-0.2, -0.1, 0]
     ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
-    told = "nats per token from the paper's\ngrey: no difference by both rules"
+    told = "nats per token from the paper's\ngrey: not by both rules"
     ax.set_xlabel(told)
     said = "; ".join(
         f"{RUNGS[row['rung']]}, {_gap(row['validation_gap'].size)} "

@@ -88,7 +88,7 @@ def recipes(runs: Sequence[Run]) -> Markdown:
                 "pairs": f"{info['pairs']:,}",
                 "vocabulary": f"{model['vocab_size']:,}",
                 "dropout": model["dropout"],
-                "steps of tokens": f"{result['steps']:,} of {tokens:,}",
+                "steps × tokens": f"{result['steps']:,} × {tokens:,}",
                 "time": f"{minutes // 60} h {minutes % 60} min",
                 "validation loss": f"{result['validation_loss']:.2f}",
                 "test BLEU": f"{run.report['test']['bleu']:.1f}",
