@@ -26,8 +26,8 @@ WHY = {
     "translation, so training needs only to copy the next word. The loss is "
     "lower than a healthy one, and a model that writes has no next word to "
     "copy.",
-    "gradients that stay": "`optimizer.zero_grad()` is missing, above the "
-    "loop or below `optimizer.step()`, so `loss.backward()` adds to the "
+    "gradients that stay": "`optimizer.zero_grad()` is missing before the "
+    "first batch of a step or after `optimizer.step()`, so `loss.backward()` adds to the "
     "gradients of all steps before. They grow and the loss with them.",
     "the first position's logits": "The model is sound, on unseen sentences "
     "too, so the mistake is made in writing: the next word is always read "
@@ -51,9 +51,9 @@ WHY = {
     "padding counted": "The translations are good, but the loss of a "
     "sentence depends on the padding behind it. The mean is taken over "
     "padding, too.",
-    "a ramp that lags by one": "Only the first rates tell: the first step "
-    "has a rate of 0, and each later one of the warm-up that of the step "
-    "before. What else differs is chance.",
+    "a ramp that lags by one": "Only the rates tell: the first step has a "
+    "rate of 0, and each later step that of the step before, as long as they "
+    "rise. What else differs is chance.",
 }
 
 

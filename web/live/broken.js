@@ -9,7 +9,7 @@ const LOOKS = [
   ["told", "four more translations", 1, translations],
   ["unseen", "the loss of unseen sentences", 1, unseen],
   ["maps", "attention maps", 1, maps],
-  ["probes", "what moves when a word changes", 1, probes],
+  ["probes", "what moves with a word or with padding", 1, probes],
   ["sizes", "rates and sizes", 1, sizes],
 ];
 const NEW = () => ({ bought: [], tried: [], end: "" });
@@ -218,7 +218,7 @@ function verdict(level, game) {
       got ? `Yes: ${got} ${got === 1 ? "point" : "points"}. ` : "No points. ",
       level.wrong.includes(game.line ?? level.wrong[0])
         ? ""
-        : "Your line is where it shows; the book’s change is marked. ",
+        : "Your line will do; the book’s own place is marked. ",
       ...why,
       " ",
       el("a", { href: level.chapter }, "The chapter"),
