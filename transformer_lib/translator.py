@@ -229,9 +229,7 @@ class Translator:
         if split:
             if n_best is not None:
                 raise ValueError("n_best is for one sentence, not with split")
-            parts = [
-                split_sentences(text, self.languages[0]) for text in texts
-            ]
+            parts = [split_sentences(x, self.languages[0]) for x in texts]
             results = self.by_sentence(parts, beam_size, length_penalty)
             return results[0] if one else results
         if n_best is not None and not 1 <= n_best <= beam_size:

@@ -138,7 +138,8 @@ def write_data(app, error):
         shutil.copy(path, live / "data")
     for name in CHECKS:
         (live / name).parent.mkdir()
-        shutil.copy(ROOT / name, live / name)
+        # as text: a server may run what ends in .py
+        shutil.copy(ROOT / name, (live / name).with_suffix(".txt"))
     if PYODIDE.is_dir():
         (live / PYODIDE.name).mkdir()
         for name in PYODIDE_FILES:

@@ -235,7 +235,7 @@ def test_challenges_are_met_exactly_when_they_are_true(visit):
     put(page, "k2", [-2, -2])
     assert shown(page)[0][0] > 0.9
     assert marks(page) == [False, False, False]
-    press(page, "Reset")
+    press(page.locator(PART), "Reset")
     put(page, "k0", [2.9, 2.9])
     put(page, "k2", [-2, -2])
     assert marks(page) == [False, True, False]

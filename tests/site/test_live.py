@@ -168,12 +168,13 @@ def test_replay(visit):
     wait_for_text(page, "Step 1 of")
     page.get_by_role("button", name="Step").press("Enter")
     wait_for_text(page, "Step 2 of")
-    height = page.locator(".live").bounding_box()["height"]
+    part = page.locator("[data-live=beams]")
+    height = part.bounding_box()["height"]
     assert height <= 640
     page.get_by_role("slider").press("End")
     wait_for_text(page, "The search stops")
-    assert page.locator(".live").bounding_box()["height"] == height
-    rows = page.locator(".live table").first.locator("tbody tr")
+    assert part.bounding_box()["height"] == height
+    rows = part.locator("table").first.locator("tbody tr")
     wanted = library_beam("little-spanish", text)
     for row, (said, _, *log_and_score) in zip(
         rows.all(), wanted, strict=False

@@ -47,7 +47,7 @@ def test_outputs_are_on_the_page(name):
     cells = [
         cell for cell in jupytext.read(path).cells if cell.cell_type == "code"
     ]
-    hidden = {"remove-cell", "remove-output"}
+    hidden = {"remove-cell", "remove-output", "notebook"}
     wanted = sum(
         bool(outputs) and not hidden & set(cell.metadata.get("tags", []))
         for cell, outputs in zip(cells, executed()[name], strict=True)

@@ -243,7 +243,9 @@ REACHABLE = """() => {
     .map(e => e.dataset.number);
 }"""
 FOCUSED = """() => {
-  const e = document.activeElement, s = getComputedStyle(e);
+  const e = document.activeElement;
+  // an editor's ring is around its box
+  const s = getComputedStyle(e.closest(".editor-box") ?? e);
   const ring = parseFloat(s.outlineWidth) > 0
     && s.outlineStyle != "none" || s.boxShadow != "none";
   return [e.dataset.number, ring, e.outerHTML.slice(0, 120)];
