@@ -27,8 +27,9 @@ WHY = {
     "lower than a healthy one, and a model that writes has no next word to "
     "copy.",
     "gradients that stay": "`optimizer.zero_grad()` is missing before the "
-    "first batch of a step or after `optimizer.step()`, so `loss.backward()` adds to the "
-    "gradients of all steps before. They grow and the loss with them.",
+    "first batch of a step or after `optimizer.step()`, so `loss.backward()` "
+    "adds to the gradients of all steps before. They grow and the loss with "
+    "them.",
     "the first position's logits": "The model is sound, on unseen sentences "
     "too, so the mistake is made in writing: the next word is always read "
     "off the first position.",
