@@ -445,7 +445,8 @@ def test_a_checkpoint_of_ones_own_loop_is_named(tmp_path):
 
 
 def test_a_schedulers_signals_save(tmp_path):
-    for number in signal.SIGHUP, signal.SIGUSR1:
+    for name in "SIGHUP SIGUSR1 SIGUSR2 SIGXCPU".split():
+        number = getattr(signal, name)
         folder = tmp_path / str(number)
         before = signal.signal(number, signal.SIG_DFL)  # nohup ignores one
         try:

@@ -112,6 +112,10 @@ def test_a_model_is_found_by_its_folder_or_its_name(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="is no folder"):
         find_model(Path("little-spanish"))  # a Path is a folder
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "little-spanish").mkdir()  # of weights alone, say
+    with pytest.warns(UserWarning, match="is the bundled model here"):
+        assert find_model("little-spanish").is_absolute()
+    (tmp_path / "little-spanish").rmdir()
     (tmp_path / "mine").rename("little-spanish")
     with pytest.warns(UserWarning, match="is the folder ./little-spanish"):
         assert not find_model("little-spanish").is_absolute()

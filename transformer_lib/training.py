@@ -119,7 +119,7 @@ def train(
         FloatingPointError: if the loss or, where a checkpoint is due, a
             weight is not finite.
         RuntimeError: if other workers do not come.
-        KeyboardInterrupt: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1,
+        KeyboardInterrupt: after Ctrl-C, SIGTERM or a scheduler's signal,
             once the current step is saved.
 
     Chapter: training-loop
@@ -629,10 +629,11 @@ def _differences(
 def _asked_to_stop() -> Iterator[list[int]]:
     """A signal to stop fills a list; a second one has its usual effect.
 
-    Ctrl-C, SIGTERM, SIGHUP when a terminal is closed, and SIGUSR1, with
-    which schedulers announce the end of a job. A handler of the
-    caller's stays, and what `nohup` ignores stays ignored. Signals
-    reach the main thread alone: in another the list stays empty.
+    Ctrl-C, SIGTERM, SIGHUP when a terminal is closed, and SIGUSR1,
+    SIGUSR2 and SIGXCPU, with which schedulers announce the end. A
+    handler of the caller's stays, and what `nohup` ignores stays
+    ignored. Signals reach the main thread alone: in another the list
+    stays empty.
 
     Chapter: training-resume
     """
@@ -644,8 +645,9 @@ def _asked_to_stop() -> Iterator[list[int]]:
         signal.signal(number, usual[number])
 
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
-            number = getattr(signal, name, None)  # Windows lacks two
+        names = "SIGINT SIGTERM SIGHUP SIGUSR1 SIGUSR2 SIGXCPU"
+        for name in names.split():
+            number = getattr(signal, name, None)  # Windows has two
             defaults = signal.SIG_DFL, signal.default_int_handler
             if number and signal.getsignal(number) in defaults:
                 usual[number] = signal.signal(number, note)

@@ -52,7 +52,7 @@ def find_model(name: str | Path) -> Path:
     """The folder of that name, if it holds a model; or a bundled model's.
 
     Warns:
-        UserWarning: if a folder has the name of a bundled model.
+        UserWarning: if a folder or file has the name of a bundled model.
 
     Raises:
         FileNotFoundError: for a name that is neither.
@@ -61,12 +61,12 @@ def find_model(name: str | Path) -> Path:
     """
     folder, bundled = Path(name).expanduser(), bundled_models()
     known = isinstance(name, str) and name in bundled
-    if (folder / "config.json").is_file():
-        if known:
-            warn(f"{name} is the folder ./{name} here", stacklevel=2)
-        return folder
-    if known:
-        return bundled[name]
+    ours = (folder / "config.json").is_file()
+    if known and folder.exists():
+        taken = f"the folder ./{name}" if ours else "the bundled model"
+        warn(f"{name} is {taken} here, where both are", stacklevel=2)
+    if ours or known:
+        return folder if ours else bundled[name]
     raise FileNotFoundError(
         f"{str(name)!r} is no folder with a config.json: give the folder of "
         f"a model, or one of {[*bundled]}"
