@@ -123,9 +123,8 @@ def keep_sign(formula: nodes.math) -> None:
         whole = nodes.inline("", "", classes=["unbroken"])
         formula.replace_self(whole)
         whole += [formula, nodes.Text(sign[0])]
-        rest = after.parent.children
-        place = next(k for k, node in enumerate(rest) if node is after)
-        after.parent[place] = nodes.Text(after[sign.end() :])
+        parent = after.parent  # replace would take the first of equal texts
+        parent[parent.index(whole) + 1] = nodes.Text(after[sign.end() :])
 
 
 # The reference

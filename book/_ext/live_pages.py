@@ -277,12 +277,12 @@ def editable() -> str:
 def make_editors(app, doctree, docname):
     """A cell tagged `editor` is one, where the site can run it; a cell
     tagged `notebook` is in the notebooks alone."""
-    about = python("exercise.py", checks=CHECKS)
     for cell in list(doctree.findall(nodes.container)):
         classes = cell.get("classes", [])
         if "tag_notebook" in classes:
             cell.parent.remove(cell)
         if "tag_editor" in classes and app.builder.name in SITES:
+            about = python("exercise.py", checks=CHECKS)
             place = f'<div class="live" data-live="editor">{about}'
             cell.insert(0, nodes.raw("", place, format="html"))
             cell += nodes.raw("", "</div>", format="html")
