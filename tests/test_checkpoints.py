@@ -375,6 +375,12 @@ def test_average_is_the_mean(tmp_path):
     assert model.source_embedding.weight is model.output_weight
     for name, tensor in average_checkpoints(paths[:1]).items():
         assert tensor.equal(states[0][name])
+    double = small().double()
+    path = save_checkpoint(
+        tmp_path / "double", double, adam(double), {"step": 1}
+    )
+    for name, tensor in average_checkpoints([path, path]).items():
+        assert tensor.equal(double.state_dict()[name])
     with pytest.raises(ValueError, match="at least one"):
         average_checkpoints([])
     for one in paths[0], str(paths[0]):

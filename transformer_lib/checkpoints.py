@@ -304,7 +304,6 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     for path in paths:  # one at a time, as they may be large
         read = _read(path)
         weights = read["model"]
-        total = total or {x: w.double().zero_() for x, w in weights.items()}
         kinds.append((read["kind"], {x: w.dtype for x, w in weights.items()}))
         if kinds[-1] != kinds[0]:
             raise ValueError(
@@ -312,7 +311,7 @@ def average_checkpoints(paths: Iterable[str | Path]) -> dict[str, Tensor]:
                 "be no model"
             )
         for name, weight in weights.items():
-            total[name] += weight
+            total[name] = total.get(name, 0.0) + weight.double()
     return {
         name: (total[name] / len(paths)).to(weight.dtype)
         for name, weight in weights.items()

@@ -72,7 +72,8 @@ def folder_of(name, tmp_path):
     corpus = load_corpus("little_spanish")[:300]
     tokenizer = BPETokenizer.train(corpus.sources + corpus.targets, 500)
     batches = TokenBatches(encode_pairs(corpus, tokenizer), 2000)
-    sizes = dict(N=2, d_model=64, d_ff=96) | OWN
+    tied = {} if name == "own" else {"tie": name}
+    sizes = dict(N=2, d_model=64, d_ff=96) | OWN | tied
     model = Transformer(TransformerConfig.tiny(len(tokenizer), **sizes))
     train(model, batches, TrainingConfig(max_steps=30, warmup_steps=20))
     info = {"languages": ["en", "es"]}
@@ -81,7 +82,7 @@ def folder_of(name, tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("name", [*SHIPPED, "own"])
+@pytest.mark.parametrize("name", [*SHIPPED, "own", "three-way", "decoder"])
 def test_numbers_are_the_librarys(name, tmp_path):
     """All that is shown: vectors, scores, weights, matrices, tokens."""
     folder = folder_of(name, tmp_path)

@@ -13,7 +13,7 @@ export const FILES = ["model.safetensors", "config.json", "tokenizer.json"];
 const EXTRA = 50; // tokens that an output may be longer, section 6.1
 const MOST = 100e6; // weights: the base model has 60 million
 const SIZES = [
-  ..."vocab_size N d_model d_ff h d_k d_v max_length init tie".split(" "),
+  ..."vocab_size N d_model d_ff h d_k d_v max_length init".split(" "),
   ..."dropout attention_dropout relu_dropout".split(" "),
 ];
 const KNOWN = {
@@ -21,6 +21,12 @@ const KNOWN = {
   norm: ["post", "pre"],
   positions: ["sinusoid", "learned", "none"],
   scale_embeddings: [true, false],
+  tie: ["three-way", "decoder", "none"],
+};
+const TIED = { // one matrix, which a file holds under one of its names
+  "three-way": ["pre_softmax", "source_embedding", "target_embedding"],
+  decoder: ["pre_softmax", "target_embedding"],
+  none: [],
 };
 
 // Reading
@@ -142,6 +148,9 @@ export function read(files) {
     );
   const tensors = safetensors(files["model.safetensors"]);
   const config = { positions: "sinusoid", norm: "post", ...sizes, d_k };
+  const names = TIED[sizes.tie ?? "three-way"].map((one) => `${one}.weight`);
+  const held = names.find((name) => tensors[name]);
+  for (const name of held ? names : []) tensors[name] ??= tensors[held];
   const wanted = shapesOf(config);
   for (const name of Object.keys(tensors))
     if (!wanted[name])
@@ -163,7 +172,7 @@ export function read(files) {
           `config.json it is (${asked.join(", ")}).`,
       );
   }
-  const weights = Object.values(tensors).reduce(
+  const weights = [...new Set(Object.values(tensors))].reduce(
     (sum, { shape }) => sum + shape.reduce((all, axis) => all * axis, 1),
     0,
   );
