@@ -914,7 +914,20 @@ def test_an_example_is_an_adapter_that_runs(name, tmp_path, capsys):
 def test_only_what_exists_can_be_asked_for(tmp_path, capsys):
     file = written(tmp_path, NO_RAMP)
     assert main([str(file), "--only", "fuutre"]) == 2
-    assert "there is no probe 'fuutre'" in capsys.readouterr().err
+    said = "--only fuutre cannot be used: there is no probe 'fuutre'"
+    assert said in capsys.readouterr().err
+    assert main([str(file), "--known", str(tmp_path / "no.json")]) == 2
+    assert "no.json cannot be used" in capsys.readouterr().err
+
+
+def test_an_adapter_cannot_end_the_suite(tmp_path, capsys):
+    """CI would take its `sys.exit(0)` for "no fault"."""
+    file = written(tmp_path, "raise SystemExit(0)")
+    assert main([str(file)]) == 2
+    text = "def positions(length, d_model):\n    raise SystemExit(0)\n"
+    file = written(tmp_path, text)
+    assert main([str(file), "--only", "positions"]) == 1
+    assert "SystemExit" in capsys.readouterr().out
 
 
 def test_what_an_adapter_raises_is_shown_with_its_line_and_once():

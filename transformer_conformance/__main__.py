@@ -49,12 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if options.adapter is None:
         parser.error("give an adapter, --template or --example")
+    given = options.adapter
     try:
-        adapter = Adapter.load(options.adapter, options.seed)
+        adapter = Adapter.load(given, options.seed)
+        given = f"--only {options.only}"
         probes = _asked(options.only)
+        given = f"--known {options.known}"
         known = accepted(options.known)
-    except Exception as error:
-        print(f"{options.adapter} cannot be used: {error}", file=sys.stderr)
+    except (Exception, SystemExit) as error:
+        print(f"{given} cannot be used: {error}", file=sys.stderr)
         return 2
     print(taken_for(adapter), end="\n\n", flush=True)
     results = list(_watched(run(adapter, probes), len(probes)))
@@ -89,7 +92,7 @@ def _asked(names: str | None) -> list[Probe]:
             or name in "|".join(one.needs).split("|")
         ]
         if not of_name:
-            raise ValueError(f"--only: there is no probe {name!r}")
+            raise ValueError(f"there is no probe {name!r}")
         probes += of_name
     return [one for one in PROBES if one in probes]
 

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import linecache
 import os
+import random
 import sys
 import sysconfig
 import time
@@ -212,6 +213,7 @@ class Adapter:
 
     def random(self, offset: int = 0) -> None:
         """Begin the random numbers of a probe, the same each time."""
+        random.seed(1000 * self.seed + offset)
         torch.manual_seed(1000 * self.seed + offset)
         np.random.seed(1000 * self.seed + offset)
 
@@ -361,7 +363,7 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
     first = adapter.found.get(FIRST)
     if first and first.kind == "fault" and "logits" in one.needs:
         return not_tried(f"mend `{FIRST}` first: the model gives no scores")
-    before = np.random.get_state()
+    before = np.random.get_state(), random.getstate()
     try:
         with torch.random.fork_rng(devices=[]):
             adapter.random()
@@ -370,7 +372,7 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
         return not_tried(str(reason) or "not implemented")
     except Wrong as diagnosis:
         return fault(str(diagnosis))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = own_line(error)
         # what models return is looked at where it is asked for
         if "build" in one.needs and not (line or _called(adapter, error)):
@@ -380,7 +382,8 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
             )
         return Verdict("fault", explain(error), line=line)
     finally:
-        np.random.set_state(before)
+        np.random.set_state(before[0])
+        random.setstate(before[1])
 
 
 # Where a line of the reader's own never is.
@@ -401,12 +404,12 @@ def _called(adapter: Adapter, error: Exception) -> bool:
     return any(frame.f_code in codes for frame, _ in frames)
 
 
-def said_by(error: Exception) -> str:
+def said_by(error: BaseException) -> str:
     """An error's kind and words."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def explain(error: Exception) -> str:
+def explain(error: BaseException) -> str:
     """What went wrong, in a sentence or two, with the reader's line."""
     said = said_by(error)
     place = own_line(error)
@@ -423,7 +426,7 @@ def explain(error: Exception) -> str:
     )
 
 
-def own_line(error: Exception) -> str:
+def own_line(error: BaseException) -> str:
     """The last line of the reader's that led to an error, or ''."""
     place = ""
     for frame, number in traceback.walk_tb(error.__traceback__):

@@ -18,8 +18,6 @@ def stream() -> Picture:
 
     sketch = Sketch(WIDTH, 290)
 
-    sketch = Sketch(WIDTH, 290)
-
     def box(x, y, words, width=54):
         part = {"self-attention": "attention", "norm": "norm"}
         part = part.get(words, "feed_forward")

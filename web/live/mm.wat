@@ -4,7 +4,7 @@
 ;; The element of a in row i and column p is at a + i * down + p * right,
 ;; in bytes, so that a may also be read as its transpose. m has to be a
 ;; multiple of 4, n of 8: a tile of 4 by 8 sums is in registers while it
-;; goes over p. web/assemble.py makes mm.wasm of this file.
+;; goes over p. mm.js holds the bytes that wat2wasm makes of this file.
 (module
   (import "js" "memory" (memory 1))
   (func (export "mm")
