@@ -10,7 +10,6 @@ import pytest
 import torch
 from translators import SMALL, a_model, log_probabilities, sources
 
-from transformer_conformance.decoding import reference
 from transformer_lib.beams import (
     beam_search,
     decode_all,
@@ -224,22 +223,6 @@ def test_an_empty_sentence_is_no_work():
     found = decode_all(a_model(), [[EOS], [4, 5, EOS], []])
     empty = Hypothesis([EOS], 0.0, 0.0)
     assert found == [[empty], alone, [empty]]
-
-
-def test_the_stubs_reference_is_the_library():
-    for seed in range(8):
-        model = a_model(seed, end=-1.0).double()
-        source = sources(4, seed=seed)
-
-        @torch.no_grad()
-        def next_logs(ids, model=model, source=source):
-            logits = model(source, torch.tensor([[BOS, *ids]]))[0, -1]
-            logs = logits.log_softmax(-1)
-            logs[[PAD, BOS]] = -torch.inf
-            return logs
-
-        [[best, *_]] = beam_search(model, source, 3, 0.6, max_extra=2)
-        assert reference(next_logs, 3, 0.6, 6, EOS) == best.ids
 
 
 def test_translations_are_the_hypotheses_on_one_line():
