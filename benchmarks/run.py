@@ -3,7 +3,6 @@
     python benchmarks/run.py                      everything, five minutes
     python benchmarks/run.py --only greedy        rows with this word
     python benchmarks/run.py --quick              does it all run?
-    python benchmarks/run.py --device cuda        gpu/bench.py, on a GPU
     python benchmarks/run.py --threads 1 --clock cpu
 
 All contestants have the same weights, take the same sentences and run
@@ -11,15 +10,13 @@ in turn, so that whatever else the machine does slows all of them alike.
 Speeds are relative to Hugging Face's Marian model with the faster of its
 two attentions, which is 1: the median over the rounds of the quotient of
 two times of one round. On a busy machine take one thread and the
-processor's clock.
+processor's clock. On a GPU, `gpu/bench.py` has other rows and peers.
 """
 
 import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -187,23 +184,16 @@ def show(row: Row, spent: dict[str, list[float]]) -> None:
             print(f"| – {name} | {speed[name]:.2f} |", flush=True)
 
 
-def main() -> object:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="part of a row's name")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
-    if options.device == "cuda":  # other rows, other peers
-        script = Path(__file__).with_name("gpu") / "bench.py"
-        quick = ["--quick"] * options.quick
-        command = [sys.executable, script, "--only", options.only, *quick]
-        return subprocess.run(command, check=True)
     torch.set_num_threads(options.threads)
     clocks = {"wall": time.perf_counter, "cpu": time.process_time}
-    rounds = 1 if options.quick else options.rounds
+    rounds = 1 if options.quick else 3
     print(
         f"{options.threads} threads, {options.clock} time, {rounds} "
         f"rounds, torch {torch.__version__}; Hugging Face = 1"

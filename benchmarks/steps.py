@@ -11,13 +11,18 @@ from transformers import MarianMTModel
 
 from transformer_lib.batching import Batch
 from transformer_lib.embeddings import PAD
-from transformer_lib.loss import projected_losses
+from transformer_lib.loss import model_losses
 from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import adam
 
 ADAM = {"lr": 1e-4, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
 Step = Callable[[], object]
+
+
+def our_forward(ours: Transformer, batch: Batch) -> Tensor:
+    """Logits."""
+    return ours(batch.source_ids, batch.target_ids)
 
 
 def torch_forward(
@@ -84,20 +89,14 @@ def our_step(model: Transformer, batch: Batch, bf16: bool = False) -> Step:
 
     def step() -> float:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss, nll = our_losses(model, batch)
+            hidden = model.hidden(batch.source_ids, batch.target_ids)
+            loss, nll = model_losses(model, hidden, batch.labels)
         (loss / batch.tokens).backward()
         optimizer.step()
         optimizer.zero_grad()
         return nll.item()
 
     return step
-
-
-def our_losses(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The sums of a batch, smoothed and plain."""
-    memory = model.encode(batch.source_ids)
-    hidden = model.decode(batch.target_ids, memory, batch.source_ids)
-    return projected_losses(hidden, model.output_weight, batch.labels)
 
 
 def training_steps(
@@ -111,7 +110,7 @@ def training_steps(
     for name in names:
         ours = random_model(config)
         if name == "ours":
-            losses[name] = _our_loss(ours, batch)
+            losses[name] = _loss(partial(our_forward, ours), [ours], batch)
             steps[name] = our_step(ours, batch, bf16)
             continue
         if name == "nn.Transformer":
@@ -142,11 +141,3 @@ def _loss(forward: Callable, modules: list[nn.Module], batch: Batch) -> float:
     for module in modules:
         module.train()
     return loss.item()
-
-
-@torch.no_grad()
-def _our_loss(model: Transformer, batch: Batch) -> float:
-    model.eval()
-    loss, _ = our_losses(model, batch)
-    model.train()
-    return loss.item() / batch.tokens
