@@ -2,13 +2,12 @@
 
 import itertools
 import json
-import random
 import re
 
 import pytest
 import tangle
 import torch
-from parts import beams_of, given, greedily, shipped
+from parts import given, greedily, shipped
 from playwright.sync_api import expect
 
 PAGE = "index.html"
@@ -342,26 +341,3 @@ def test_a_sentence_of_ones_own(visit):
     again = opened(visit, page.evaluate("location.hash"))
     wait_for_line(again, library.tokenizer.decode(ids))
     assert covered(again) == ["umbrella"]
-
-
-def test_coverings_are_the_librarys(visit):
-    """Twenty random ones, of up to three places, in the browser."""
-    page = opened(visit)
-    chance = random.Random(0)
-    sentences = {
-        "tatoeba-en-de": SENTENCES["tatoeba-en"],
-        "little-spanish": SENTENCES["little_spanish-en"]["beams"],
-    }
-    for name, texts in sentences.items():
-        cases = []
-        for _ in range(10):
-            text = chance.choice(texts)
-            length = len(shipped(name).encode([text])[0]) - 1
-            count = min(length, chance.choice([1, 2, 3]))
-            places = sorted(chance.sample(range(length), count))
-            cases.append([text, {"beamSize": 1, "covered": places}])
-        found = beams_of(page, name, cases)
-        for (text, options), (_, ids, _) in zip(cases, found, strict=True):
-            assert ids == greedily(name, text, covered=options["covered"]), (
-                text
-            )

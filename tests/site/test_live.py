@@ -14,6 +14,7 @@ from parts import (
     DATA,
     SITE,
     beams_of,
+    greedily,
     library_beam,
     number,
     numbers,
@@ -502,16 +503,23 @@ def some(model: dict, root: Path) -> list[str]:
 
 
 def test_tokens_are_the_librarys(visit, index, root):
-    """Tokens in, tokens out and scores, of every shipped model."""
+    """Tokens in, tokens out and scores, of every shipped model; and what it
+    writes where the decoder may not look at some of a source."""
     page = opened(visit, "translate")
     for model in index["models"]:
         name, texts = model["name"], some(model, root)
         found = beams_of(page, name, [[text, {}] for text in texts])
+        hidden = []
         for text, (source, ids, score) in zip(texts, found, strict=True):
             _, right, _, total = library_beam(name, text)[0]
             assert source == shipped(name).encode([text])[0], text
             assert ids == right, text
             assert abs(score - total) < 1e-3, text
+            places = [*range(min(len(hidden) % 3 + 1, len(source) - 1))]
+            hidden.append([text, {"beamSize": 1, "covered": places}])
+        found = beams_of(page, name, hidden)
+        for (text, options), (_, ids, _) in zip(hidden, found, strict=True):
+            assert ids == greedily(name, text, covered=options["covered"])
 
 
 def test_an_idea_has_the_same_ink_here_and_in_the_figures():
