@@ -135,19 +135,25 @@ def rungs() -> list[dict[str, Any]]:
     return rows
 
 
-def cube(of: str) -> dict[str, Any]:
+def cube(of: str, first: bool = False) -> dict[str, Any]:
     """What Muon, rotary positions and the schedule owe each other.
 
-    By the last weights of all eight combinations, row + seed. `effects` has
-    each change's effect, the mean over the four settings of the others, and
-    each two-way and the three-way interaction, by the names they are made of.
+    By the last weights of all eight combinations, on one make of CPU, row +
+    seed; with `first`, three runs are those that were made before on another.
+    `effects` has each change's effect, the mean over the four settings of the
+    others, and each two-way and the three-way interaction, by the names they
+    are made of.
     `beyond` is what all three bring beyond the sum of what each brings alone,
     `share` what they bring of that sum, with the ends of its interval.
     """
     runs = recorded()
+    again = {} if first else {*recorded_runs("makes")}
     for rung in {*CUBE.values()} - {*runs}:
-        names = [f"averaged/{rung}-{seed}" for seed in range(SEEDS)]
-        runs[rung] = [load_run(name) for name in names]
+        names = [f"makes/{rung}-{seed}" for seed in range(SEEDS)]
+        runs[rung] = [
+            load_run(x if x in again else x.replace("makes", "averaged"))
+            for x in names
+        ]
     cells = {rung: runs[rung] for rung in CUBE.values()}
     return combined(Blocks(figures(cells, of, last=True)))
 
