@@ -19,13 +19,14 @@ ROOT = Path(__file__).parent.parent
 SOURCE, TARGET, LABELS = [5, 9, 7, 6, 3], [2, 6, 4, 11], [6, 4, 11, 3]
 
 
-def same_weights(N=2, d_model=16, d_ff=24, h=4, vocab_size=30):
+def same_weights():
     """A model of the file, one of the library, and pairs of weights.
 
     A pair is the file's matrix and a function that gives, of a tensor
     like the library's, what belongs there: it has several heads in one.
     """
     random.seed(1)
+    vocab_size, N, d_model, d_ff, h = 30, 2, 16, 24, 4
     ours = paper.Transformer(vocab_size, N, d_model, d_ff, h)
     for weight in ours.weights:  # gains and biases, too
         for row in weight.rows:

@@ -365,9 +365,9 @@ class Sketch(drawsvg.Drawing):
             self.free.append(self._area(*place, "black", rx=5))
         self.elements = whole
 
-    def plus(self, x: float, y: float, radius: float = 10) -> None:
+    def plus(self, x: float, y: float) -> None:
         """The sum of what arrives: a circle with a cross."""
-        reach = radius / 2
+        radius, reach = 10, 5.0
         cross = drawsvg.Path(stroke="currentColor", stroke_width=1.3)
         cross.M(x - reach, y).H(x + reach).M(x, y - reach).V(y + reach)
         self.append(cross)

@@ -1001,9 +1001,9 @@ def _choice(labels: Tensor) -> float:
     return total / labels.numel()
 
 
-def _learn(tried, model, source, target, labels, steps, rate=3e-3):
+def _learn(tried, model, source, target, labels, steps):
     """Train on one batch with Adam; yields the loss of each step."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(steps):
         out = tried.logits(model, source, target)
         loss = F.cross_entropy(out.flatten(0, 1), labels.flatten())

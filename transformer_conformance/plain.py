@@ -59,12 +59,9 @@ def nearly(got: Rows, wanted: Rows, within: float = 1e-4) -> bool:
     return all(abs(a - b) <= within * size for a, b in pairs)
 
 
-def named(
-    got: Rows, mistakes: Mapping[str, Rows], within: float = 1e-4
-) -> str:
+def named(got: Rows, mistakes: Mapping[str, Rows]) -> str:
     """The description of the first mistake that gives just this, or ''."""
-    like = (words for words, x in mistakes.items() if nearly(got, x, within))
-    return next(like, "")
+    return next((said for said, x in mistakes.items() if nearly(got, x)), "")
 
 
 # Section 3.5

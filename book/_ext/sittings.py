@@ -74,13 +74,13 @@ class Sitting:
         return f"sitting-{self.number:02}"
 
 
-def sittings(root: Path = ROOT) -> list[Sitting]:
+def sittings() -> list[Sitting]:
     """The twelve, as the page of the course lists them."""
     found, met = [], set()
-    text = (root / f"{COURSE}.md").read_text("utf-8")
+    text = (ROOT / f"{COURSE}.md").read_text("utf-8")
     for row in SITTING.findall(text):
         number, chapter, exercise, label, minutes, in_class, opening = row
-        [page] = root.glob(f"book/*/{chapter}.md")
+        [page] = ROOT.glob(f"book/*/{chapter}.md")
         title = re.search(r"^# (.+)$", page.read_text("utf-8"), re.M)[1]
         cans = objective(page).rstrip(".").split(". You can ")
         can = cans[chapter in met and -1]  # a chapter may have two sittings

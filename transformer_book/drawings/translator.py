@@ -19,17 +19,16 @@ def looks(
     source: Sequence[str],
     weights: Tensor,
     strong: tuple[str, str],
-    least: float = 0.1,
 ) -> Picture:
     """Where the decoder looks when it chooses each token.
 
     `weights` is (target_len, source_len); row i chose `predicted[i]`.
     Of the two tokens that are `strong`, written and read, the first has
-    strong lines. Weights below `least` are not drawn.
+    strong lines. Weights below a tenth are not drawn.
     """
     there = [word.strip("▁") for word in source]
     chosen = [word.strip("▁") for word in predicted]
-    shown = weights.where(weights >= least, 0.0).tolist()
+    shown = weights.where(weights >= 0.1, 0.0).tolist()
     rows = [word == strong[0] for word in chosen]
     lit = rows.index(True)
     down = 27
