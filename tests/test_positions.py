@@ -37,46 +37,6 @@ def test_sinusoids_by_hand(d_model):
     assert torch.equal(added, table[:1024].expand_as(added))
 
 
-def as_waves(table):
-    """A cosine and its sine as one complex number."""
-    return torch.complex(table[:, 1::2], table[:, ::2])
-
-
-@pytest.mark.parametrize("d_model", [8, 16, 512])
-def test_wavelengths_are_a_geometric_progression(d_model):
-    """The share of a turn a position takes is 10000^(-2i/d)."""
-    table = sinusoids(400, d_model).double()
-    turns = torch.atan2(table[1, ::2], table[1, 1::2])
-    ratios = turns[1:] / turns[:-1]
-    wanted = torch.full_like(ratios, 10_000 ** (-2 / d_model))
-    assert torch.allclose(ratios, wanted, rtol=1e-5 if d_model < 99 else 1e-6)
-    assert abs(turns[0] - 1) < 1e-6
-    # Each turns on a circle, as far with every position.
-    waves = as_waves(table)
-    assert torch.allclose(waves.abs(), torch.ones(()).double(), atol=1e-6)
-    steps = (waves[1:] / waves[:-1]).angle()
-    assert torch.allclose(steps, turns.expand_as(steps), atol=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 5, 40, 300])
-@pytest.mark.parametrize("d_model", [8, 32, 512])
-def test_an_offset_is_a_linear_map(k, d_model):
-    """A turn of every pair."""
-    waves = as_waves(sinusoids(2_400, d_model).double())
-    assert torch.allclose(waves[:-k] * waves[k], waves[k:], atol=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 3, 10])
-def test_a_head_can_look_a_fixed_distance_back(k):
-    """Section 3.5: attending by relative position is linear."""
-    table = sinusoids(300, 64).double()
-    some = torch.arange(k, 300, 2)  # what is found on these is for all
-    fit = torch.linalg.lstsq(table[some], table[some - k], driver="gelsd")
-    back = table[k:] @ fit.solution
-    assert torch.allclose(back, table[: 300 - k], atol=1e-3)
-    assert (back @ table.T).argmax(-1).tolist() == list(range(300 - k))
-
-
 @pytest.mark.parametrize(
     "positions", [SinusoidalPositions(8), LearnedPositions(8, 40)]
 )
