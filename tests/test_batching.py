@@ -224,26 +224,6 @@ def test_batches_are_full(settings, number):
         assert sum(full) > 0.7 * len(epoch)
 
 
-@pytest.mark.parametrize("settings, number", WAYS)
-def test_sentences_of_like_length(settings, number):
-    chance = random.Random(1)
-    alike, unlike = some_pairs(5000), []
-    for _ in range(5000):
-        one, other = chance.randint(1, 30), chance.randint(1, 30)
-        unlike.append(([5] * one + [EOS], [6] * other + [EOS]))
-    for pairs, spread, most in ((alike, 1, 0.045), (unlike, 6, 0.13)):
-        batches = TokenBatches(pairs, 1000, **settings)
-        cells = text = 0
-        for batch in [*batches.epoch(0), *batches.epoch(number)]:
-            source = (batch.source_ids != PAD).sum(1)
-            target = (batch.labels != PAD).sum(1)
-            longer = torch.maximum(source, target)
-            assert longer.max() - longer.min() <= spread
-            cells += batch.source_ids.numel() + batch.labels.numel()
-            text += source.sum() + target.sum()
-        assert 1 - text / cells < most
-
-
 def test_an_epoch_goes_on_where_it_was_left(monkeypatch):
     batches, made = TokenBatches(some_pairs(), 200), []
     epoch = names(batches.epoch(3))

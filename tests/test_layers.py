@@ -7,10 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from translators import decode_in_parts
 
 from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.embeddings import Embeddings
 from transformer_lib.layers import (
     Decoder,
     DecoderLayer,
@@ -19,7 +17,6 @@ from transformer_lib.layers import (
     FeedForward,
     Residual,
 )
-from transformer_lib.model import Transformer, TransformerConfig
 
 D_MODEL, D_FF, H = 16, 32, 4
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
@@ -132,28 +129,6 @@ def test_dropout_falls_on_the_sublayers_output_before_the_sum(norm):
                 nn.init.normal_(residual.norm.weight)
                 nothing_but_norms = residual.norm(nothing_but_norms)
         torch.testing.assert_close(layer(x, *given), nothing_but_norms)
-
-
-@pytest.mark.parametrize("changes", [{}, dict(norm="pre", tie="none", h=1)])
-def test_everything_is_d_model_wide(changes):
-    """Section 3.1: sub-layers and embeddings give d_model numbers."""
-    sizes = dict(N=2, d_model=D_MODEL, d_ff=D_FF, h=2, d_k=3, d_v=5)
-    model = Transformer(TransformerConfig(11, **(sizes | changes)))
-    widths = {}
-
-    def note(module, inputs, output):
-        widths.setdefault(module, set()).add(output.size(-1))
-
-    kinds = MultiHeadAttention, FeedForward, Residual, Embeddings
-    parts = [m for m in model.modules() if isinstance(m, kinds)]
-    for part in parts:
-        part.register_forward_hook(note)
-    ids = torch.tensor([[4, 5, 3], [6, 3, 0], [3, 0, 0]])
-    for _ in in_both_modes(model):
-        model(ids, ids)
-        decode_in_parts(model, ids, model.encode(ids), ids)
-    assert len(widths) == len(parts) > 20
-    assert all(found == {D_MODEL} for found in widths.values())
 
 
 def test_unless_told_layers_are_the_papers():
