@@ -70,25 +70,6 @@ def test_learnt_positions_end():
         model.encode(torch.ones(1, 401, dtype=torch.long))
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("kind", ["none", "sinusoid", "learned"])
-def test_order_matters_with_positions_alone(kind, training):
-    sizes = SIZES | dict(positions=kind)
-    model = Transformer(TransformerConfig(12, **sizes)).double()
-    model.train(training)
-    ids = torch.arange(4, 10)[None]
-    order = torch.tensor([3, 0, 5, 1, 4, 2])
-    moved, same = model.encode(ids[:, order]), model.encode(ids)
-    unseen = torch.allclose(moved, same[:, order], atol=1e-5)
-    assert unseen == (kind == "none")
-    # One word at every place: is the place to be seen?
-    words = torch.tensor([5, 6]).repeat(300, 1).T
-    memory = model.encode(words)
-    for found in memory, model.decode(words, memory, words):
-        apart = torch.cdist(found, found) + torch.eye(300)
-        assert (apart.min() < 1e-5) == (kind == "none")
-
-
 def added_below_its_stack(model, side, table):
     """What a stack reads: words and a table, in every way in."""
     stack = model.encoder if side == "source" else model.decoder
