@@ -22,8 +22,6 @@ CARELESS = [
     (f"{TRAIN} --preset huge", "huge"),
     (f"{TRAIN} --max-steps many", "many"),
     (f"{TRAIN} --h 3", "h=3"),
-    (f"{TRAIN} --dropout 2", "dropout"),
-    (f"{TRAIN} --label-smoothing 1", "label_smoothing"),
     (f"{TRAIN} --tokens-per-batch 3", "tokens_per_batch"),
     (f"{TRAIN} --vocab-size 10", "at least 260"),
     (f"{TRAIN} --max-steps 0", "max_steps"),
