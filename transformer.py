@@ -6,8 +6,9 @@ Python is all that it needs. In about a minute it learns to translate
 small English sentences into Spanish, and then it translates a hundred
 that it has never seen. Numbers such as 3.2.1 are the paper's sections.
 
-Three things of the paper are left out: padding (the sentences of a batch
-are read one after the other), dropout, and beam search.
+Five things of the paper are left out: padding (the sentences of a batch
+are read one after the other), dropout, parts of words as tokens, the
+mean of the last checkpoints, and beam search.
 """
 
 import json
