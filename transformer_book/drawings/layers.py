@@ -90,27 +90,28 @@ def what_arrives(
 
     By kind of layer, `measured` has gradients and differences.
     """
-    both = measured["post-norm, small"]
-    good, bad = COLOURS["good"], COLOURS["bad"]
+    both, small = measured["post-norm"], measured["post-norm, small"]
+    good, bad, grey = COLOURS["good"], COLOURS["bad"], COLOURS["muted"]
 
     figures, (left, right) = panels(2, 270)
     layers = range(len(both[0]))
     for number, ax in enumerate((left, right)):
         missing = measured[("no norm", "no residual")[number]]
-        ax.plot(layers, both[number], color=good)
+        ax.plot(layers, both[number], color=grey)
+        ax.plot(layers, small[number], color=good)
         ax.plot(layers, missing[number], color=bad)
         ax.set_xlabel("layer")
         ax.xaxis.get_major_locator().set_params(integer=True)
-    grown = measured["no norm"][0][0]
-    told = f"no norm:\n{grown / 1e6:,.0f} million times"
-    left.text(0.2, 1e3, told, color=bad)
-    left.text(0.2, 4, "both, as in this book", color=good)
+    left.text(0.2, 1e3, "no norm:\nit explodes", color=bad)
+    left.text(0.2, 4, "both", color=grey)
+    left.text(2.4, 4, "both, as in this book", color=good)
     left.set(title="the gradient, from the top down", yscale="log")
     left.set_ylim(1e-1, 1e9)
     log_ticks(left.yaxis)
     left.set_ylabel("times that of the top layer")
-    right.text(3.6, 0.05, "no sum: all words are one", color=bad)
+    right.text(3.2, 0.05, "no sum: all\nwords are one", color=bad)
     right.text(3.6, 1.0, "both, as in this book", color=good)
+    right.text(7.2, 0.45, "both", color=grey)
     right.set(title="how far words differ", ylim=(-0.02, 1.1))
     right.set_ylabel("share of a vector")
     right.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
@@ -118,8 +119,9 @@ def what_arrives(
     return show(
         figures,
         f"Two charts over {len(layers)} layers. Left, the gradient as a "
-        "multiple of the one at the top: with both, initialized as in this "
-        f"book, it is level; without the norm it grows to {grown:,.0f} times "
-        "at the bottom. Right, how much of a vector is its position's own: "
-        "with both nearly all; without the sum nothing after three layers.",
+        "multiple of the one at the top: with both it is level; without the "
+        f"norm it grows to {measured['no norm'][0][0]:,.0f} times at the "
+        "bottom. Right, how much of a vector is its position's own: without "
+        "the sum nothing after three layers; with both it falls, but if "
+        "initialized as in this book it stays.",
     )
