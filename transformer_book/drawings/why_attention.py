@@ -17,7 +17,6 @@ from transformer_book.figures import (
     log_ticks,
     show,
 )
-from transformer_book.records import Run
 from transformer_book.tables import markdown_table, with_powers
 
 LOOKS = {
@@ -203,23 +202,3 @@ def path_lengths(
         f"Bars of the steps between the ends of a sentence of {lengths[0]} "
         f"words and of one of {lengths[1]}: {said}.",
     )
-
-
-def race(raced: Mapping[str, Sequence[Run]]) -> Markdown:
-    """The race on the test set: a row for each model, seeds in turn."""
-    rows = []
-    for kind, runs in raced.items():
-        tests = [run.report["test"] for run in runs]
-        result = runs[0].report["result"]
-        rows.append(
-            {
-                "model": kind,
-                "weights": result["parameters"],
-                "steps": result["steps"],
-                "nats per token": ", ".join(
-                    f"{test['nats_per_token']:.2f}" for test in tests
-                ),
-                "BLEU": ", ".join(f"{test['bleu']:.1f}" for test in tests),
-            }
-        )
-    return Markdown(markdown_table(rows))
