@@ -48,6 +48,7 @@ TESTS = Path(__file__).parent
 FAULTS = yaml.safe_load(
     (TESTS.parent / "experiments/conformance/faults.yml").read_text("utf-8")
 )
+assert len(FAULTS) > 100, "the page says so"
 
 
 def probes_of(*names):

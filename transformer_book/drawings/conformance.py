@@ -59,7 +59,8 @@ def _shortened(implementation: dict[str, Any], kind: str) -> str:
         short = next((b for a, b in _SHORT if a in words), None)
         short = short or words.partition(":")[0].partition(";")[0]
         if "nats per token" in short:
-            short = f"the first loss is {short.partition(',')[0]}"
+            short = short.partition(",")[0].removesuffix(" at first")
+            short = f"the first loss is {short}"
         short = short.replace("V - 2", "$V - 2$")
         short = short.replace("d_ff", "$d_{\\text{ff}}$")
         if one["line"]:

@@ -81,6 +81,7 @@ def sure(shares: Sequence[float], taught: float) -> Picture:
     """How likely the chosen token was, everywhere, and what was taught."""
     middle, top = float(np.median(shares)), max(shares)
     above = sum(share > taught for share in shares)
+    low, high = np.percentile(shares, [10, 90])
 
     figure, ax = chart(210)
     bins = np.arange(taught, 1.0001, 0.005)
@@ -96,7 +97,7 @@ def sure(shares: Sequence[float], taught: float) -> Picture:
     ax.text(
         middle,
         1.05 * most,
-        f"mostly {middle:.0%}: surer than taught",
+        f"mostly {low:.1%} to {high:.1%}: surer than taught",
         ha="center",
     )
     ax.set(xlim=(taught - 0.006, 1.002), ylim=(0, 1.4 * most))
