@@ -122,13 +122,7 @@ def test_a_training_with_numbers_of_numpys_goes_on(tmp_path):
     assert history.lines[-1]["step"] == 3
 
 
-def test_of_a_compiled_model_the_plain_one_is_saved(tmp_path):
-    model = small()
-    save_model(tmp_path, torch.compile(model))
-    assert equal(load_model(tmp_path)[0], model)
-
-
-def test_of_a_model_with_a_compiled_part_too(tmp_path):
+def test_of_a_model_with_a_compiled_part_the_plain_one_is_saved(tmp_path):
     model = small()
     model.encoder = torch.compile(model.encoder, backend="eager")
     layers = model.decoder.layers
