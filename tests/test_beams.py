@@ -260,7 +260,7 @@ def test_a_search_that_means_nothing_is_refused(options, named):
 def test_one_text_or_one_sentence_is_no_list_of_them():
     """Its letters would be translated one by one."""
     model = a_model()
-    with pytest.raises(TypeError, match="one text: give a list"):
+    with pytest.raises(TypeError, match="one text, 'ab': give a list"):
         translate_all(model, Letters(), "ab")
     with pytest.raises(TypeError, match="'int' has no len"):
         decode_all(model, [4, 5, EOS])

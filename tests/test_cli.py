@@ -312,17 +312,17 @@ def test_lines_as_they_come(translate):
         "I like trees",
         "I like trees\rI like trees",
     ]
-    text = "\n".join(lines).encode() + b"\nI like \xff trees\n"
+    text = "\n".join(lines).encode() + b"\nI like \xff trees\nI \0 like\n"
     code, printed, said = translate(text)
-    wanted = [TREES, "", "", TREES, TREES, "", "", ""]
+    wanted = [TREES, "", "", TREES, TREES, "", "", "", ""]
     assert code == 0 and printed.split("\n") == wanted
     said = said.splitlines()
     assert [line[:20] for line in said] == [
-        f"line {number} is left empty" for number in (3, 6, 7)
+        f"line {number} is left empty" for number in (3, 6, 7, 8)
     ]
     for line, reason in zip(
         said,
-        ["over 512: --split", "a carriage return", "not UTF-8"],
+        ["over 512: --split", "a carriage return", "not UTF-8", "a NUL"],
         strict=True,
     ):
         assert reason in line

@@ -329,7 +329,8 @@ def test_a_file_is_what_it_holds(packed, tmp_path):
         (b"one\ntwo\n3\n4\n", "right.txt has no line 4"),
         (b"one\ngr\xfcn\nthree\n", "line 2: not UTF-8 .*0xfc.*skip_bad_l"),
         (b"one\rtwo\rthree\r", "line 1: a carriage return inside"),
-        (b"one\ntw\0o\nthree\n", "left.txt is UTF-16, or packed"),
+        (b"one\ntw\0o\nthree\n", "line 2: a NUL inside.*skip_bad_lines"),
+        (b"\xfd7zXZ\0\0", "left.txt is UTF-16, or packed"),
         ("one\n2\n3\n".encode("utf-16"), "left.txt is UTF-16, or packed"),
         ("one\n2\n3\n".encode("utf-16-le"), "left.txt is UTF-16"),
         ("one\n2\n3\n".encode("utf-16-be"), "left.txt is UTF-16"),
@@ -349,7 +350,7 @@ def test_bad_own_files(tmp_path, content, said):
 
 def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
     left, right = tmp_path / "train.en", tmp_path / "train.de"
-    left.write_bytes(b"1\n\n3\n\xff\n5\n\xfc\n7\n\n9\n")
+    left.write_bytes(b"1\n\n3\n\xff\n5\n6\0\n7\n\n9\n")
     right.write_bytes(b"a\nb\n\nd\n\xef\xbb\xbfe\nf\ng\n\ni\n")
     good = [("1", "a"), ("5", "e"), ("7", "g"), ("9", "i")]
     with pytest.warns(UserWarning, match="train.de: skipped 4 of 9"):
@@ -361,6 +362,19 @@ def test_bad_lines_are_skipped_on_both_sides_and_counted(tmp_path):
     right.write_bytes(b"a\nb\n")  # a file that is cut is no bad line
     with pytest.raises(ValueError, match="train.de has no line 3"):
         [*read_parallel(left, right, skip_bad_lines=True)]
+
+
+def test_a_folder_or_a_dangling_link_is_told_as_what_it_is(tmp_path):
+    """And not as a name that is missing beside names that are there."""
+    english = tmp_path / "train.en"
+    english.mkdir()
+    (tmp_path / "train.es").write_text("uno\n")
+    with pytest.raises(OSError, match="train.en.$"):  # as systems say it
+        load_corpus(tmp_path)
+    english.rmdir()
+    english.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="No such file.*train.en"):
+        load_corpus(tmp_path)
 
 
 def test_a_file_with_tabs(tmp_path):

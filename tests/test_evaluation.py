@@ -134,10 +134,10 @@ def test_what_cannot_be_scored_is_refused(score):
         score(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="0 hypotheses"):
         score([], [])
-    with pytest.raises(TypeError, match="'a b c' is no list of texts"):
+    with pytest.raises(TypeError, match="one text, 'a b c': give a list"):
         score("a b c", ["a b c"])
     for wrong in (["a b"], None, b"a b"):  # sacreBLEU's own form is a list
-        with pytest.raises(TypeError, match="is no list of texts, one a sen"):
+        with pytest.raises(TypeError, match="is not a text: give a str"):
             score(["a b c", "a b"], ["a b c", wrong])
     one_by_one = (text for text in ["a b c d"])
     assert score(one_by_one, ["a b c d"]).value == pytest.approx(100)

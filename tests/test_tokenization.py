@@ -252,3 +252,6 @@ def test_an_id_of_another_tokenizer_is_named(number):
     for use in tokenizer.decode, tokenizer.pieces:
         with pytest.raises(ValueError, match=f"no id {number}, .* 0 to "):
             use([4, number])
+    for wrong in "456", [4.5], [[4, 5]]:
+        with pytest.raises(TypeError, match="integer"):
+            tokenizer.decode(wrong)

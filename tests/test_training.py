@@ -724,6 +724,7 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
     ("given", "words"),
     [
         ({"batches": copies()}, "a list is neither TokenBatches nor a"),
+        ({"batches": None}, "a NoneType is neither TokenBatches nor a"),
         ({"evaluate": copies()}, "a list is neither TokenBatches nor a"),
         ({"optimizer": sgd(small())}, "has to be in one optimizer"),
         ({"optimizer": sgd(MODEL, 0.0)}, "or all learning rates are 0"),

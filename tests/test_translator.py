@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from transformer_lib.batching import encode_pairs
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_model
 from transformer_lib.decoding import greedy_decode
@@ -44,8 +45,23 @@ def test_a_string_or_a_list(translator):
     assert translator.translate([]) == []
     ids = translator.encode(iter([f" {TEXTS[0]}\n"]))
     assert ids == [[*translator.tokenizer.encode(TEXTS[0]), EOS]]
-    with pytest.raises(TypeError, match="one text: give a list"):
-        translator.encode(TEXTS[0])
+    for call, wrong in (
+        (translator.encode, TEXTS[0]),
+        (translator.by_sentence, TEXTS[0]),
+        (translator.by_sentence, TEXTS[:1]),  # no text is split
+    ):
+        with pytest.raises(TypeError, match="one text, 'I.*: give a list"):
+            call(wrong)
+
+
+def test_what_is_no_tokenizer_is_told_at_once(translator):
+    """Such as the package's own, which `BPETokenizer` wraps."""
+    inside = translator.tokenizer.tokenizer
+    for wrong in inside, None, "tokenizer.json", translator.model:
+        with pytest.raises(TypeError, match="lacks one of len, encode and"):
+            Translator(translator.model, wrong)
+    with pytest.raises(TypeError, match="tokenizers.Tokenizer.*wrap it"):
+        encode_pairs([("I like", "Me gustan")], inside)
 
 
 def test_a_translation_is_one_line(translator, monkeypatch):

@@ -67,10 +67,11 @@ if __name__ == "__main__":
 # What modules share, and nobody needs from the package's top.
 INNER = set(
     """
-    PRESETS alike as_list as_texts check_fields check_folder check_ids
-    check_options check_source checked_hypothesis checked_text decode_line
-    describe_machine encode_texts length_limits load_weights padded
-    pick_precision plain_weights probe rebuilt uncompiled write_atomically
+    PRESETS alike as_list as_path as_texts check_encoding check_fields
+    check_folder check_ids check_options check_source checked_hypothesis
+    checked_text checked_texts decode_line describe_machine encode_texts
+    length_limits load_weights padded pick_precision plain_weights probe
+    rebuilt uncompiled write_atomically
     """.split()
 )
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from transformer_lib.embeddings import BOS, EOS, PAD
-from transformer_lib.tokenization import BPETokenizer, Tokenizer
+from transformer_lib.tokenization import BPETokenizer, Tokenizer, checked_texts
 
 _Pair = tuple[list[int], list[int]]  # source ids, target ids
 
@@ -55,17 +55,21 @@ def encode_texts(
     """Ids of each text, with its eos; ours on all cores.
 
     Raises:
-        TypeError: for one text in place of a list.
+        TypeError: for one text in place of a list, or for what is no
+            `Tokenizer`.
         ValueError: if a tokenizer of your own adds special tokens.
 
     Chapter: batching-pairs
     """
-    if isinstance(texts, str):
-        raise TypeError("texts is one text: give a list, [text]")
+    if not isinstance(tokenizer, Tokenizer):
+        raise TypeError(
+            f"{type(tokenizer)} lacks one of len, encode and decode: take a "
+            "BPETokenizer, or wrap it as the chapter on tokenization does"
+        )
     if isinstance(tokenizer, BPETokenizer):
         ids = tokenizer.encode_all(texts)
     else:
-        ids = [tokenizer.encode(text) for text in texts]
+        ids = [tokenizer.encode(text) for text in checked_texts(texts)]
         if any({BOS, EOS} & {*sentence} for sentence in ids):
             raise ValueError(
                 "encode gave bos or eos, 2 or 3, which are added here: "

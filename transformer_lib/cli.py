@@ -32,7 +32,7 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
-from transformer_lib.corpora import decode_line
+from transformer_lib.corpora import check_encoding, decode_line
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export_model
@@ -156,8 +156,7 @@ def _standard_input() -> Iterator[list[bytes]]:
     while content := sys.stdin.buffer.read1(2**16):  # waits for a byte
         if not content.endswith(b"\n"):
             content += sys.stdin.buffer.readline()
-        if b"\0" in content:  # as in no text of UTF-8
-            raise ValueError("the input is UTF-16, or packed: give UTF-8")
+        check_encoding(content, "the input")
         yield content.removesuffix(b"\n").split(b"\n")
 
 

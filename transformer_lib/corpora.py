@@ -98,8 +98,8 @@ def read_parallel(
         FileNotFoundError: if there is no such file.
         ValueError: if two files differ in length, or one is damaged or
             UTF-16; or for a line that is empty on one side, is not
-            UTF-8 or has a carriage return inside, unless such pairs
-            are to be skipped and counted.
+            UTF-8, or has a carriage return or a NUL inside, unless
+            such pairs are to be skipped and counted.
 
     Chapter: corpora-own
     """
@@ -137,7 +137,8 @@ def decode_line(line: bytes) -> str:
     """The text of a line; its letters and accents joined (NFC).
 
     Raises:
-        ValueError: if it is not UTF-8 or has a carriage return inside.
+        ValueError: if it is not UTF-8, or has a carriage return or a
+            NUL inside.
 
     Chapter: corpora-own
     """
@@ -148,7 +149,21 @@ def decode_line(line: bytes) -> str:
     text = unicodedata.normalize("NFC", text).strip()
     if "\r" in text:
         raise ValueError("a carriage return inside: end lines with \\n")
+    if "\0" in text:
+        raise ValueError("a NUL inside, which is in no text")
     return text
+
+
+def check_encoding(start: bytes, name: str | Path) -> None:
+    """Refuse what begins as UTF-16 or packed files do, and UTF-8 never.
+
+    Raises:
+        ValueError: naming what it is.
+
+    Chapter: corpora-own
+    """
+    if {0, 0xFD, 0xFE, 0xFF} & {*start[:2]}:
+        raise ValueError(f"{name} is UTF-16, or packed: give UTF-8")
 
 
 # How a damaged or half-fetched file makes itself known.
@@ -162,12 +177,8 @@ def _lines(path: str | Path) -> Iterator[bytes]:
     """
     try:
         with _open(Path(path).expanduser()) as file:
-            for line in file:
-                if b"\0" in line:  # as in no text of UTF-8
-                    raise ValueError(
-                        f"{path} is UTF-16, or packed: save it as UTF-8"
-                    )
-                yield line
+            check_encoding(file.peek(2), path)
+            yield from file
     except _DAMAGE as error:
         raise ValueError(
             f"{path} cannot be read ({error}): it is damaged or not whole, "
@@ -332,7 +343,7 @@ def _side(folder: Path, split: str, language: str) -> Path:
     """
     path = folder / f"{split}.{language}"
     for file in path, Path(f"{path}.gz"):
-        if file.is_file():
+        if os.path.lexists(file):  # what is there says what it lacks
             return file
     if not folder.is_dir():
         raise FileNotFoundError(

@@ -20,7 +20,7 @@ from transformer_lib.beams import as_texts, decode_all, longest_source
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.loss import perplexity, validation_loss
 from transformer_lib.model import Transformer
-from transformer_lib.tokenization import Tokenizer, normalize
+from transformer_lib.tokenization import Tokenizer, checked_texts, normalize
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,14 @@ class Score:
     interval: tuple[float, float] | None = None
 
 
-def _texts(given: Iterable[str]) -> list[str]:
-    """The sentences of one side; refuses what is no list of them.
-
-    Chapter: evaluation-scores
-    """
-    texts = list(given)
-    if isinstance(given, str) or not all(isinstance(x, str) for x in texts):
-        raise TypeError(f"{given!r:.60} is no list of texts, one a sentence")
-    return texts
-
-
 def _score(
-    metric: Any, hypotheses: list[str], references: list[str], samples: int
+    metric: Any, texts: Iterable[str], references: list[str], samples: int
 ) -> Score:
     """A test set's score by one of sacreBLEU's metrics.
 
     Chapter: evaluation-scores
     """
+    hypotheses = [*checked_texts(texts)]
     if len(hypotheses) != len(references) or not hypotheses:
         raise ValueError(
             f"{len(hypotheses)} hypotheses and {len(references)} "
@@ -116,7 +106,7 @@ def bleu(
     """
     from sacrebleu.metrics import BLEU
 
-    hypotheses, references = _texts(hypotheses), _texts(references)
+    references = [*checked_texts(references)]
     metric = BLEU(tokenize=tokenize or _how_to_cut(references), force=True)
     return _score(metric, hypotheses, references, samples)
 
@@ -131,7 +121,8 @@ def chrf(hypotheses: Iterable[str], references: Iterable[str]) -> Score:
     """
     from sacrebleu.metrics import CHRF
 
-    return _score(CHRF(), _texts(hypotheses), _texts(references), samples=0)
+    references = [*checked_texts(references)]
+    return _score(CHRF(), hypotheses, references, samples=0)
 
 
 def published_bleu(
@@ -152,7 +143,7 @@ def published_bleu(
     cut = MosesTokenizer(language).tokenize
 
     def published_form(texts: Iterable[str]) -> list[str]:
-        lowercased = [text.lower() for text in _texts(texts)]
+        lowercased = [text.lower() for text in checked_texts(texts)]
         return [cut(same_marks(text), return_str=True) for text in lowercased]
 
     score = bleu(

@@ -7,9 +7,10 @@ Chapter: book/training/tokenization
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from operator import index
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, trainers
@@ -79,7 +80,6 @@ class BPETokenizer:
             ValueError: if `vocab_size` is below 260: the bytes and the
                 special tokens.
         """
-        _refuse_one(texts)
         if vocab_size < 256 + len(_SPECIAL):
             raise ValueError(f"{vocab_size=}: give at least 260")
         tokenizer = tokenizers.Tokenizer(models.BPE())
@@ -92,7 +92,7 @@ class BPETokenizer:
             initial_alphabet=sorted(ByteLevel.alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(map(checked_text, texts), trainer)
+        tokenizer.train_from_iterator(checked_texts(texts), trainer)
         # The trainer adds the special tokens to the vocabulary, and also
         # to the list of those that are found in a text: they are not.
         description = json.loads(tokenizer.to_str())
@@ -116,15 +116,15 @@ class BPETokenizer:
         Raises:
             TypeError: for a single text, or what is none.
         """
-        _refuse_one(texts)
-        checked = [checked_text(text) for text in texts]
-        encodings = self.tokenizer.encode_batch_fast(checked)
+        texts = [*checked_texts(texts)]
+        encodings = self.tokenizer.encode_batch_fast(texts)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without the special tokens.
 
         Raises:
+            TypeError: for what are no whole numbers, such as a text.
             ValueError: for an id that is none of this tokenizer's.
         """
         kept = [i for i in self._checked_ids(ids) if i not in _SPECIAL]
@@ -137,13 +137,13 @@ class BPETokenizer:
         character as �.
 
         Raises:
-            ValueError: as `decode`.
+            TypeError, ValueError: as `decode`.
         """
         texts = (self.tokenizer.decode([i]) for i in self._checked_ids(ids))
         return [text.replace(" ", "▁") for text in texts]
 
     def _checked_ids(self, ids: Iterable[int]) -> list[int]:
-        numbers, size = [int(i) for i in ids], len(self)
+        numbers, size = [*map(index, ids)], len(self)
         for number in numbers:
             if not 0 <= number < size:
                 raise ValueError(
@@ -173,9 +173,14 @@ class BPETokenizer:
             raise ValueError(f"{path}: {error}") from error
 
 
-def _refuse_one(texts: Iterable[str]) -> None:
+def checked_texts(texts: Iterable[str]) -> Iterator[str]:
+    """Each text by `checked_text`; refuses one text in place of a list.
+
+    Chapter: tokenization-bpe
+    """
     if isinstance(texts, str):
         raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
+    return map(checked_text, texts)
 
 
 def checked_text(text: str) -> str:
@@ -192,6 +197,7 @@ def checked_text(text: str) -> str:
     return content.decode("utf-16", "replace")
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """What a tokenizer of your own must have.
 

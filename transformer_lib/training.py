@@ -124,8 +124,8 @@ def train(
 
     Chapter: training-loop
     """
-    for given in batches, evaluate, schedule:
-        if not (given is None or callable(given) or hasattr(given, "epoch")):
+    for given in [batches, *filter(None, [evaluate, schedule])]:
+        if not (callable(given) or hasattr(given, "epoch")):
             kind = type(given).__name__
             raise TypeError(f"a {kind} is neither TokenBatches nor a function")
     device = model.output_weight.device

@@ -29,7 +29,7 @@ from transformer_lib.model import (
     evaluating,
     uncompiled,
 )
-from transformer_lib.tokenization import Tokenizer, checked_text
+from transformer_lib.tokenization import Tokenizer, checked_text, checked_texts
 
 
 def bundled_models() -> dict[str, Path]:
@@ -103,7 +103,8 @@ class Translator:
     model is in evaluation mode, as a loaded one is.
 
     Raises:
-        TypeError: for languages that are one text.
+        TypeError: for languages that are one text, or what is no
+            tokenizer.
         ValueError: if the tokenizer is another model's.
 
     Chapter: translator-class
@@ -117,6 +118,7 @@ class Translator:
     ):
         if isinstance(languages, str) or len(languages) != 2:
             raise TypeError(f"{languages=}: give two, such as ('de', 'en')")
+        encode_texts([], tokenizer)  # refuses what is no tokenizer
         if len(tokenizer) != model.config.vocab_size:
             raise ValueError(
                 f"{len(tokenizer)=}, {model.config.vocab_size=}: not a pair"
@@ -252,8 +254,12 @@ class Translator:
         beam_size: int = 4,
         length_penalty: float = 0.6,
     ) -> list[str]:
-        """Texts that are split already; each comes back as one line."""
-        every = [*chain(*texts)]
+        """Texts that are split already; each comes back as one line.
+
+        Raises:
+            TypeError: for a text that is not split.
+        """
+        every = [*chain(*map(checked_texts, texts))]
         found = iter(self.translate(every, beam_size, length_penalty))
         return [" ".join(islice(found, len(parts))) for parts in texts]
 
