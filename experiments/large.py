@@ -128,7 +128,8 @@ def prepare(options):
     else:
         both = (x for pair in text("subwords") for x in pair)
         tokenizer = BPETokenizer.train(both, options.vocab_size)
-    write_atomically(folder / "tokenizer.json", tokenizer.save)
+    tokens = tokenizer.tokenizer.to_str()
+    write_atomically(folder / "tokenizer.json", tokens)
     pairs = stream_pairs(text("ids"), tokenizer, options.max_length)
     print(f"{folder}: {len(store_pairs(folder, pairs)):,} pairs")
 

@@ -79,8 +79,9 @@ def test_no_pair_left(bpe):
         (["I A Un".split(), "Yo Un A".split()], "too many values to unpack"),
         ([("I", "Yo"), ("A", None)], "None is not a text: give a str"),
         ([("I", "Yo", "Ich")], "too many values to unpack"),
-        (["I like"], "these are texts: give pairs"),
-        (["ab", "cd"], "these are texts: give pairs"),
+        (["I like"], "these are no pairs: give tuples"),
+        (["ab", "cd"], "these are no pairs: give tuples"),
+        ([{"en": "I", "es": "Yo"}], "these are no pairs: give tuples"),
     ],
 )
 def test_what_are_not_pairs_of_texts(wrong, said, bpe):

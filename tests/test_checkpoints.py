@@ -26,10 +26,13 @@ from transformer_lib.checkpoints import (
     save_model,
     write_atomically,
 )
+from transformer_lib.corpora import load_corpus
+from transformer_lib.experiment import write_report
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig, adam
 from transformer_lib.tokenization import BPETokenizer
 from transformer_lib.training import train
+from transformer_lib.translator import Translator
 
 
 def small(seed=0, **changes):
@@ -268,6 +271,7 @@ def test_no_file_of_another_program_is_touched(tmp_path, name, text):
         lambda: save_model(tmp_path, small()),
         lambda: save_config(tmp_path, small()),
         lambda: train(small(), batches, TrainingConfig(), folder=tmp_path),
+        lambda: write_report(tmp_path, "a command", {"result": {"steps": 1}}),
     ):
         with pytest.raises(ValueError, match=f"{name} is another program's"):
             write()
@@ -300,6 +304,30 @@ def test_a_folder_is_the_system_s_own(tmp_path, monkeypatch):
     [path] = checkpoint_files("~/run")
     assert load_checkpoint("~/run/checkpoint-00000001.pt") == {"step": 1}
     assert path == tmp_path / "run" / "checkpoint-00000001.pt"
+
+
+def test_an_empty_path_is_not_this_folder(tmp_path, monkeypatch):
+    """As a script's variable is that nobody has set; nor is a typing slip."""
+    save_model(tmp_path, small())
+    monkeypatch.chdir(tmp_path)
+    before = {*tmp_path.iterdir()}
+    batches = TokenBatches([([5, 6, 3], [7, 3])], 20)
+    steps = TrainingConfig(max_steps=1)
+    for call in (
+        lambda given: save_model(given, small()),
+        lambda given: save_checkpoint(given, small(), [], {"step": 1}),
+        lambda given: train(small(), batches, steps, folder=given),
+        load_model,
+        checkpoint_files,
+        BPETokenizer.load,
+        load_corpus,
+        Translator.from_pretrained,
+    ):
+        with pytest.raises(ValueError, match="a path is empty"):
+            call("")
+        with pytest.raises(FileNotFoundError, match="^~nobody-here/x: Could"):
+            call("~nobody-here/x")
+    assert {*tmp_path.iterdir()} == before
 
 
 def test_checkpoint_round_trip(tmp_path):
@@ -389,40 +417,48 @@ def test_average_is_the_mean(tmp_path):
                 average_checkpoints(order)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("disk full"),  # PyTorch's
-        OSError(errno.EIO, "disk full"),
-    ],
-    ids=repr,
-)
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, error):
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a" / "new" / "file.txt"
     write_atomically(path, "é\n")
     assert path.read_bytes() == "é\n".encode()
-    write_atomically(path, lambda part: part.write_text("one"))
+    write_atomically(path, b"one")
 
-    def fails(part):
-        part.write_text("half of tw")
+    def fails(file):
         assert path.read_text() == "one"  # still there while writing
-        raise error
+        raise OSError(errno.EIO, "disk broken")
 
-    with pytest.raises(OSError, match="file.txt is not written: .*disk f"):
-        write_atomically(path, fails)
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="file.txt is not written: .*disk br"):
+        write_atomically(path, "two")
     assert path.read_text() == "one"
     assert [x.name for x in path.parent.iterdir()] == ["file.txt"]
 
 
-def test_two_writers_of_one_path_do_not_meet(tmp_path):
-    path = tmp_path / "file.txt"
+def test_a_disk_that_is_full_is_called_so(tmp_path):
+    """In the system's words, and not in PyTorch's of positions in a file."""
+    resource = pytest.importorskip("resource")  # not on Windows
+    old = save_checkpoint(tmp_path, small(), [], {"step": 1})
+    content = old.read_bytes()
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))
+    try:
+        with pytest.raises(OSError, match="1.pt is not written: .*too large"):
+            save_checkpoint(tmp_path, small(), [], {"step": 1})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert [*tmp_path.iterdir()] == [old] and old.read_bytes() == content
 
-    def inner_and_outer(part):
-        part.write_text("outer")
+
+def test_two_writers_of_one_path_do_not_meet(tmp_path, monkeypatch):
+    path, sync = tmp_path / "file.txt", os.fsync
+
+    def inner(file):
+        monkeypatch.setattr(os, "fsync", sync)
         write_atomically(path, "inner")
         assert path.read_text() == "inner"
 
-    write_atomically(path, inner_and_outer)
+    monkeypatch.setattr(os, "fsync", inner)
+    write_atomically(path, "outer")
     assert path.read_text() == "outer"
 
 

@@ -143,7 +143,8 @@ def test_evaluate_and_average(trained, tmp_path, capsys, monkeypatch):
         assert torch.equal(weights(out)[name], mean)
     assert load_model(out)[2]["corpus"] == "little_spanish"
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert main([*words, "--out", "~/mean"]) == 2  # it is there
+    assert main([*words, "--out", "~/mean"]) == 2
+    assert "File exists" in capsys.readouterr().err
     assert main([*words[:-1], "0", "--out", f"{out}0"]) == 2
     assert "no checkpoints" in capsys.readouterr().err
     assert main([*words[:-1], "99", "--out", f"{out}99"]) == 0

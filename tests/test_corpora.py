@@ -304,7 +304,7 @@ def test_a_path_is_a_folder_and_a_name_says_what_it_is(tmp_path, monkeypatch):
         "~/little_spanish",
     ):
         assert [*load_corpus(name)] == mine
-    with pytest.warns(UserWarning, match="book's corpus; the folder is ./"):
+    with pytest.warns(UserWarning, match="book's corpus, not ./"):
         assert len(load_corpus("little_spanish")) == 5000
     pairs = [*read_parallel("~/little_spanish/train.en", file)]
     assert pairs == mine

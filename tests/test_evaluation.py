@@ -294,6 +294,18 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
         HeldOut("a cat", None, None)
 
 
+def test_another_models_tokenizer_is_refused():
+    """Its ids mean other words here, and any score would be nonsense."""
+    corpus = ParallelCorpus([("a cat", "a cat")])
+    for size in 280, len(TOKENIZER) + 9:
+        other = BPETokenizer.train(SYSTEM + REFERENCES, size)
+        with pytest.raises(ValueError, match="vocab_size=.*not a pair"):
+            evaluate(a_model(), other, corpus)
+    held_out = HeldOut(corpus, TOKENIZER, a_model())
+    with pytest.raises(ValueError, match="made with another tokenizer"):
+        evaluate(a_model(), other, held_out)
+
+
 def test_the_published_form_is_for_multi30k_alone(monkeypatch):
     let_it_say(SYSTEM, monkeypatch)
     report = a_report(SYSTEM, REFERENCES, "multi30k")

@@ -734,6 +734,7 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
         ({"model": hooked()}, "gives other scores than its encode"),
         ({"model": OwnForward(MODEL.config)}, "other scores than its encode"),
         ({"schedule": lambda step: step // 4000}, "all learning rates are 0"),
+        ({"schedule": lambda step: 1 - step}, "of step 7 aren't 0 or more"),
         ({"schedule": COOLING}, "a LambdaLR is neither"),
         ({"optimizer": COOLING.optimizer}, "a scheduler of PyTorch holds"),
     ],
@@ -753,6 +754,18 @@ def test_a_pair_that_is_too_long_is_known_before_the_first_step(tmp_path):
     with pytest.raises(ValueError, match="41 positions.*shorten the text"):
         train(model, data, QUICK, folder=tmp_path)
     assert equal(model, small(**short))
+
+
+def test_a_rate_below_0_is_refused_at_its_step():
+    """It would climb; a rate of 0, at which nothing moves, may be meant."""
+    model, rates = small(), {2: 0.0, 5: -1.0}
+
+    def schedule(step):
+        return rates.get(step, 1.0)
+
+    with pytest.raises(ValueError, match="step 5 aren't 0 or more: .-0.1"):
+        train(model, batches(), QUICK, optimizer=sgd(model), schedule=schedule)
+    assert not equal(model, small())
 
 
 def test_inside_no_grad_is_named():

@@ -49,8 +49,9 @@ def test_a_string_or_a_list(translator):
         (translator.encode, TEXTS[0]),
         (translator.by_sentence, TEXTS[0]),
         (translator.by_sentence, TEXTS[:1]),  # no text is split
+        (translator.translate, {"text": TEXTS[0]}),  # not its names
     ):
-        with pytest.raises(TypeError, match="one text, 'I.*: give a list"):
+        with pytest.raises(TypeError, match="one text, .*'I.*: give a list"):
             call(wrong)
 
 
@@ -114,7 +115,7 @@ def test_what_is_missing_is_named(translator):
 
 def test_one_text_of_languages_is_refused(translator):
     model, tokenizer = translator.model, translator.tokenizer
-    for wrong in "de-en", ["de"]:
+    for wrong in "de-en", ["de"], {"de", "en"}:
         with pytest.raises(TypeError, match="languages=.*: give two"):
             Translator(model, tokenizer, wrong)
 

@@ -68,10 +68,10 @@ if __name__ == "__main__":
 INNER = set(
     """
     PRESETS alike as_list as_path as_texts check_encoding check_fields
-    check_folder check_ids check_options check_source checked_hypothesis
-    checked_text checked_texts decode_line describe_machine encode_texts
-    length_limits load_weights padded pick_precision plain_weights probe
-    rebuilt uncompiled write_atomically
+    check_folder check_ids check_options check_pair check_source
+    checked_hypothesis checked_text checked_texts decode_line
+    describe_machine encode_texts length_limits load_weights padded
+    pick_precision plain_weights probe rebuilt uncompiled write_atomically
     """.split()
 )
 

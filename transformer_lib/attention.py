@@ -80,9 +80,7 @@ class MultiHeadAttention(nn.Module):
     ):
         super().__init__()
         if d_model % h and (d_k is None or d_v is None):
-            raise ValueError(
-                f"{h=} does not divide {d_model=}: give d_k and d_v"
-            )
+            raise ValueError(f"{h=} does not divide {d_model=}: give d_k, d_v")
         d_k = d_k or d_model // h
         d_v = d_v or d_model // h
         self.h = h

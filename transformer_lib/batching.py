@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.tokenization import BPETokenizer, Tokenizer, checked_texts
@@ -39,8 +39,8 @@ def encode_pairs(
     Chapter: batching-pairs
     """
     corpus = list(corpus)  # it may be a generator
-    if any(isinstance(pair, str) for pair in corpus):
-        raise TypeError("these are texts: give pairs (source, target)")
+    if any(isinstance(pair, str | dict | set) for pair in corpus):
+        raise TypeError("these are no pairs: give tuples (source, target)")
     sources = encode_texts([source for source, _ in corpus], tokenizer)
     targets = encode_texts([target for _, target in corpus], tokenizer)
     pairs = list(zip(sources, targets, strict=True))
@@ -76,6 +76,20 @@ def encode_texts(
                 "it has to give the text alone"
             )
     return [[*sentence, EOS] for sentence in ids]
+
+
+def check_pair(tokenizer: Tokenizer, model: nn.Module) -> None:
+    """Refuse what is no tokenizer, or one of another size than the model.
+
+    Raises:
+        TypeError, ValueError: naming what is wrong.
+
+    Chapter: batching-pairs
+    """
+    encode_texts([], tokenizer)
+    size = model.config.vocab_size
+    if len(tokenizer) != size:
+        raise ValueError(f"{len(tokenizer)=}, vocab_size={size}: not a pair")
 
 
 @dataclass

@@ -148,17 +148,9 @@ def beam_search(
             cache.select(keep, source=not stay)
             if source is not None and not stay:
                 source = source[keep]
-    for hypotheses in found:
-        hypotheses.sort(key=_rank)
+    for hypotheses in found:  # those that ended first, then by score
+        hypotheses.sort(key=lambda one: (one.ids[-1] != EOS, -one.score))
     return [hypotheses[:beam_size] for hypotheses in found]
-
-
-def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
-    """What hypotheses are sorted by: those that ended, then the score.
-
-    Chapter: beams-batch
-    """
-    return hypothesis.ids[-1] != EOS, -hypothesis.score
 
 
 def longest_source(model: Transformer) -> int:

@@ -23,6 +23,7 @@ from safetensors.torch import save as as_safetensors
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from transformer_lib.corpora import as_path
 from transformer_lib.embeddings import PAD
 from transformer_lib.model import (
     Transformer,
@@ -33,15 +34,12 @@ from transformer_lib.model import (
 from transformer_lib.tokenization import BPETokenizer
 
 
-def write_atomically(
-    path: str | Path, content: str | bytes | Callable[[Path], Any]
-) -> None:
+def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Write a file beside `path`, then rename it to `path`.
 
-    `content` is a text, bytes, or a function that writes the file it
-    is given. Whoever opens `path` finds all of the old content or all
-    of the new, whenever the program or the machine stops, and whoever
-    else writes it. A link stays a link: the file it points to is new.
+    Whoever opens `path` finds all of the old content or all of the new,
+    whenever the program or the machine stops, and whoever else writes
+    it. A link stays a link: the file it points to is new.
 
     Raises:
         OSError: naming `path` if it cannot be written, for instance
@@ -49,20 +47,17 @@ def write_atomically(
 
     Chapter: checkpoints-atomic
     """
-    path = Path(path).expanduser().resolve()
+    path = as_path(path).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     # Two writers of one path write a part each.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        if callable(content):
-            content(part)
-        else:
-            text = isinstance(content, str)
-            part.write_bytes(content.encode() if text else content)
+        text = isinstance(content, str)
+        part.write_bytes(content.encode() if text else content)
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
-    except (OSError, RuntimeError) as error:  # PyTorch's, for a full disk
+    except OSError as error:
         raise OSError(f"{path} is not written: {error!s:.150}") from error
     finally:
         part.unlink(missing_ok=True)
@@ -78,7 +73,7 @@ def check_folder(folder: str | Path) -> Path:
 
     Chapter: checkpoints-atomic
     """
-    folder = Path(folder).expanduser()
+    folder = as_path(folder)
     for place in (folder, *folder.parents):
         if place.is_file():
             raise NotADirectoryError(f"{place} is a file: name another folder")
@@ -141,8 +136,10 @@ def save_checkpoint(
         "kinds": [type(one).__name__ for one in optimizers],
         "state": json.dumps(state),
     }
-    path = Path(folder).expanduser() / f"checkpoint-{step:08d}.pt"
-    write_atomically(path, lambda part: torch.save(content, part))
+    path = as_path(folder) / f"checkpoint-{step:08d}.pt"
+    written = io.BytesIO()  # of a full disk torch.save would not say so
+    torch.save(content, written)
+    write_atomically(path, written.getvalue())
     old = [file for file in checkpoint_files(folder) if file != path]
     for file in old[: max(0, len(old) + 1 - keep)]:
         file.unlink(missing_ok=True)
@@ -155,7 +152,7 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
     Chapter: checkpoints-library
     """
     name = f"checkpoint-{'[0-9]' * 8}.pt"
-    return sorted(Path(folder).expanduser().glob(name))
+    return sorted(as_path(folder).glob(name))
 
 
 def as_list(optimizer: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
@@ -193,7 +190,7 @@ def _read(path: str | Path) -> dict[str, Any]:
 
     Chapter: checkpoints-library
     """
-    content = Path(path).expanduser().read_bytes()
+    content = as_path(path).read_bytes()
     try:
         with ZipFile(io.BytesIO(content)) as archive:
             # torch.load compares no sums
@@ -391,7 +388,8 @@ def save_config(
     if weights is not None:
         write_atomically(folder / "model.safetensors", weights)
     if tokenizer is not None:
-        write_atomically(folder / "tokenizer.json", tokenizer.save)
+        tokens = tokenizer.tokenizer.to_str()
+        write_atomically(folder / "tokenizer.json", tokens)
     else:
         (folder / "tokenizer.json").unlink(missing_ok=True)
     # A model is found by this file, so it comes last.
@@ -492,7 +490,7 @@ def load_config(
 
     Chapter: checkpoints-models
     """
-    folder = Path(folder).expanduser()
+    folder = as_path(folder)
     path, tokens = folder / "config.json", folder / "tokenizer.json"
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -541,9 +539,8 @@ def load_model(
 
     Chapter: checkpoints-models
     """
-    folder = Path(folder).expanduser()
     config, tokenizer, info, saved = load_config(folder)
-    path = folder / "model.safetensors"
+    path = as_path(folder) / "model.safetensors"
     if weights is None and not path.exists():
         raise FileNotFoundError(
             f"there is no {path}: its training has not ended (give its "

@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
@@ -32,7 +31,7 @@ from transformer_lib.checkpoints import (
     load_model,
     save_model,
 )
-from transformer_lib.corpora import check_encoding, decode_line
+from transformer_lib.corpora import as_path, check_encoding, decode_line
 from transformer_lib.evaluation import evaluate
 from transformer_lib.experiment import Experiment, pick_device, run_experiment
 from transformer_lib.export import export_model
@@ -188,7 +187,8 @@ def _evaluate(
     """
     folder = find_model(model)
     translator = Translator.from_pretrained(folder, pick_device(device))
-    corpus = corpus or load_config(folder)[2].get("corpus")
+    if corpus is None:
+        corpus = load_config(folder)[2].get("corpus")
     if corpus is None:
         raise ValueError(f"{model} does not say its corpus: give --corpus")
     own = tuple(translator.languages)
@@ -224,10 +224,9 @@ def _average(model: str, out: str, last: int = 5) -> None:
     """
     folder = find_model(model)
     used = checkpoint_files(folder)[-last:] if last > 0 else []
-    if Path(out).expanduser().exists():
-        raise FileExistsError(f"{out} exists: name a new folder")
     mean = average_checkpoints(used)
     averaged, tokenizer, info = load_model(folder, weights=mean)
+    as_path(out).mkdir(parents=True)
     save_model(out, averaged, tokenizer, info=info)
     _print({"in": out, "mean of": [path.name for path in used]})
 
@@ -330,7 +329,8 @@ def _run(words: list[str]) -> None:
 
     Chapter: cli-main
     """
-    "".join(words).encode()  # refuses what is not UTF-8
+    if bad := [x for x in words if x.encode(errors="replace").decode() != x]:
+        raise ValueError(f"{bad[0]!r} is not UTF-8: rename it")
     # The defaults of other options depend on these two.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", nargs="?")

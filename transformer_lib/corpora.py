@@ -133,6 +133,23 @@ def read_parallel(
         warn(f"{names}: skipped {skipped} of {number} lines", stacklevel=2)
 
 
+def as_path(given: str | Path) -> Path:
+    """A path, with "~" expanded.
+
+    Raises:
+        ValueError: for an empty one, which pathlib takes for this folder.
+        FileNotFoundError: for the home folder of an unknown user.
+
+    Chapter: corpora-own
+    """
+    if given == "":
+        raise ValueError("a path is empty: name a file or a folder")
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise FileNotFoundError(f"{given}: {error}") from None
+
+
 def decode_line(line: bytes) -> str:
     """The text of a line; its letters and accents joined (NFC).
 
@@ -150,7 +167,7 @@ def decode_line(line: bytes) -> str:
     if "\r" in text:
         raise ValueError("a carriage return inside: end lines with \\n")
     if "\0" in text:
-        raise ValueError("a NUL inside, which is in no text")
+        raise ValueError("a NUL inside, as in packed files")
     return text
 
 
@@ -176,7 +193,7 @@ def _lines(path: str | Path) -> Iterator[bytes]:
     Chapter: corpora-own
     """
     try:
-        with _open(Path(path).expanduser()) as file:
+        with _open(as_path(path)) as file:
             check_encoding(file.peek(2), path)
             yield from file
     except _DAMAGE as error:
@@ -218,7 +235,7 @@ def data_folder() -> Path:
     Chapter: corpora-files
     """
     named = os.environ.get("TRANSFORMER_LIB_DATA")
-    return Path(named or "~/.cache/transformer_lib").expanduser()
+    return as_path(named or "~/.cache/transformer_lib")
 
 
 def _fetch(file: str) -> Path:
@@ -321,13 +338,10 @@ def load_corpus(
         if both not in languages:
             raise ValueError(f"{name} has {languages}, not {both}")
         if Path(name).is_dir():
-            warn(
-                f"{name} is the book's corpus; the folder is ./{name}",
-                stacklevel=2,
-            )
+            warn(f"{name} is the book's corpus, not ./{name}", stacklevel=2)
         pairs = read(source, target, split)
     else:
-        folder = Path(name).expanduser().absolute()
+        folder = as_path(name).absolute()
         name = str(folder)  # it is found from anywhere
         sides = [_side(folder, split, part) for part in (source, target)]
         pairs = list(read_parallel(*sides, skip_bad_lines=skip_bad_lines))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
-from transformer_lib.batching import TokenBatches, encode_pairs
+from transformer_lib.batching import TokenBatches, check_pair, encode_pairs
 from transformer_lib.beams import as_texts, decode_all, longest_source
 from transformer_lib.corpora import ParallelCorpus
 from transformer_lib.loss import perplexity, validation_loss
@@ -162,7 +162,8 @@ class HeldOut:
 
     Raises:
         TypeError: for a corpus that is no list of pairs.
-        ValueError: if it has no pairs, or all are too long.
+        ValueError: if it has no pairs, or all are too long; or if the
+            tokenizer is another model's.
 
     Chapter: evaluation-report
     """
@@ -172,6 +173,7 @@ class HeldOut:
     ):
         if not isinstance(corpus, ParallelCorpus):
             corpus = ParallelCorpus(corpus)
+        check_pair(tokenizer, model)
         self.tokenizer, self.longest = tokenizer, longest_source(model)
         encoded = encode_pairs(corpus, tokenizer)
         most = self.longest + 1  # and eos
@@ -209,6 +211,9 @@ def evaluate(
 ) -> dict[str, Any]:
     """Translate a corpus and report how good the result is.
 
+    What is measured is the model's `encode`, `decode` and `project`, as
+    in `validation_loss`.
+
     Returns:
         A dict that JSON can hold: what was run, how many pairs were
         left out because a side has more than `longest_source` tokens,
@@ -217,13 +222,16 @@ def evaluate(
         took, `translations`; for Multi30k also `bleu_published`.
 
     Raises:
-        ValueError: as `beam_search`, or if all pairs are too long.
+        ValueError: as `beam_search`; if all pairs are too long; for a
+            tokenizer that is another model's, or another `HeldOut`'s.
 
     Chapter: evaluation-report
     """
     held_out = corpus
     if not isinstance(corpus, HeldOut):
         held_out = HeldOut(corpus, tokenizer, model)
+    elif corpus.tokenizer is not tokenizer:
+        raise ValueError("this HeldOut was made with another tokenizer")
     corpus, references = held_out.corpus, held_out.references
     nats = validation_loss(model, held_out.batches)
     began = time.perf_counter()

@@ -468,9 +468,12 @@ def write_report(
     `scores` is what `evaluate` returned; its translations go to
     translations.txt.
 
+    Raises:
+        ValueError: as `check_folder`.
+
     Chapter: experiment-report
     """
-    folder = Path(folder)
+    folder = check_folder(folder)
     report = {"name": folder.absolute().name, "command": command, **described}
     if scores is not None:
         report["test"] = dict(scores)

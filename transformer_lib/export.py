@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from transformer_lib.corpora import as_path
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 from transformer_lib.model import Transformer, uncompiled
 from transformer_lib.tokenization import BPETokenizer
@@ -124,9 +125,7 @@ def _ctranslate2_spec(model: Transformer, tokens: list[str]) -> Any:
     config = model.config
     d_k = config.d_k or config.d_model // config.h
     if d_k != (config.d_v or config.d_model // config.h):
-        raise ValueError(
-            "CTranslate2 needs d_k equal to d_v: train so, or take onnx"
-        )
+        raise ValueError("CTranslate2 needs d_k = d_v: train so, or take onnx")
     options = dict(pre_norm=config.norm == "pre", head_dim=d_k)
     encoder = specs.TransformerEncoderSpec(config.N, config.h, **options)
     decoder = specs.TransformerDecoderSpec(config.N, config.h, **options)
@@ -270,9 +269,7 @@ def export_model(
     model, tokenizer = _frozen(translator.model), translator.tokenizer
     if not isinstance(tokenizer, BPETokenizer):
         raise TypeError(f"a {type(tokenizer).__name__} is no BPETokenizer")
-    folder = Path(folder).expanduser()
-    if folder.exists():
-        raise FileExistsError(f"{folder} is there already: name a new folder")
+    folder = as_path(folder)
     folder.mkdir(parents=True)
     try:
         if to == "ctranslate2":

@@ -122,7 +122,7 @@ class Replays(Gradients):
             if len(self.recordings) < self.most:
                 self.recordings[shape] = None  # seen once
             return super().add(batch, tokens)
-        batch = batch.to(self.weights[0].device)
+        batch = batch.to("cuda")
         recording = self.recordings[shape]
         if recording is None:
             try:

@@ -16,6 +16,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel
 
+from transformer_lib.corpora import as_path
 from transformer_lib.embeddings import BOS, EOS, PAD, UNK
 
 _SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<bos>", EOS: "<eos>"}
@@ -154,7 +155,7 @@ class BPETokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer as JSON."""
-        path = Path(path).expanduser()
+        path = as_path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.tokenizer.to_str(), "utf-8")
 
@@ -166,7 +167,7 @@ class BPETokenizer:
             FileNotFoundError: if there is no such file.
             ValueError: if it is not a tokenizer that `save` wrote.
         """
-        content = Path(path).expanduser().read_bytes()
+        content = as_path(path).read_bytes()
         try:
             return cls(tokenizers.Tokenizer.from_buffer(content))
         except ValueError as error:
@@ -174,11 +175,11 @@ class BPETokenizer:
 
 
 def checked_texts(texts: Iterable[str]) -> Iterator[str]:
-    """Each text by `checked_text`; refuses one text in place of a list.
+    """Each text by `checked_text`; refuses one, or a dict, for a list.
 
     Chapter: tokenization-bpe
     """
-    if isinstance(texts, str):
+    if isinstance(texts, str | dict):
         raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
     return map(checked_text, texts)
 

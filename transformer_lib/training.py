@@ -114,7 +114,7 @@ def train(
             optimizers or rates, or with more steps; if workers differ
             in any of these; if nothing would be learnt, for instance
             because all weights are frozen; if the optimizer's weights
-            are not the model's.
+            are not the model's; at a step whose rate is below 0.
         NotADirectoryError: if `folder` is a file, or in one.
         FloatingPointError: if the loss or, where a checkpoint is due, a
             weight is not finite.
@@ -418,7 +418,6 @@ class Gradients:
 
     def __init__(self, losses: nn.Module):
         self.losses = losses
-        self.weights = [*losses.parameters()]
 
     def add(self, batch: Batch, tokens: int | Tensor) -> Tensor:
         """Adds those of the loss per token; returns both sums, (2,).
@@ -433,8 +432,7 @@ class Gradients:
 
     def clear(self) -> None:
         """Forget all gradients, before the next step."""
-        for weight in self.weights:
-            weight.grad = None
+        self.losses.zero_grad()
 
 
 def pick_precision(name: str, device: torch.device) -> str:
@@ -500,11 +498,7 @@ class _Updates:
 
     def groups(self) -> list[dict[str, Any]]:
         """The groups of weights of all optimizers, with their settings."""
-        return [
-            group
-            for optimizer in self.optimizers
-            for group in optimizer.param_groups
-        ]
+        return [group for one in self.optimizers for group in one.param_groups]
 
     def check(self, model: nn.Module, most_steps: int) -> None:
         """Refuse what would teach a weight nothing, or twice as much."""
@@ -537,9 +531,12 @@ class _Updates:
             optimizer.step()
 
     def rates(self, step: int) -> list[float]:
-        """The rate of each group of weights."""
+        """The rate of each group of weights; refuses one below 0."""
         factor = self.schedule(step)
-        return [float(factor * rate) for rate in self.own_rates]
+        rates = [float(factor * rate) for rate in self.own_rates]
+        if not all(rate >= 0 for rate in rates):
+            raise ValueError(f"rates of step {step} aren't 0 or more: {rates}")
+        return rates
 
 
 @dataclass

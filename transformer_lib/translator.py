@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.attention import record_attention
-from transformer_lib.batching import encode_texts
+from transformer_lib.batching import check_pair, encode_texts
 from transformer_lib.beams import Translation, decode_all, translate_all
 from transformer_lib.checkpoints import load_model, save_model
+from transformer_lib.corpora import as_path
 from transformer_lib.embeddings import BOS
 from transformer_lib.model import (
     Transformer,
@@ -59,7 +60,7 @@ def find_model(name: str | Path) -> Path:
 
     Chapter: translator-models
     """
-    folder, bundled = Path(name).expanduser(), bundled_models()
+    folder, bundled = as_path(name), bundled_models()
     known = isinstance(name, str) and name in bundled
     ours = (folder / "config.json").is_file()
     if known and folder.exists():
@@ -103,8 +104,8 @@ class Translator:
     model is in evaluation mode, as a loaded one is.
 
     Raises:
-        TypeError: for languages that are one text, or what is no
-            tokenizer.
+        TypeError: for languages that are no list or tuple of two, or
+            for what is no tokenizer.
         ValueError: if the tokenizer is another model's.
 
     Chapter: translator-class
@@ -116,13 +117,9 @@ class Translator:
         tokenizer: Tokenizer,
         languages: Sequence[str] = ("", ""),
     ):
-        if isinstance(languages, str) or len(languages) != 2:
+        if not isinstance(languages, tuple | list) or len(languages) != 2:
             raise TypeError(f"{languages=}: give two, such as ('de', 'en')")
-        encode_texts([], tokenizer)  # refuses what is no tokenizer
-        if len(tokenizer) != model.config.vocab_size:
-            raise ValueError(
-                f"{len(tokenizer)=}, {model.config.vocab_size=}: not a pair"
-            )
+        check_pair(tokenizer, model)
         self.model = model
         self.tokenizer = tokenizer
         self.languages: tuple[str, ...] = tuple(languages)
