@@ -840,11 +840,13 @@ NO_RAMP = (
 )
 
 
-def test_a_fault_is_an_exit_code(tmp_path, capsys):
-    assert main([str(written(tmp_path, NO_RAMP))]) == 1
+def test_a_fault_is_an_exit_code_and_a_page(tmp_path, capsys):
+    file, out = written(tmp_path, NO_RAMP), tmp_path / "mine.html"
+    assert main([str(file), "--html", str(out)]) == 1
     said = capsys.readouterr().out
     assert "there is no ramp" in said and "schedule.html#schedule-rate" in said
     assert "Read on in the chapter schedule: A rate that peaks" in said
+    assert "there is no ramp" in out.read_text("utf-8")
     assert max(map(len, said.splitlines())) <= 78  # as wide as the page
 
 
@@ -1075,6 +1077,10 @@ def test_many_that_follow_are_one_line():
     assert told in " ".join(text.split())
     assert "so too" not in text
     assert "1 fault, 7 that follow from these" in summary(results)
+    page = conformance.as_html(results, "mine")
+    assert page.count("<tr>") == 2  # the heading, and one fault
+    assert "7 more verdicts follow from this</summary>" in page
+    assert page.count("<li>") == page.count("so too") == 7
 
 
 def test_nothing_that_is_planted_stays():

@@ -21,7 +21,7 @@ from .core import (
     Verdict,
     run,
 )
-from .report import as_json, as_text, summary, template
+from .report import as_html, as_json, as_text, summary, template
 
 __all__ = [
     "PROBES",
@@ -29,6 +29,7 @@ __all__ = [
     "Probe",
     "Result",
     "Verdict",
+    "as_html",
     "as_json",
     "as_text",
     "run",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from . import PROBES, Adapter, Probe, Result, as_json, as_text, run
+from . import PROBES, Adapter, Probe, Result, as_html, as_json, as_text, run
 from .report import EXAMPLES, MARKS, accepted, example, taken_for, template
 
 
@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--example", choices=EXAMPLES, help="print an adapter that runs"
     )
+    parser.add_argument("--html", metavar="FILE", help="write a page, too")
     parser.add_argument("--json", metavar="FILE", help="write the verdicts")
     parser.add_argument(
         "--known",
@@ -61,14 +62,19 @@ def main(arguments: list[str] | None = None) -> int:
     print(taken_for(adapter), end="\n\n", flush=True)
     results = list(_watched(run(adapter, probes), len(probes)))
     print(as_text(results))
+    written = {}
+    if options.html:
+        name = Path(options.adapter).stem
+        written[options.html] = as_html(results, name, taken_for(adapter))
     if options.json:
         found = as_json(results, adapter)
-        text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(found, indent=1, ensure_ascii=False)
+        written[options.json] = text + "\n"
+    for file, text in written.items():
         try:
-            Path(options.json).expanduser().write_text(text, "utf-8")
+            Path(file).expanduser().write_text(text, "utf-8")
         except OSError as error:  # no fault of the adapter's: not 1
-            said = f"{options.json} cannot be written: {error}"
-            print(said, file=sys.stderr)
+            print(f"{file} cannot be written: {error}", file=sys.stderr)
             return 2
     return _code(results, known)
 

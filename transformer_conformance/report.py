@@ -1,5 +1,6 @@
-"""The verdicts as text, and for programs."""
+"""The verdicts as a table of text, and as a page of HTML."""
 
+import html
 import json
 import textwrap
 from collections import Counter
@@ -140,6 +141,19 @@ def _untried(results: Sequence[Result]) -> dict[str, list[str]]:
     return {reason or lacks: names for reason, names in reasons.items()}
 
 
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem;
+  margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
+table { border-collapse: collapse; width: 100%; }
+td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
+  border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
+.fault { color: #b00020; } .deviation { color: #8a5a00; }
+.paper { color: #1b6e3c; } .not { color: #666; }
+td:first-child, th:first-child { white-space: nowrap; }
+summary { cursor: pointer; } details { margin-top: .4rem; }
+"""
+
+
 VERSION = 1  # of the form of as_json
 
 
@@ -189,6 +203,44 @@ def accepted(file: str | None) -> set[tuple[str, str]] | None:
     }
 
 
+def as_html(
+    results: Sequence[Result], title: str, introduction: str = ""
+) -> str:
+    """The same as a page of its own: a row for each verdict, what
+    follows from it folded inside."""
+    following: dict[str, list[Result]] = {}
+    for result in results:
+        if result.cause:
+            following.setdefault(result.cause.name, []).append(result)
+    rows = "\n".join(
+        _row(result, following.get(result.probe.name, []))
+        for result in _sorted(results)
+        if result.cause is None and result.verdict.kind != "not tried"
+    )
+    untried = "\n".join(
+        f"<details><summary>{MARKS['not tried']} not tried, {len(names)}: "
+        f"{html.escape(reason)}</summary>{', '.join(names)}</details>"
+        for reason, names in _untried(results).items()
+    )
+    name = html.escape(title)
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Is it a Transformer? {name}</title>
+<style>{_STYLE}</style>
+<h1>Is it a Transformer? {name}</h1>
+<p>{html.escape(introduction)}</p>
+<p>{html.escape(summary(results))}</p>
+<table><thead><tr><th>verdict</th><th>what the paper says</th>
+<th>what was measured</th></tr></thead>
+<tbody>
+{rows}
+</tbody></table>
+{untried}
+</html>
+"""
+
+
 def _sorted(results: Sequence[Result]) -> list[Result]:
     """Faults first; what follows from a verdict, behind it."""
     places = {result.probe.name: i for i, result in enumerate(results)}
@@ -199,6 +251,50 @@ def _sorted(results: Sequence[Result]) -> list[Result]:
         return kinds[first], places[first], places[result.probe.name]
 
     return sorted(results, key=key)
+
+
+def _row(result: Result, followers: Sequence[Result]) -> str:
+    verdict, probe = result.verdict, result.probe
+    says, place = html.escape(probe.says), html.escape(page(probe.label))
+    chapter, _, why = explained(probe.label).partition(": ")
+    link = f'<a href="{place}">{html.escape(chapter)}</a>'
+    if verdict.kind != "paper":
+        link += f": {html.escape(why)}"
+    return (
+        f'<tr><td class="{verdict.kind}">{MARKS[verdict.kind]} '
+        f"{verdict.kind}</td><td>{says} {link}</td>"
+        f"<td>{_measured(result)}{_folded(followers)}</td></tr>"
+    )
+
+
+def _measured(result: Result) -> str:
+    """What was found, after the name of a deviation."""
+    verdict = result.verdict
+    words = html.escape(verdict.words)
+    if verdict.name:
+        words = f"<b>{html.escape(verdict.name)}</b>: {words}"
+    if verdict.who:
+        words += f" <i>So in: {html.escape(verdict.who)}</i>"
+    return words
+
+
+def _folded(followers: Sequence[Result]) -> str:
+    """What follows from a verdict: their number, and each if unfolded."""
+    if not followers:
+        return ""
+    count = len(followers)
+    words = (
+        f"{count} more verdict{'s' * (count > 1)} follow{'s' * (count < 2)}"
+    )
+    items = "".join(
+        f"<li>{MARKS[one.verdict.kind]} {one.probe.name}: "
+        f"{_measured(one)}</li>"
+        for one in followers
+    )
+    return (
+        f"<details><summary>{words} from this</summary>"
+        f"<ul>{items}</ul></details>"
+    )
 
 
 EXAMPLES = ("nn", "huggingface", "gpt")  # adapters that run as they are
