@@ -144,18 +144,27 @@ def cube(of: str, first: bool = False) -> dict[str, Any]:
     others, and each two-way and the three-way interaction, by the names they
     are made of.
     `beyond` is what all three bring beyond the sum of what each brings alone,
-    `share` what they bring of that sum, with the ends of its interval.
+    `share` what they bring of that sum, with the ends of its interval, and
+    `levels` has each combination's mean.
     """
-    runs = recorded()
-    again = {} if first else {*recorded_runs("makes")}
-    for rung in {*CUBE.values()} - {*runs}:
-        names = [f"makes/{rung}-{seed}" for seed in range(SEEDS)]
-        runs[rung] = [
-            load_run(x if x in again else x.replace("makes", "averaged"))
-            for x in names
-        ]
-    cells = {rung: runs[rung] for rung in CUBE.values()}
-    return combined(Blocks(figures(cells, of, last=True)))
+    runs = {
+        rung: [load_run(name) for name in names_of(rung, first)]
+        for rung in CUBE.values()
+    }
+    told = figures(runs, of, last=True)
+    levels = {rung: statistics.mean(x.values()) for rung, x in told.items()}
+    return {"levels": levels, **combined(Blocks(told))}
+
+
+def names_of(rung: str, first: bool = False) -> list[str]:
+    """The runs of a combination, as `cube` takes them."""
+    places = ["since", "averaged"] if first else ["since", "makes", "averaged"]
+    there = [run for place in places for run in recorded_runs(place)]
+    wanted = [f"{rung}-{seed}" for seed in range(SEEDS)]
+    return [
+        next(run for run in there if run.partition("/")[2] == name)
+        for name in wanted
+    ]
 
 
 def combined(blocks: Blocks) -> dict[str, Any]:
