@@ -5,11 +5,16 @@ sphinx-mathjax-offline copies all 24 MB of MathJax, of which 2 are used. The
 files beside this one do the rest, a thing each.
 """
 
+import base64
 import importlib.metadata
+import importlib.util
+import io
 import re
 from pathlib import Path
 
 from docutils import nodes
+from fontTools.subset import Options, Subsetter
+from fontTools.ttLib import TTFont
 from run_chapters import file_digest
 from sphinx.util.fileutil import copy_asset
 from sphinx_exercise.nodes import exercise_enumerable_node
@@ -64,12 +69,51 @@ def write_inks(static: Path) -> None:
     (static / "inks.css").write_text(text, "utf-8")
 
 
+ICONS = (
+    "angle-down angle-left angle-right arrow-up bars circle-half-stroke "
+    "download file file-pdf list magnifying-glass moon sun "
+    "up-right-from-square xmark"
+)
+ICON_FACE = """/* Of Font Awesome Free: SIL Open Font License 1.1 */
+@font-face {{
+  font-family: "Book Icons";
+  font-weight: 900;
+  src: url(data:font/woff;base64,{font}) format("woff");
+}}
+:root {{
+  --fa-font-solid: normal 900 1em/1 "Book Icons", "Font Awesome 6 Free";
+}}
+.fas,
+.fa-solid {{
+  font-family: "Book Icons", "Font Awesome 6 Free";
+}}
+"""
+
+
+def write_icons(static: Path) -> None:
+    """The icons that pages have, of the theme's font of 1,400.
+
+    One that is not among them is still drawn: a page asks for the whole.
+    """
+    theme = Path(importlib.util.find_spec("pydata_sphinx_theme").origin)
+    font = TTFont(next(theme.parent.rglob("fa-solid-900.ttf")))
+    few = Subsetter(Options(layout_features=[], name_IDs=[0]))
+    few.populate(glyphs=ICONS.split())
+    few.subset(font)
+    font.flavor = "woff"
+    file = io.BytesIO()
+    font.save(file)
+    kept = base64.b64encode(file.getvalue()).decode()
+    (static / "icons.css").write_text(ICON_FACE.format(font=kept), "utf-8")
+
+
 def prepare(app):
     if app.builder.format == "html":
         static = Path(app.outdir, "_static")
         static.mkdir(parents=True, exist_ok=True)
         copy_mathjax(static)
         write_inks(static)
+        write_icons(static)
 
 
 def choose_scripts(app, pagename, templatename, context, doctree):
@@ -150,6 +194,7 @@ def setup(app):
     app.config.mathjax_path = "mathjax/tex-mml-chtml.js"
     app.config.templates_path.append(str(Path(__file__).parent / "templates"))
     app.add_css_file("inks.css")
+    app.add_css_file("icons.css")
     app.connect("builder-inited", prepare)
     app.connect("doctree-resolved", tidy)
     app.connect("html-page-context", choose_scripts, priority=900)

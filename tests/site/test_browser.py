@@ -185,6 +185,8 @@ def test_page_works_offline(name, found, address):
     ]
     assert not found["errors"]
     assert not foreign
+    # its icons are few, and in a style sheet
+    assert not [url for url in found["asked"] if "fontawesome" in url]
     assert found["drawn"] >= found["formulas"] and not found["raw"]
 
 
