@@ -261,6 +261,23 @@
     return Promise.race([known, pause(2000)]).then(next);
   }
 
+  // The bar above a page
+
+  var FAR = 8; // pixels: less is a finger that trembles
+  function prepareBar() {
+    var last = window.scrollY;
+    document.addEventListener(
+      "scroll",
+      function () {
+        var by = window.scrollY - last;
+        if (Math.abs(by) < FAR) return;
+        last = window.scrollY;
+        root.classList.toggle("reads-on", by > 0);
+      },
+      {passive: true}
+    );
+  }
+
   // Print
 
   function preparePrint() {
@@ -308,6 +325,7 @@
     reveal();
     window.addEventListener("hashchange", reveal);
     prepareTips();
+    prepareBar();
     preparePrint();
   });
   window.addEventListener("load", function () {

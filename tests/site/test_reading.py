@@ -209,6 +209,26 @@ def test_nothing_is_sideways_at_320(read, name):
             assert box["x"] >= 0 and box["x"] + box["width"] <= 320
 
 
+def test_the_bar_goes_while_one_reads_on_a_phone(read):
+    """It comes when one turns back, or when the focus is in it."""
+    page = read(CHAPTER, width=390)
+    page.add_style_tag(content="* { transition: none !important }")
+    bar = page.locator(".bd-header-article")
+
+    def bottom(by):
+        page.evaluate("by => scrollBy({top: by, behavior: 'instant'})", by)
+        page.wait_for_timeout(200)
+        box = bar.bounding_box()
+        return box["y"] + box["height"]
+
+    assert bottom(0) > 0
+    assert bottom(900) <= 0
+    assert bottom(-60) > 40
+    assert bottom(60) <= 0
+    bar.locator("button").first.focus()
+    assert bottom(60) > 40
+
+
 def test_a_link_shows_what_is_hidden(read):
     page = read(CHAPTER)
     page.locator(".shows select").select_option("paper")
