@@ -225,6 +225,34 @@ def test_every_ribbon_leads_from_a_word_to_a_word(visit):
         assert wide <= 700
 
 
+PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
+
+
+def test_a_finger_on_a_translated_word_shows_its_ribbons(visit):
+    """They stay until it touches something else."""
+    page = opened(visit, reduced_motion="reduce", **PHONE)
+    strong = "path:not(.ribbon-dim)"
+    ribbons = page.locator(f"{PART} .ribbons {strong}")
+    every = ribbons.count()
+    page.locator(f"{PART} .cover-target span span").first.tap()
+    targets = ribbons.evaluate_all("all => all.map(o => o.dataset.target)")
+    assert targets and set(targets) == {"0"} and len(targets) < every
+    page.locator(f"{PART} .cover-stage").tap(position={"x": 4, "y": 100})
+    assert ribbons.count() == every
+
+
+def test_on_a_phone_the_form_and_what_comes_of_it_are_seen(visit):
+    page = opened(visit, reduced_motion="reduce", **PHONE)
+    choose(page, "Your own")
+    go = page.locator(PART).get_by_role("button", name="Load the model")
+    expect(go).to_be_in_viewport(ratio=1)
+    page.locator(PART).get_by_label("A sentence in English").fill("I run.")
+    go.click()
+    target = page.locator(f"{PART} .cover-target")
+    expect(target).to_contain_text("Ich", timeout=60_000)
+    expect(target).to_be_in_viewport(ratio=1)
+
+
 def test_the_address_brings_a_state_back(visit):
     page = opened(visit)
     choose(page, "I love you.")

@@ -15,12 +15,12 @@ import { stageOf } from "./cover_stage.js";
 const WAIT = 2000; // milliseconds until it covers a word by itself
 const SNAP = 350; // while the ribbons of a covered word let go
 
-/** " in German", or nothing where a code is no language's. */
-const inLanguage = (code) => {
+/** "German", or nothing where a code is no language's. */
+const called = (code) => {
   try {
     const languages = new Intl.DisplayNames(["en"], { type: "language" });
     const name = languages.of(code);
-    return name === code ? "" : `, in ${name}`;
+    return name === code ? "" : name;
   } catch {
     return "";
   }
@@ -54,7 +54,10 @@ export function start(place) {
   const picks = recorded.map((one) =>
     button(one.text, () => take(one).then(wait)),
   );
-  const own = ownSentence(take);
+  const own = ownSentence((one) => {
+    stage.node.scrollIntoView({ block: "nearest" }); // the form is below it
+    return take(one);
+  });
   own.opener.addEventListener("click", halt);
   place.replaceChildren(
     el("p", { class: "cover-key" }, "Ribbons: where the decoder looks"),
@@ -127,12 +130,16 @@ export function start(place) {
       el(removed.has(number) ? "del" : "span", {}, word.text),
     ]);
     const [, code] = sentence.codes;
+    const language = called(code);
     const verdict = !hidden.size
-      ? ["Touch an English word, and the decoder may no longer look at it."]
+      ? [
+          "Touch an English word: the decoder, which writes the " +
+            `${language || "translation"}, may no longer look at it.`,
+        ]
       : removed.size || added.size
         ? [
             "Before",
-            el("span", { class: "cover-in" }, inLanguage(code)),
+            el("span", { class: "cover-in" }, language && `, in ${language}`),
             ": ",
             el("span", { lang: code }, lost.flat()),
           ]

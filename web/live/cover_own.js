@@ -48,6 +48,7 @@ export function ownSentence(use) {
     try {
       await prepare();
       input.focus();
+      form.scrollIntoView({ block: "nearest" }); // with its button
     } catch (error) {
       note.textContent = error.message;
     }

@@ -13,7 +13,10 @@ export function stageOf(press) {
   });
   const arcs = svg("svg", { class: "ribbons", "aria-hidden": "true" });
   const target = el("p", { class: "cover-words cover-target" });
-  const node = el("div", { class: "cover-stage" }, arcs, source, target);
+  const beside = ({ target: touched }) =>
+    touched.matches("div, p") && point(arcs, "target", null);
+  const about = { class: "cover-stage", onpointerdown: beside };
+  const node = el("div", about, arcs, source, target);
   const chips = { source: [], target: [] }; // a node for each word and sign
   let sentence, state; // what is drawn
 
@@ -94,13 +97,14 @@ export function stageOf(press) {
       return attention(state.looked, word.places, seen.places);
     });
 
-  /** Pointing at a word leaves its own ribbons strong, and no others. */
+  /** Pointing at a word leaves its own ribbons strong, and no others; what
+   * a finger touched stays so when it has left. */
   function pointing(side, number) {
     const on = () => point(arcs, side, number);
     const off = () => point(arcs, side, null);
     return {
       onpointerenter: on,
-      onpointerleave: off,
+      onpointerleave: ({ pointerType }) => pointerType === "touch" || off(),
       onfocus: on,
       onblur: off,
     };
