@@ -289,6 +289,26 @@ def other(request):
         window.close()
 
 
+WIDTH = """
+const frame = document.createElement("iframe");
+frame.style = "border: 0; height: 844px; width: 390px";
+frame.src = "/%s";
+document.body.prepend(frame);
+await new Promise((done) => (frame.onload = done));
+const part = ".live :is(button, input, textarea)";
+await until(() => frame.contentDocument.querySelector(part));
+await new Promise((done) => setTimeout(done, 500));
+const wide = frame.contentDocument.documentElement.scrollWidth;
+if (wide > 390) throw new Error(`${wide} pixels`);
+"""
+
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in PARTS.values()}))
+def test_a_page_with_a_part_fits_a_phone(page, other, address):
+    """In a frame: the window of WebKit's browser is never so narrow."""
+    assert other.use(f"{address}/404.html", WIDTH % page) == "used"
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_answers(name, other, address):
     page, script = PARTS[name]

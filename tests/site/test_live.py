@@ -148,13 +148,63 @@ def fits_a_phone(page):
     return width <= 360
 
 
+PART = "article .live:not([data-live=cover], [data-live=editor])"
+TOUCHED = {"has_touch": True, "is_mobile": True}
+
+
 @pytest.mark.parametrize("page", ONE_SCREEN)
-def test_a_phone_has_cause_and_effect_on_one_screen(visit, page):
-    page = visit(page, width=390, height=844)
-    part = page.locator("article div.live:not([data-live=cover])").first
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_part_is_one_screen_and_its_room_was_kept(visit, page, width):
+    """Nothing below it moves when it comes, on a phone neither."""
+    high, touched = (844, TOUCHED) if width == 390 else (640, {})
+    page = visit(page, width=width, height=844, **touched)
+    part = page.locator(PART).first
     part.scroll_into_view_if_needed()
     part.locator(":is(button, [role=slider], input)").first.wait_for()
-    assert part.bounding_box()["height"] <= 844
+    room = part.evaluate("one => parseFloat(getComputedStyle(one).minHeight)")
+    height = part.bounding_box()["height"]
+    assert room - 1 < height <= min(room + 16, high)
+
+
+# The least heights at which controls are met: at their middle, from the
+# first to the last pixel that is theirs.
+REACH = """() => {
+  const found = [];
+  document.documentElement.style.scrollBehavior = "auto";
+  for (const one of document.querySelectorAll(
+    ".live :is(button:not(.copybtn), select, summary, input)")) {
+    const aim = one.closest("label") ?? one;
+    if (one.disabled || !one.checkVisibility()) continue;
+    aim.scrollIntoView({ block: "center" });
+    const box = aim.getBoundingClientRect();
+    const [x, y] = [box.x + Math.min(box.width / 2, 20), box.y];
+    const hit = at => aim.contains(document.elementFromPoint(x, at));
+    const middle = y + box.height / 2;
+    let [up, down] = [0, 0];
+    while (up < 30 && hit(middle - up - 1)) up++;
+    while (down < 30 && hit(middle + down + 1)) down++;
+    const kind = one.parentElement.className || one.parentElement.tagName;
+    const name = one.ariaLabel || one.textContent || one.type;
+    found.push([kind, name.slice(0, 30), up + down + 1]);
+  }
+  return found;
+}"""
+SMALL = {  # what many of one kind share a screen with
+    "live-buttons cover-picks": 28,
+    "zoom-layer": 26,
+}
+
+
+@pytest.mark.parametrize(
+    "page", [*ONE_SCREEN, "index.html", "book/start/one_file.html"]
+)
+def test_a_finger_meets_what_it_aims_at(visit, page):
+    page = visit(page, width=390, height=844, **TOUCHED)
+    page.locator(".live :is(button, input)").first.wait_for()
+    found = page.evaluate(REACH)
+    assert found
+    least = [one for one in found if one[2] < SMALL.get(one[0], 30)]
+    assert not least
 
 
 # Beam search, replayed

@@ -94,7 +94,12 @@ export async function start(place) {
   place.replaceChildren(
     texts.node,
     el("div", { class: "live-rows" }, beam.node, alpha.node),
-    el("div", { class: "live-rows" }, buttons, step.node),
+    el(
+      "div",
+      { class: "live-rows" },
+      el("div", { class: "live-buttons" }, buttons),
+      step.node,
+    ),
     said,
     tree,
     results,

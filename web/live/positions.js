@@ -283,14 +283,19 @@ function scale(text) {
   return el(
     "p",
     { class: "live-axis live-scale" },
-    `${text} · −1 `,
-    el("span", {
-      "aria-hidden": "true",
-      style:
-        `background: linear-gradient(to right, ${INK.negative}, ` +
-        `transparent, ${INK.positive})`,
-    }),
-    " 1",
+    `${text} · `,
+    el(
+      "span",
+      {},
+      "−1 ",
+      el("i", {
+        "aria-hidden": "true",
+        style:
+          `background: linear-gradient(to right, ${INK.negative}, ` +
+          `transparent, ${INK.positive})`,
+      }),
+      " 1",
+    ),
   );
 }
 

@@ -121,7 +121,16 @@ export function start(place) {
     el(
       "div",
       { class: "train-seen" },
-      chart.node,
+      el(
+        "div",
+        {},
+        chart.node,
+        el(
+          "dl",
+          { class: "train-facts" },
+          facts.map(({ part }) => part),
+        ),
+      ),
       el(
         "div",
         {},
@@ -133,11 +142,6 @@ export function start(place) {
         ),
         words.node,
       ),
-    ),
-    el(
-      "dl",
-      { class: "train-facts" },
-      facts.map(({ part }) => part),
     ),
     runs,
     status,
