@@ -195,7 +195,7 @@ def references():
 
 LADDER = [
     name
-    for experiment in ("since", "averaged", "tuned", "budgets")
+    for experiment in ("since", "averaged", "makes", "tuned", "budgets")
     for name in recorded_runs(experiment)
 ]
 
