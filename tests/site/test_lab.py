@@ -41,6 +41,7 @@ def lab(chromium, tmp_path_factory):
     command = [sys.executable, "-m", "jupyter", "lab", "--no-browser"]
     command += ["--allow-root", "--IdentityProvider.token="]
     command += ["--ServerApp.port=0", f"--ServerApp.root_dir={tangle.ROOT}"]
+    command += ["--expose-app-in-browser"]
     with open(home / "log", "w") as log:
         server = subprocess.Popen(command, env=env, stdout=log, stderr=log)
     try:
@@ -90,13 +91,16 @@ def test_values_stand_in_the_text_in_jupyterlab(browser, lab):
     page = browser.new_page()
     page.goto(f"{lab}doc/tree/{chapter}?factory=Jupytext%20Notebook")
     said = f"counted over {load_counts('two_heads')['sentences']} captions"
+    seen = "window.jupyterapp?.commands.hasCommand('notebook:run-all-cells')"
+    page.wait_for_function(seen, timeout=120_000)
     # Text that is run before there is a kernel keeps its expressions, and
     # nothing on the page says when its kernel answers: run until it stands.
-    for _ in range(8):
-        page.get_by_text("Run", exact=True).first.click()
-        page.get_by_text("Run All Cells", exact=True).click()
+    for _ in range(20):
+        page.evaluate(
+            "void jupyterapp.commands.execute('notebook:run-all-cells')"
+        )
         with contextlib.suppress(TimeoutError):
-            page.get_by_text(said).wait_for(timeout=45_000)
+            page.get_by_text(said).wait_for(timeout=20_000)
             break
     assert page.get_by_text(said).is_visible()
     page.close()
