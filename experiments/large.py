@@ -187,7 +187,9 @@ def parser():
     one = what.add_parser("train")
     one.add_argument("ids", type=Path, help="what prepare wrote")
     one.add_argument("--out", type=Path, required=True)
-    one.add_argument("--preset", default="base")
+    one.add_argument(
+        "--preset", choices=("tiny", "base", "big"), default="base"
+    )
     one.add_argument("--languages", nargs=2, default=["", ""])
     one.add_argument("--validation", nargs=2)
     one.add_argument("--tokens-per-batch", type=int, default=25_000)

@@ -553,12 +553,13 @@ def load_model(
             f"{folder} holds a model of the class {saved}, not {kind}: in "
             "Python give model=, its class"
         )
+    told = path if weights is None else "`weights`"
     try:
         if weights is None:
             weights = from_safetensors(path.read_bytes())
         load_weights(built, weights)
     except (SafetensorError, RuntimeError) as error:
-        message = f"{path} is damaged or another model's"
+        message = f"{told} is damaged or another model's"
         raise ValueError(f"{message} ({error!s:.200})") from None
     if _not_finite(built):
         raise ValueError(f"{path} holds NaN or infinity")
