@@ -294,6 +294,17 @@ def test_what_is_there_already_is_one_batch(monkeypatch, translate):
     assert batches[-1][1:] == (4, 0.6)  # the paper's beam and alpha
 
 
+def test_the_encoding_is_that_of_the_beginning(monkeypatch, translate):
+    """What is read later may begin with a line that isn't UTF-8."""
+    translated(monkeypatch)
+    content = b"I like trees\n" * 5042 + b"\xff\n" * 3  # just over 64 KiB
+    code, printed, said = translate(content)
+    assert code == 0 and printed.count("\n") == 5045
+    assert said.count("is left empty: not UTF-8") == 3
+    code, _, said = translate("I like trees".encode("utf-16"))
+    assert code == 2 and "the input is UTF-16" in said
+
+
 def test_a_line_may_be_a_paragraph(translate):
     """Too long is then a sentence, not the line."""
     content = b"I like trees. " * 300 + b"\n\n" + b"word " * 2000

@@ -726,6 +726,7 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
         ({"batches": copies()}, "a list is neither TokenBatches nor a"),
         ({"batches": None}, "a NoneType is neither TokenBatches nor a"),
         ({"evaluate": copies()}, "a list is neither TokenBatches nor a"),
+        ({"evaluate": False}, "a bool is neither TokenBatches nor a"),
         ({"optimizer": sgd(small())}, "has to be in one optimizer"),
         ({"optimizer": sgd(MODEL, 0.0)}, "or all learning rates are 0"),
         ({"optimizer": [sgd(MODEL), sgd(MODEL)]}, "to be in one optimizer"),

@@ -142,10 +142,9 @@ def cube(of: str, first: bool = False) -> dict[str, Any]:
     seed; with `first`, three runs are those that were made before on another.
     `effects` has each change's effect, the mean over the four settings of the
     others, and each two-way and the three-way interaction, by the names they
-    are made of.
-    `beyond` is what all three bring beyond the sum of what each brings alone,
-    `share` what they bring of that sum, with the ends of its interval, and
-    `levels` has each combination's mean.
+    are made of. `beyond` is what all three bring beyond the sum of what each
+    brings alone, `share` what they bring of that sum, with the ends of its
+    interval, and `levels` has each combination's mean.
     """
     runs = {
         rung: [load_run(name) for name in names_of(rung, first)]
@@ -158,13 +157,13 @@ def cube(of: str, first: bool = False) -> dict[str, Any]:
 
 def names_of(rung: str, first: bool = False) -> list[str]:
     """The runs of a combination, as `cube` takes them."""
-    places = ["since", "averaged"] if first else ["since", "makes", "averaged"]
-    there = [run for place in places for run in recorded_runs(place)]
-    wanted = [f"{rung}-{seed}" for seed in range(SEEDS)]
-    return [
-        next(run for run in there if run.partition("/")[2] == name)
-        for name in wanted
-    ]
+    places = ["averaged", "since"] if first else ["averaged", "makes", "since"]
+    there = {  # of one name, the run in the last of these
+        run.partition("/")[2]: run
+        for place in places
+        for run in recorded_runs(place)
+    }
+    return [there[f"{rung}-{seed}"] for seed in range(SEEDS)]
 
 
 def combined(blocks: Blocks) -> dict[str, Any]:

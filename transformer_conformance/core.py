@@ -396,7 +396,7 @@ _FOLDERS = (
 _OURS = (*(f"{folder}{os.sep}" for folder in _FOLDERS), "<frozen")
 
 
-def _called(adapter: Adapter, error: Exception) -> bool:
+def _called(adapter: Adapter, error: BaseException) -> bool:
     """Whether a function of the adapter's was running."""
     functions = adapter.functions.values()
     codes = {getattr(function, "__code__", None) for function in functions}

@@ -139,7 +139,7 @@ def save_checkpoint(
     path = as_path(folder) / f"checkpoint-{step:08d}.pt"
     written = io.BytesIO()  # of a full disk torch.save would not say so
     torch.save(content, written)
-    write_atomically(path, written.getvalue())
+    write_atomically(path, written.getbuffer())
     old = [file for file in checkpoint_files(folder) if file != path]
     for file in old[: max(0, len(old) + 1 - keep)]:
         file.unlink(missing_ok=True)

@@ -152,10 +152,10 @@ def _standard_input() -> Iterator[list[bytes]]:
 
     Chapter: cli-translate
     """
+    check_encoding(sys.stdin.buffer.peek(2), "the input")
     while content := sys.stdin.buffer.read1(2**16):  # waits for a byte
         if not content.endswith(b"\n"):
             content += sys.stdin.buffer.readline()
-        check_encoding(content, "the input")
         yield content.removesuffix(b"\n").split(b"\n")
 
 

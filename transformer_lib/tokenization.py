@@ -144,7 +144,7 @@ class BPETokenizer:
         return [text.replace(" ", "▁") for text in texts]
 
     def _checked_ids(self, ids: Iterable[int]) -> list[int]:
-        numbers, size = [*map(index, ids)], len(self)
+        numbers, size = [index(i) for i in ids], len(self)
         for number in numbers:
             if not 0 <= number < size:
                 raise ValueError(

@@ -124,8 +124,9 @@ def train(
 
     Chapter: training-loop
     """
-    for given in [batches, *filter(None, [evaluate, schedule])]:
-        if not (callable(given) or hasattr(given, "epoch")):
+    for given in batches, evaluate, schedule:
+        left_out = given is None and batches is not None
+        if not (left_out or callable(given) or hasattr(given, "epoch")):
             kind = type(given).__name__
             raise TypeError(f"a {kind} is neither TokenBatches nor a function")
     device = model.output_weight.device

@@ -16,17 +16,17 @@ const SIZES = [
   ..."vocab_size N d_model d_ff h d_k d_v max_length init".split(" "),
   ..."dropout attention_dropout relu_dropout".split(" "),
 ];
+const TIED = { // one matrix, which a file holds under one of its names
+  "three-way": ["pre_softmax", "source_embedding", "target_embedding"],
+  decoder: ["pre_softmax", "target_embedding"],
+  none: [],
+};
 const KNOWN = {
   bias: [false],
   norm: ["post", "pre"],
   positions: ["sinusoid", "learned", "none"],
   scale_embeddings: [true, false],
-  tie: ["three-way", "decoder", "none"],
-};
-const TIED = { // one matrix, which a file holds under one of its names
-  "three-way": ["pre_softmax", "source_embedding", "target_embedding"],
-  decoder: ["pre_softmax", "target_embedding"],
-  none: [],
+  tie: Object.keys(TIED),
 };
 
 // Reading
@@ -149,8 +149,8 @@ export function read(files) {
   const tensors = safetensors(files["model.safetensors"]);
   const config = { positions: "sinusoid", norm: "post", ...sizes, d_k };
   const names = TIED[sizes.tie ?? "three-way"].map((one) => `${one}.weight`);
-  const held = names.find((name) => tensors[name]);
-  for (const name of held ? names : []) tensors[name] ??= tensors[held];
+  const held = tensors[names.find((name) => tensors[name])];
+  for (const name of names) tensors[name] ??= held;
   const wanted = shapesOf(config);
   for (const name of Object.keys(tensors))
     if (!wanted[name])
