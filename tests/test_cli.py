@@ -143,8 +143,10 @@ def test_evaluate_and_average(trained, tmp_path, capsys, monkeypatch):
         assert torch.equal(weights(out)[name], mean)
     assert load_model(out)[2]["corpus"] == "little_spanish"
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert main([*words, "--out", "~/mean"]) == 2
-    assert "File exists" in capsys.readouterr().err
+    with monkeypatch.context() as patch:  # it is said before the work
+        patch.delattr(cli, "average_checkpoints")
+        assert main([*words, "--out", "~/mean"]) == 2
+    assert "~/mean is there: name a new" in capsys.readouterr().err
     assert main([*words[:-1], "0", "--out", f"{out}0"]) == 2
     assert "no checkpoints" in capsys.readouterr().err
     assert main([*words[:-1], "99", "--out", f"{out}99"]) == 0
@@ -466,3 +468,23 @@ def test_fine_tuning_leaves_a_whole_folder(tmp_path, capsys, monkeypatch):
     assert found["beam_size"] == 4 and found["length_penalty"] == 0.6
     found = Translator.from_pretrained("../fine").translate("I like trees")
     assert found == "Arre"
+
+
+def test_a_model_that_does_not_say_its_text_is_told_what_to_give(
+    tmp_path, capsys
+):
+    ours = Translator.from_pretrained("little-spanish")
+    Translator(ours.model, ours.tokenizer).save(tmp_path / "mine")
+    words = ["evaluate", "--model", str(tmp_path / "mine")]
+    assert main(words) == 2
+    assert "its corpus: give --corpus" in capsys.readouterr().err
+    assert main([*words, "--corpus", "little_spanish"]) == 2
+    assert "its languages: give --languages" in capsys.readouterr().err
+
+
+def test_steps_that_a_gpu_does_not_replay_are_said(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "why_not_replayed", lambda _: "it is on cuda:1")
+    weight = SimpleNamespace(is_cuda=True)
+    model = SimpleNamespace(parameters=lambda: iter([weight]))
+    assert cli._gradients(model) is None
+    assert "not replayed: it is on cuda:1" in capsys.readouterr().err

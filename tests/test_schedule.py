@@ -118,6 +118,11 @@ def test_a_setting_that_cannot_be_right_is_named(name):
             TrainingConfig(**{name: value})
 
 
+def test_what_has_no_least_number_is_greater_than_0():
+    with pytest.raises(ValueError, match="give a number greater than 0$"):
+        TrainingConfig(clip_norm=0)
+
+
 def test_settings_that_can_just_be_right():
     edges = {
         "label_smoothing": 0.0,

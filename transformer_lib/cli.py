@@ -95,7 +95,10 @@ def _gradients(model: nn.Module) -> type[Replays] | None:
 
     Chapter: cli-train
     """
-    return None if why_not_replayed(model) else Replays
+    reason = why_not_replayed(model)
+    if reason and worker()[0] == 0 and next(model.parameters()).is_cuda:
+        print(f"steps are not replayed: {reason}", file=sys.stderr)
+    return None if reason else Replays
 
 
 def _print(values: dict[str, Any]) -> None:
@@ -187,26 +190,22 @@ def _evaluate(
     """
     folder = find_model(model)
     translator = Translator.from_pretrained(folder, pick_device(device))
-    if corpus is None:
-        corpus = load_config(folder)[2].get("corpus")
-    if corpus is None:
-        raise ValueError(f"{model} does not say its corpus: give --corpus")
-    own = tuple(translator.languages)
+    own = translator.languages
     languages = languages or own
+    corpus = corpus or load_config(folder)[2].get("corpus")
+    for name, said in ("corpus", corpus), ("languages", all(languages)):
+        if not said:
+            raise ValueError(f"{model} does not say its {name}: give --{name}")
     if languages == own[::-1] and languages != own:
         raise ValueError(
             f"{model} translates {' to '.join(own)}: give --languages "
             f"{' '.join(own)}, or leave it out"
         )
-    texts = Experiment(
+    part = Experiment(
         corpus, languages, limit=limit, skip_bad_lines=skip_bad_lines
     ).load(split)
     scores = evaluate(
-        translator.model,
-        translator.tokenizer,
-        texts,
-        beam_size,
-        length_penalty,
+        translator.model, translator.tokenizer, part, beam_size, length_penalty
     )
     del scores["translations"]
     _print(scores)
@@ -223,10 +222,11 @@ def _average(model: str, out: str, last: int = 5) -> None:
     Chapter: cli-translate
     """
     folder = find_model(model)
+    if as_path(out).exists():
+        raise FileExistsError(f"{out} is there: name a new folder")
     used = checkpoint_files(folder)[-last:] if last > 0 else []
     mean = average_checkpoints(used)
     averaged, tokenizer, info = load_model(folder, weights=mean)
-    as_path(out).mkdir(parents=True)
     save_model(out, averaged, tokenizer, info=info)
     _print({"in": out, "mean of": [path.name for path in used]})
 

@@ -75,7 +75,7 @@ class Experiment:
         half: save the model in half precision
         skip_bad_lines: leave out and count what is not a sentence
         device: cpu, cuda or mps; the best one if not given
-        precision: in place of the one in `training`
+        precision: in place of the one in `training`, where it is read
 
     Raises:
         ValueError: naming a field that cannot be right, and its value.

@@ -18,9 +18,7 @@ from transformer_lib.model import Transformer, evaluating
 
 
 def smoothed_loss(
-    logits: Tensor,
-    labels: Tensor,
-    label_smoothing: float = 0.1,
+    logits: Tensor, labels: Tensor, label_smoothing: float = 0.1
 ) -> Tensor:
     """Cross-entropy with smoothed labels, summed over real tokens.
 

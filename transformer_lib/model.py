@@ -52,6 +52,8 @@ def check_fields(config: Any, **limits: tuple[float, float]) -> None:
             least, most = limits.get(field.name, usual)
             name = "a whole number" if whole else "a number"
             wanted = f"{name}, {least:g} to {most:g}"
+            if least == math.ulp(0):
+                wanted = f"{name} greater than 0"
             fine = isinstance(value, Integral if whole else Real)
             fine = fine and least <= value <= most
             python = int if whole else float
