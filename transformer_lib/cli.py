@@ -192,9 +192,9 @@ def _evaluate(
     translator = Translator.from_pretrained(folder, pick_device(device))
     own = translator.languages
     languages = languages or own
-    corpus = corpus or load_config(folder)[2].get("corpus")
+    corpus = load_config(folder)[2].get("corpus") if corpus is None else corpus
     for name, said in ("corpus", corpus), ("languages", all(languages)):
-        if not said:
+        if said in (None, False):
             raise ValueError(f"{model} does not say its {name}: give --{name}")
     if languages == own[::-1] and languages != own:
         raise ValueError(
