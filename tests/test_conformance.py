@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from another_transformer import _Heads
 
 import transformer_conformance as conformance
 from transformer_book.plant import ours as library
@@ -93,35 +92,26 @@ def written(folder, text):
 # What is right
 
 
-SOURCES: list[list[int]] = []  # all rows that the probes have given
-
-
-@pytest.fixture(scope="module")
-def ours():
-    """The suite's verdicts on the library."""
+def test_the_library_is_the_paper():
+    """And every source ends in eos, as the template promises: then padding,
+    and nothing else."""
+    sources = []
 
     def logits(model, source_ids, target_ids):
-        SOURCES.extend(source_ids.tolist())
+        sources.extend(source_ids.tolist())
         return ours_module.logits(model, source_ids, target_ids)
 
-    return list(run(Adapter(vars(ours_module) | {"logits": logits})))
-
-
-def test_the_library_is_the_paper(ours):
+    found = list(run(Adapter(vars(ours_module) | {"logits": logits})))
     kinds = {"paper", "not tried"}
-    wrong = [r for r in ours if r.verdict.kind not in kinds]
+    wrong = [r for r in found if r.verdict.kind not in kinds]
     assert not wrong, conformance.as_text(wrong)
     untried = {
-        n for r in ours for n in r.probe.needs if r.verdict.kind != "paper"
+        n for r in found for n in r.probe.needs if r.verdict.kind != "paper"
     }
     parts = {"embeddings", "encoder_layer", "decoder_layer", "optimizer"}
     assert untried <= parts
-
-
-def test_every_source_ends_in_eos(ours):
-    """As the template promises: then padding, and nothing else."""
-    assert len(SOURCES) > 1000
-    for row in SOURCES:
+    assert len(sources) > 1000
+    for row in sources:
         words = [i for i in row if i != 0]
         assert not words or words[-1] == EOS
         assert words == row[: len(words)] and EOS not in words[:-1]
@@ -210,6 +200,9 @@ SOFTMAX = "weights = scores.softmax(dim=-1)"
 QUERY = "query = self.place(self.split(self.w_q(x)), offset)"
 KEYS = "key, value = self.w_k(memory), self.w_v(memory)"
 THREE = "torch.cat([self.w_q.weight, self.w_k.weight, self.w_v.weight])"
+INSIDE = "norm_formula residuals order_of_sublayers scores_factor activation "
+INSIDE += "embedding_factor added_positions dropout_places dropout_of_sums "
+INSIDE += "hidden_weights training_equals_evaluation"
 FORMS = {  # right ones: lines of the attention that is written out
     "as it is": {},
     "heads before sentences": {
@@ -235,23 +228,6 @@ FORMS = {  # right ones: lines of the attention that is written out
     },
 }
 
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_attention_is_seen_in_every_form(form):
-    lines = {"slower = self.training and query.is_cpu": "slower = True"}
-    changes = [("attention", *x) for x in (lines | FORMS[form]).items()]
-    names = "scores_factor hidden_weights order_of_sublayers "
-    names += "training_equals_evaluation"
-    with planted(*changes):
-        found = list(run(library(), probes_of(*names.split())))
-    wrong = [r for r in found if r.verdict.kind != "paper"]
-    assert len(found) == 4 and not wrong, conformance.as_text(wrong)
-
-
-INSIDE = "norm_formula residuals order_of_sublayers scores_factor activation "
-INSIDE += "embedding_factor added_positions dropout_places "
-INSIDE += "dropout_of_sums"
-TURN = "x = x.transpose(0, 1)\n        "
 OTHERWISE = {  # the same model, written in other calls of PyTorch
     "positions looked up": [
         (
@@ -281,12 +257,18 @@ OTHERWISE = {  # the same model, written in other calls of PyTorch
 }
 
 
+SLOWER = ("attention", "slower = self.training and query.is_cpu", "slower = 1")
+for form, lines in FORMS.items():
+    changes = [("attention", *line) for line in lines.items()]
+    OTHERWISE[form] = [SLOWER, *changes]
+
+
 @pytest.mark.parametrize("form", OTHERWISE)
 def test_a_model_is_seen_however_it_is_written(form):
     with planted(*OTHERWISE[form]):
         found = list(run(library(), probes_of(*INSIDE.split())))
     wrong = [r for r in found if r.verdict.kind != "paper"]
-    assert len(found) == 9 and not wrong, conformance.as_text(wrong)
+    assert len(found) == 11 and not wrong, conformance.as_text(wrong)
 
 
 # The table of faults
@@ -377,48 +359,36 @@ def test_a_fault_of_one_mode_is_noticed(training):
     assert tried > 30 and not missed
 
 
+ACROSS = "across(x, source, source_mask, offset)"
+ALONG_THE_BATCH = (
+    "positions",
+    "return x + _rows(self.table, offset, x.size(1))",
+    "return x + _rows(self.table, offset, x.size(0))[:, None]",
+)
+
+
 @pytest.mark.parametrize(
-    "changes, first",
+    "change, first",
     [
-        ([("masks", "every.tril()", "every.tril(-1)")], "causal_mask"),
-        ([("masks", "(ids != PAD)", "(ids == PAD)")], "padding_mask"),
+        (("masks", "every.tril()", "every.tril(-1)"), "causal_mask"),
+        (("masks", "(ids != PAD)", "(ids == PAD)"), "padding_mask"),
         (
-            [
-                (
-                    "attention",
-                    "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
-                    "return x.reshape(x.size(0), self.h, x.size(1), -1)",
-                )
-            ],
+            (
+                "attention",
+                "return x.unflatten(-1, (self.h, -1)).transpose(1, 2)",
+                "return x.reshape(x.size(0), self.h, x.size(1), -1)",
+            ),
             "multi_head",
         ),
-        (
-            [
-                (
-                    "layers",
-                    "across(x, source, source_mask, offset)",
-                    "across(x, source, None)",
-                )
-            ],
-            "padding",
-        ),
-        (
-            [
-                (
-                    "positions",
-                    "return x + _rows(self.table, offset, x.size(1))",
-                    "return x + _rows(self.table, offset, x.size(0))[:, None]",
-                )
-            ],
-            "batch",
-        ),
+        (("layers", ACROSS, "across(x, source, None)"), "padding"),
+        (ALONG_THE_BATCH, "batch"),
     ],
 )
-def test_one_cause_is_one_fault(changes, first):
+def test_one_cause_is_one_fault(change, first):
     """Of a whole model and its parts; what follows is said to follow."""
     slow = {"by_heart", "beams", "brute_force"}
     asked = [p for p in conformance.PROBES if p.name not in slow]
-    with planted(*changes):
+    with planted(change):
         found = list(run(library(), asked))
     faults = [r for r in found if r.verdict.kind == "fault"]
     assert [r.probe.name for r in faults if r.cause is None] == [first]
@@ -443,14 +413,7 @@ UNMASKED = (
             ),
             "future",
         ),
-        (
-            (
-                "positions",
-                "return x + _rows(self.table, offset, x.size(1))",
-                "return x + _rows(self.table, offset, x.size(0))[:, None]",
-            ),
-            "batch",
-        ),
+        (ALONG_THE_BATCH, "batch"),
     ],
 )
 def test_two_causes_are_two_faults(change, name):
@@ -460,33 +423,19 @@ def test_two_causes_are_two_faults(change, name):
     assert [(r.verdict.kind, r.cause) for r in found] == [("fault", None)] * 2
 
 
-class AfterTheSoftmax(_Heads):
-    """Its mask multiplies the weights, which then sum to less than 1."""
-
-    def forward(self, x, memory, hidden):
-        w_q, w_k, w_v, w_o = self.maps
-        query = torch.einsum("qbd,hdk->bhqk", x, w_q)
-        key = torch.einsum("sbd,hdk->bhsk", memory, w_k)
-        scores = query @ key.mT / query.size(-1) ** 0.5
-        weights = torch.softmax(scores, -1) * (hidden == 0)
-        heads = weights @ torch.einsum("sbd,hdk->bhsk", memory, w_v)
-        return torch.einsum("bhqk,hdk->qbd", heads, w_o)
+def of_a_model_alone(change, *names):
+    """What is said of the changed library's model, by probe."""
+    with planted(change, ("attention", "if need_weights or slower:", "if 1:")):
+        given = {x: getattr(library(), x) for x in ("build", "logits")}
+        return {r.probe.name: r for r in verdicts(given, *names)}
 
 
 def test_a_mask_after_the_softmax_is_named_where_only_a_model_is_given():
-    import another_transformer as other
-
-    def build(*sizes):
-        model = other.build(*sizes)
-        for layer in (*model.encoder, *model.decoder):
-            for i in range(len(layer.attentions)):
-                layer.attentions[i] = AfterTheSoftmax(sizes[2], sizes[4])
-        return model
-
-    given = {"build": build, "logits": other.logits}
-    given |= {"PAD": other.PAD, "BOS": other.BOS, "EOS": other.EOS}
+    """It multiplies the weights, which then sum to less than 1."""
+    weights = "weights = (query @ key.mT / d_k**0.5).softmax(-1)\n"
+    weights += "    weights = weights if mask is None else weights * mask"
     names = "shape", "padding", "future", "hidden_weights"
-    found = {r.probe.name: r for r in verdicts(given, *names)}
+    found = of_a_model_alone(("attention", SOFTMAX, weights), *names)
     for name in names[1:3]:
         assert "before the softmax" in found[name].verdict.words
     assert "after the softmax" in found["hidden_weights"].verdict.words
@@ -509,11 +458,9 @@ LOWEST = "lowest = torch.finfo(scores.dtype).min"
     ],
 )
 def test_a_slip_is_named_where_only_a_model_is_given(change, words):
-    with planted(change, ("attention", "if need_weights or slower:", "if 1:")):
-        given = {x: getattr(library(), x) for x in ("build", "logits")}
-        found = verdicts(given, "future", "order_of_sublayers")
-    assert words in found[0].verdict.words
-    assert found[1].verdict.kind == "paper"
+    found = of_a_model_alone(change, "future", "order_of_sublayers")
+    assert words in found["future"].verdict.words
+    assert found["order_of_sublayers"].verdict.kind == "paper"
 
 
 def test_what_is_random_is_not_compared():
@@ -527,23 +474,19 @@ def test_what_is_random_is_not_compared():
     assert [r.verdict.kind for r in found[1:]] == ["not tried"] * 2
 
 
-def test_no_memory_mask_is_one_fault_of_pytorchs_own():
+def pytorchs(folder, old, new=""):
+    """The functions of PyTorch's own, with a change."""
+    text = (PACKAGE / "examples/nn.py").read_text("utf-8")
+    assert old in text
+    return Adapter.load(written(folder, text.replace(old, new)))
+
+
+def test_no_memory_mask_is_one_fault_of_pytorchs_own(tmp_path):
     """Its two modes give the padding's vectors differently."""
-    given = Adapter.load(PACKAGE / "examples/nn.py").functions
-    whole = given["build"]
-
-    def build(*sizes):
-        model = whole(*sizes)
-        decoder = model.stacks.decoder
-        decode = decoder.forward
-        decoder.forward = lambda *ids, **masks: decode(
-            *ids, **masks | {"memory_key_padding_mask": None}
-        )
-        return model
-
+    mine = pytorchs(tmp_path, "memory_key_padding_mask=source_ids == PAD,")
     asked = [p for p in conformance.PROBES if "logits" in p.needs]
     asked = [p for p in asked if "greedy" not in p.name]
-    functions = {"build": build, "logits": given["logits"]}
+    functions = {"build": mine.build, "logits": mine.logits}
     found = list(run(Adapter(functions), asked))
     faults = [r for r in found if r.verdict.kind == "fault"]
     assert [r.probe.name for r in faults if not r.cause] == ["padding"]
@@ -566,10 +509,11 @@ def test_no_memory_mask_is_one_fault_of_pytorchs_own():
         ),
     ],
 )
-def test_pytorchs_errors_are_one_fault_with_a_cause(tmp_path, old, new, words):
-    text = (PACKAGE / "examples/nn.py").read_text("utf-8")
-    assert old in text
-    adapter = Adapter.load(written(tmp_path, text.replace(old, new)))
+def test_pytorchs_errors_are_one_fault_with_a_cause(
+    tmp_path, capsys, old, new, words
+):
+    """In the clinic too, by the same table."""
+    adapter = pytorchs(tmp_path, old, new)
     asked = [p for p in conformance.PROBES if "logits" in p.needs]
     found = list(run(adapter, asked))
     faults = [r for r in found if r.verdict.kind == "fault"]
@@ -577,6 +521,9 @@ def test_pytorchs_errors_are_one_fault_with_a_cause(tmp_path, old, new, words):
     assert words in faults[0].verdict.words
     assert {r.verdict.kind for r in found} == {"fault", "not tried"}
     assert "mend `shape` first" in conformance.as_text(found)
+    model = adapter.build(100, 1, 32, 64, 4, 0.1)
+    assert probe(model, vocab_size=100) == {"a first pass": False}
+    assert words in capsys.readouterr().out
 
 
 # Parts: what each slip is called
@@ -853,7 +800,7 @@ def test_a_fault_is_an_exit_code_and_a_page(tmp_path, capsys):
 def test_a_known_deviation_is_accepted_and_a_new_one_fails(tmp_path, capsys):
     text = "def learning_rate(step, d_model, warmup_steps):\n    return 1e-4\n"
     file, known = written(tmp_path, text), tmp_path / "known.json"
-    only = ["--only", "learning_rate,optimizer"]
+    only = ["--only", "learning_rate"]
     assert main([str(file), "--json", str(known), *only]) == 0
     found = json.loads(known.read_text("utf-8"))
     assert found["version"] == 1 and found["model"] == "encoder-decoder"
@@ -861,12 +808,9 @@ def test_a_known_deviation_is_accepted_and_a_new_one_fails(tmp_path, capsys):
     assert one["verdict"] == "deviation"
     assert one["deviation"] == "a constant rate"
     assert main([str(file), "--known", str(known), *only]) == 0
-    text += "def optimizer(model):\n    import torch\n"
-    text += "    return torch.optim.Adam(model.parameters())\n"
-    file = written(tmp_path, text)
-    assert main([str(file), *only]) == 0
+    known.write_text('{"version": 1, "probes": []}', "utf-8")
     assert main([str(file), "--known", str(known), *only]) == 1
-    assert "new: adam, other betas" in capsys.readouterr().out
+    assert "new: equation_3, a constant rate" in capsys.readouterr().out
     known.write_text("[]", "utf-8")
     assert main([str(file), "--known", str(known), *only]) == 2
     nowhere = str(tmp_path / "no" / "x.json")
@@ -1116,10 +1060,10 @@ def a_warm_up(model, optimizer, *batch, rate=1e-5):
 
 
 LABELS = torch.tensor([[5, 6, EOS], [7, 8, EOS]])
-ACROSS = "across(x, source, source_mask, offset)"
 PATIENTS = [  # what is marked first, the fault in the library, `probe`'s
     ("", (), {"train_step": a_warm_up}),
     ("your rate", (), {"train_step": partial(a_warm_up, rate=1e-3)}),
+    ("your training step", (), {"train_step": lambda *batch: None}),
     ("your batch", (), {"batch": (LABELS, LABELS, LABELS)}),
     ("your training step", (), {"train_step": partial(a_step, clear=False)}),
     ("padding in the loss", (), {"train_step": partial(a_step, ignore=-100)}),
@@ -1172,15 +1116,6 @@ def test_the_clinic_says_where_a_decoder_alone_goes(capsys):
     assert "--example gpt" in capsys.readouterr().out
 
 
-def test_the_clinic_says_that_nothing_moves(capsys):
-    model = library().build(100, 2, 64, 128, 4, 0.1)
-    probe(model, vocab_size=100, train_step=lambda *batch: None)
-    said = capsys.readouterr().out.splitlines()
-    [step] = [x for x in said if x.startswith("LOOK your training step")]
-    assert "two steps go 1.00 times" in step
-    assert "Exactly 1: nothing moves" in said[said.index(step) + 1]
-
-
 def test_the_clinic_stops_at_nan(capsys):
     class Nowhere(Transformer):
         def project(self, hidden):
@@ -1204,14 +1139,3 @@ def test_the_clinic_says_what_it_did_not_see(capsys):
         model, vocab_size=100, train_step=a_step, optimizer=optimizer
     )
     assert found["your rate"] is False
-
-
-def test_the_clinic_explains_a_model_that_does_not_run(tmp_path, capsys):
-    """As the suite does, by the same table."""
-    text = (PACKAGE / "examples/nn.py").read_text("utf-8")
-    text = text.replace(", batch_first=True", "")
-    adapter = Adapter.load(written(tmp_path, text))
-    model = adapter.build(100, 1, 32, 64, 4, 0.1)
-    found = probe(model, vocab_size=100)
-    assert found == {"a first pass": False}
-    assert "`batch_first=True` missing" in capsys.readouterr().out
