@@ -1,7 +1,7 @@
 """Attention against PyTorch's, with masks, and at the edges."""
 
 import math
-from threading import Event, Thread
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -111,17 +111,6 @@ def test_what_the_mask_forbids_gets_exactly_nothing(dtype):
                 gap = weights.float().sum(-1) - 1
                 limit = 2e-2 if dtype == torch.bfloat16 else 1e-5
                 assert gap.abs().max() < limit
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_row_with_nothing_to_attend_to_makes_no_nan(dtype):
-    tensors, mask = inputs(dtype), some_mask()
-    mask[0, 0, 2] = False
-    output, weights = scaled_dot_product_attention(*tensors, mask)
-    average = torch.full((4, 7), 1 / 7, dtype=dtype)
-    torch.testing.assert_close(weights[0, :, 2], average)
-    output.float().square().sum().backward()
-    assert all(t.grad.isfinite().all() for t in tensors)
 
 
 def test_dropout_removes_weights_and_keeps_the_mean():
@@ -242,29 +231,19 @@ def test_what_is_recorded_was_used():
 def test_each_recording_sees_its_own_thread():
     """Also while another one runs, of the same model."""
     module, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
-    began, ended = Event(), Event()
-    found = []
-
-    def other():
+    other = record_attention(module)
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(other.__enter__).result()
+        thread.submit(module, x[:, :1], x).result()
         with record_attention(module) as maps:
-            module(x[:, :1], x)
-            began.set()
-            ended.wait()
-        found.append(maps[""])
-
-    thread = Thread(target=other)
-    thread.start()
-    began.wait()
-    with record_attention(module) as maps:
-        module(x, x)
-        with record_attention(module) as inner:
-            module(x, x[:, :2])
-        assert inner[""].shape == maps[""].shape == (1, 2, 3, 2)
-        module(x, x)
-    ended.set()
-    thread.join()
+            module(x, x)
+            with record_attention(module) as inner:
+                module(x, x[:, :2])
+            assert inner[""].shape == maps[""].shape == (1, 2, 3, 2)
+            module(x, x)
+        thread.submit(other.__exit__, None, None, None).result()
     assert maps[""].shape == (1, 2, 3, 3)
-    assert found[0].shape == (1, 2, 1, 3)
+    assert found[""].shape == (1, 2, 1, 3)
 
 
 def test_what_is_recorded_can_be_computed_with():
