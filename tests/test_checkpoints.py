@@ -1,7 +1,6 @@
 """Files: whole or absent, read back equal, refused when damaged."""
 
 import copy
-import errno
 import json
 import os
 import random
@@ -52,6 +51,10 @@ def trained(seed=0):
     return model, optimizer
 
 
+def sixteen_pairs():
+    return TokenBatches([([i, 3], [i, i, 3]) for i in range(4, 20)], 12)
+
+
 def equal(one, other):
     a, b = one.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(
@@ -81,22 +84,6 @@ def test_narrow_numbers_are_the_same_but_for_rounding(dtype):
     torch.manual_seed(0)
     model = Transformer(TransformerConfig.tiny(300)).to(dtype)
     assert probe(model).isfinite().all()
-
-
-def test_half_takes_half_the_room_and_reads_as_float32(tmp_path):
-    model = small()
-    save_model(tmp_path / "full", model)
-    save_model(tmp_path / "half", model, half=True)
-    full, half = (
-        (tmp_path / kind / "model.safetensors").stat().st_size
-        for kind in ("full", "half")
-    )
-    assert half < 0.65 * full
-    read = load_model(tmp_path / "half")[0]
-    assert read.source_embedding.weight is read.output_weight
-    for a, b in zip(model.parameters(), read.parameters(), strict=True):
-        assert b.dtype == torch.float32
-        assert torch.allclose(a, b, atol=1e-3)
 
 
 @pytest.fixture
@@ -361,10 +348,9 @@ def test_a_training_writes_a_checkpoint_every_so_many_steps(tmp_path):
         there[step] = [int(path.stem[-8:]) for path in files]
         weights[step] = copy.deepcopy(model.state_dict())
 
-    pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
     often = dict(checkpoint_every=4, keep_checkpoints=2, validate_every=1)
     config = TrainingConfig(max_steps=14, **often)
-    train(small(), TokenBatches(pairs, 12), config, evaluate, tmp_path)
+    train(small(), sixteen_pairs(), config, evaluate, tmp_path)
     assert there == {
         step: [at for at in (4, 8, 12) if at < step][-2:]
         for step in range(1, 15)
@@ -417,23 +403,6 @@ def test_average_is_the_mean(tmp_path):
                 average_checkpoints(order)
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "a" / "new" / "file.txt"
-    write_atomically(path, "é\n")
-    assert path.read_bytes() == "é\n".encode()
-    write_atomically(path, b"one")
-
-    def fails(file):
-        assert path.read_text() == "one"  # still there while writing
-        raise OSError(errno.EIO, "disk broken")
-
-    monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(OSError, match="file.txt is not written: .*disk br"):
-        write_atomically(path, "two")
-    assert path.read_text() == "one"
-    assert [x.name for x in path.parent.iterdir()] == ["file.txt"]
-
-
 def test_a_disk_that_is_full_is_called_so(tmp_path):
     """In the system's words, and not in PyTorch's of positions in a file."""
     resource = pytest.importorskip("resource")  # not on Windows
@@ -465,9 +434,8 @@ def test_two_writers_of_one_path_do_not_meet(tmp_path, monkeypatch):
 def some_steps(folder):
     torch.set_num_threads(1)
     model = small()
-    pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
     config = TrainingConfig(max_steps=30, checkpoint_every=1, log_every=1)
-    train(model, TokenBatches(pairs, 12), config, folder=folder)
+    train(model, sixteen_pairs(), config, folder=folder)
     save_model(folder, model)
 
 
@@ -506,9 +474,8 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
 
 def test_a_run_with_another_interval_deletes_nothing_of_the_mean(tmp_path):
     def steps_of(max_steps, every):
-        pairs = [([i, 3], [i, i, 3]) for i in range(4, 20)]
         config = TrainingConfig(max_steps=max_steps, checkpoint_every=every)
-        train(small(), TokenBatches(pairs, 12), config, folder=tmp_path)
+        train(small(), sixteen_pairs(), config, folder=tmp_path)
         return [int(x.stem[-8:]) for x in checkpoint_files(tmp_path)]
 
     assert steps_of(10, 2) == [2, 4, 6, 8, 10]
@@ -572,17 +539,10 @@ def test_a_folder_never_holds_the_tokenizer_of_another_model(saved):
     assert load_model(saved).tokenizer is None
 
 
-class Letters:
-    """A tokenizer of one's own."""
-
-    def __len__(self):
-        return 30
-
-
 @pytest.mark.parametrize(
     ("given", "kind", "words"),
     [
-        (dict(tokenizer=Letters()), TypeError, "Letters is no BPETokenizer"),
+        (dict(tokenizer=range(30)), TypeError, "range is no BPETokenizer"),
         (dict(tokenizer=BPETokenizer.train([], 260)), ValueError, "not a p"),
         (dict(info={"when": object()}), TypeError, "JSON serializable"),
         (dict(hlaf=True), TypeError, "hlaf"),
@@ -624,11 +584,7 @@ def test_missing_damaged_and_foreign_models(saved):
     weights.write_bytes(good)
     path = saved / "config.json"
     config = json.loads(path.read_text())
-    for size, value, what in (
-        ("d_ff", 48, "another model's"),
-        ("N", 2, "another model's"),
-        ("vocab_size", 999, "another model's"),
-    ):
+    for size, value in ("d_ff", 48), ("N", 2):
         changed = config["model"] | {size: value}
         path.write_text(json.dumps(config | {"model": changed}))
-        refused(what)
+        refused("another model's")

@@ -37,17 +37,6 @@ def test_sinusoids_by_hand(d_model):
     assert torch.equal(added, table[:1024].expand_as(added))
 
 
-@pytest.mark.parametrize(
-    "positions", [SinusoidalPositions(8), LearnedPositions(8, 40)]
-)
-def test_offset_continues(positions):
-    x = torch.randn(2, 10, 8)
-    whole = positions(x)
-    assert torch.equal(positions(x[:, 6:], offset=6), whole[:, 6:])
-    half = positions.bfloat16()(x.bfloat16())
-    assert half.dtype == torch.bfloat16
-
-
 def test_learnt_positions_end():
     positions = LearnedPositions(8, max_length=4)
     x, pull = torch.randn(2, 3, 3, 8)
