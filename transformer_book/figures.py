@@ -281,6 +281,7 @@ class Sketch(drawsvg.Drawing):
         columns = zip(*weights, strict=True)
         pairs = zip(others, columns, strict=True)
         ends = [at - width * sum(column) / 2 for at, column in pairs]
+        bands = []
         for i, (at, row) in enumerate(zip(words, weights, strict=True)):
             start = at - width * sum(row) / 2
             for j, weight in enumerate(row):
@@ -296,8 +297,10 @@ class Sketch(drawsvg.Drawing):
                 if sideways:
                     points = [point[::-1] for point in points]
                 if thick >= 0.5:
-                    strength = 0.85 if i == lit else 0.25
-                    self.flow(*points, thick, "attention", strength)
+                    bands.append((i == lit, thick, points))
+        for strong, thick, points in sorted(bands):  # the strongest in front
+            strength = 0.85 if strong else 0.25
+            self.flow(*points, thick, "attention", strength)
 
     def stroke(
         self,

@@ -25,6 +25,12 @@ def _side(column: tuple[str, ...]) -> str:
     return "---:" if 2 * sum(numbers) >= len(numbers) else "---"
 
 
+def clock(seconds: float) -> str:
+    """A duration in minutes, or in hours and minutes."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
 def with_powers(text: str) -> str:
     """1.0e20 as 1.0·10²⁰, for readers who are no programs."""
     raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

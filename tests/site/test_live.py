@@ -214,6 +214,8 @@ def test_replay(visit):
     page = opened(visit, "beams", width=1280)
     text = chosen(page)
     assert text == "The girls buy them"  # of which the page tells
+    wait_for_text(page, "The search stops")  # the whole of it, at first
+    press(page, "Replay")
     wait_for_text(page, "Nothing is said yet")
     press(page, "Step")
     wait_for_text(page, "Step 1 of")
@@ -243,8 +245,7 @@ def test_replay(visit):
     check_tables(page, 2)
     # Of another sentence the search is made here.
     page.get_by_label("sentence", exact=True).select_option("3")
-    wait_for_text(page, "Nothing is said yet")
-    page.get_by_role("slider").press("End")
+    wait_for_text(page, "The search stops")
     best = library_beam("little-spanish", chosen(page))[0][0]
     expect(rows.first.locator("td").nth(1)).to_have_text(best, timeout=30_000)
 
@@ -260,7 +261,7 @@ def test_an_address_that_means_nothing_and_one_of_two_parts(visit):
     """It shows what it can, and leaves what is another part's alone."""
     state = "#beams.beam=3&beams.alpha=x&beams.sentence=99&%&beams.model=no"
     page = opened(visit, "beams", state)
-    wait_for_text(page, "Nothing is said yet")
+    wait_for_text(page, "The search stops")
     assert page.get_by_label("4, the paper's").is_checked()
     page = opened(visit, "beams", "#play.step=2&beams.step=1")
     wait_for_text(page, "Step 1 of")

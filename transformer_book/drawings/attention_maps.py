@@ -126,6 +126,7 @@ def walk(
         for weights in heads.values()
         for i, j in enumerate(weights.argmax(-1).tolist())
     ]
+    lines.sort(key=lambda line: line[0] == now)  # the strong ones in front
     sketch, right, heights = _looks(
         written, there, lines, WIDTH, aside=110, lit=now
     )

@@ -11,7 +11,7 @@ from transformer_book.figures import (
     show,
 )
 from transformer_book.records import Run
-from transformer_book.tables import markdown_table
+from transformer_book.tables import clock, markdown_table
 
 Row = tuple[int, float, float, str]
 
@@ -81,7 +81,6 @@ def recipes(runs: Sequence[Run]) -> Markdown:
         model, info = run.config["model"], run.config["info"]
         training, result = run.report["training"], run.report["result"]
         tokens = training["tokens_per_batch"]
-        minutes = round(result["seconds"] / 60)
         rows.append(
             {
                 "model": f"`{run.name}`",
@@ -89,7 +88,7 @@ def recipes(runs: Sequence[Run]) -> Markdown:
                 "vocabulary": f"{model['vocab_size']:,}",
                 "dropout": model["dropout"],
                 "steps × tokens": f"{result['steps']:,} × {tokens:,}",
-                "time": f"{minutes // 60} h {minutes % 60} min",
+                "time": clock(result["seconds"]),
                 "validation loss": f"{result['validation_loss']:.2f}",
                 "test BLEU": f"{run.report['test']['bleu']:.1f}",
             }

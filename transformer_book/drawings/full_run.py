@@ -13,7 +13,7 @@ from transformer_book.figures import (
     show,
 )
 from transformer_book.records import Run
-from transformer_book.tables import markdown_table
+from transformer_book.tables import clock, markdown_table
 
 SYSTEMS = {  # floors first, ours last
     "copied": "the source, copied",
@@ -48,7 +48,7 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
         end = run.log[-1]
         what = name.replace(", ", "\n")
         ax.annotate(
-            f"{what}\ndone: {_clock(end['seconds'])}",
+            f"{what}\ndone: {clock(end['seconds'])}",
             (end["seconds"], end["validation_bleu"]),
             (0, 7),
             textcoords="offset points",
@@ -72,12 +72,6 @@ def by_clock(runs: Mapping[str, Run]) -> Picture:
         "Validation BLEU by the clock; the curves of the GPU and of the CPU "
         "core have the same shape, far apart. " + "; ".join(ends),
     )
-
-
-def _clock(seconds: float) -> str:
-    """A duration in minutes, or in hours and minutes."""
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def turns(run: Run) -> Picture:

@@ -37,7 +37,7 @@ export async function start(place) {
   const inLink = inAddress(place, "beams");
   const state = inLink.read();
   let shown = null;
-  let begin = Number(state.step ?? 0); // the step that is shown first
+  let begin = Number(state.step ?? Infinity); // the step that is shown first
   const computed = {
     list: ({ beams }) => beams.map((text) => ({ text })),
     async read(about, { text }) {
@@ -55,7 +55,7 @@ export async function start(place) {
   const texts = await sentences(computed, state, (found) => {
     shown = found;
     draw(begin);
-    begin = 0;
+    begin = Infinity;
   });
   const beam = radios(
     "beam size",
@@ -79,12 +79,13 @@ export async function start(place) {
     () => draw(),
   );
   const step = slider("step", { min: 0, max: 1, value: 0 }, () => draw());
-  const buttons = [-1, 1].map((by) =>
-    el(
-      "button",
-      { type: "button", onclick: () => draw(step.value + by) },
-      by < 0 ? "Back" : "Step",
-    ),
+  const last = () => search().steps.length;
+  const moves = [
+    ["Back", () => draw(step.value - 1)],
+    ["Step", () => draw(step.value < last() ? step.value + 1 : 0)],
+  ];
+  const buttons = moves.map(([name, onclick]) =>
+    el("button", { type: "button", onclick }, name),
   );
   buttons[1].className = "live-main";
   const said = el("p", { class: "live-result", role: "status" });
@@ -121,7 +122,7 @@ export async function start(place) {
       return breathe();
     };
     shown = await searchesOf(model, text, tell);
-    draw(0);
+    draw(Infinity);
     const [said] = search().found[0];
     return `${becomes(text, said)} All of this is your model's.`;
   }
@@ -135,14 +136,12 @@ export async function start(place) {
 
   function draw(at = step.value) {
     const found = search();
-    step.limit(0, found.steps.length);
-    const last = found.steps.length;
-    step.value = Number.isNaN(at) ? 0 : Math.min(last, Math.max(0, at));
+    step.limit(0, last());
+    step.value = Number.isNaN(at) ? 0 : Math.min(last(), Math.max(0, at));
     const now = step.value;
-    const over = now === found.steps.length;
-    buttons.forEach((button, i) =>
-      button.setAttribute("aria-disabled", String(i ? over : !now)),
-    );
+    const over = now === last();
+    buttons[0].setAttribute("aria-disabled", String(!now));
+    buttons[1].textContent = over ? "Replay" : "Step";
     const spoken = paths(found.steps);
     const greedy = greedyPath(found.steps, shown.greedy.tokens);
     said.textContent = sayStep(found, now, over);

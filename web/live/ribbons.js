@@ -34,26 +34,27 @@ export function ribbons(arcs, node, { source, target }, looked) {
       const [x0, top, high] = centre(chip);
       const y0 = top + high;
       const half = (share * THICK) / 2;
-      bands.push(
-        svg("path", {
-          "data-source": from,
-          "data-target": to,
-          d:
-            `M${x0 - half} ${y0}V${under}C${x0 - half} ${bend} ` +
-            `${x1 - half} ${bend} ${x1 - half} ${above}V${y1}` +
-            `H${x1 + half}V${above}C${x1 + half} ${bend} ` +
-            `${x0 + half} ${bend} ${x0 + half} ${under}V${y0}Z`,
-        }),
-      );
+      const band = svg("path", {
+        "data-source": from,
+        "data-target": to,
+        d:
+          `M${x0 - half} ${y0}V${under}C${x0 - half} ${bend} ` +
+          `${x1 - half} ${bend} ${x1 - half} ${above}V${y1}` +
+          `H${x1 + half}V${above}C${x1 + half} ${bend} ` +
+          `${x0 + half} ${bend} ${x0 + half} ${under}V${y0}Z`,
+      });
+      bands.push({ share, band });
     }
-  arcs.replaceChildren(...bands);
+  bands.sort((one, other) => one.share - other.share); // strongest in front
+  arcs.replaceChildren(...bands.map(({ band }) => band));
 }
 
-/** Leave the ribbons of one word strong, or all where it is null. */
+/** Leave the ribbons of one word strong, in front; or all, if it is null. */
 export function point(arcs, side, number) {
-  for (const path of arcs.children)
-    path.classList.toggle(
-      "ribbon-dim",
-      number !== null && Number(path.dataset[side]) !== number,
-    );
+  const strong = (path) =>
+    number === null || Number(path.dataset[side]) === number;
+  const paths = [...arcs.children];
+  for (const path of paths)
+    path.classList.toggle("ribbon-dim", !strong(path));
+  if (number !== null) arcs.append(...paths.filter(strong));
 }
