@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from transformer_book.where import where
 from transformer_lib import Translator, load_corpus
 from transformer_lib.attention import (
     MultiHeadAttention,
@@ -158,7 +159,7 @@ def lines() -> dict[str, list[dict]]:
             {
                 "line": line.strip(),
                 "of": function.__qualname__,
-                "chapter": chapter(function),
+                "chapter": where(function),
             }
             for function, words in listed
             for line in inspect.getsource(function).splitlines()
@@ -166,17 +167,6 @@ def lines() -> dict[str, list[dict]]:
         ]
         for level, listed in LINES.items()
     }
-
-
-def chapter(function: Callable) -> str:
-    """The place in the book that defines a function or a method."""
-    module = inspect.getmodule(function)
-    owner = getattr(module, function.__qualname__.partition(".")[0])
-    names = [
-        re.search(r"Chapter: (\S+)", thing.__doc__)[1]
-        for thing in (module, owner)
-    ]
-    return "{}.html#{}".format(*names)
 
 
 def told_of_plurals(

@@ -15,7 +15,6 @@ for the browser, Pyodide from npm, is a part of the site where npm brought
 it, and is loaded when a reader presses *Run*.
 """
 
-import hashlib
 import html
 import json
 import re
@@ -31,6 +30,7 @@ from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+from run_chapters import file_digest
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -73,18 +73,14 @@ say = logging.getLogger(__name__).info
 
 
 def digest() -> str:
-    """The sha256 of all that the data is made of."""
-    found = hashlib.sha256()
-    for path in sorted(
-        [
-            WEB / "make_data.py",
-            WEB / "sentences.json",
-            *ROOT.glob("transformer_lib/*.py"),
-            *ROOT.glob("pretrained/*/*"),
-        ]
-    ):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+    """Of all that the data is made of."""
+    paths = [
+        WEB / "make_data.py",
+        WEB / "sentences.json",
+        *ROOT.glob("transformer_lib/*.py"),
+        *ROOT.glob("pretrained/*/*"),
+    ]
+    return " ".join(file_digest(path) for path in sorted(paths))
 
 
 def make_data(app):
@@ -116,7 +112,7 @@ def fetch_pyodide() -> None:
                 ask, cwd=folder, check=True, capture_output=True, timeout=300
             )
             (archive,) = Path(folder).glob("*.tgz")
-            sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+            sha256 = file_digest(archive)
             if sha256 != PYODIDE_SHA256:
                 raise ValueError(f"{package} has the sha256 {sha256}")
             shutil.unpack_archive(archive, folder, filter="data")

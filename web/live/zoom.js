@@ -366,7 +366,7 @@ function lines(listed) {
     groups.set(one.of, [...(groups.get(one.of) ?? []), one]);
   return [...groups].map(([of, group]) => {
     const text = group.map(({ line }) => line).join("\n");
-    const href = new URL(`../../${group[0].chapter}`, import.meta.url);
+    const href = new URL(group[0].chapter, new URL("../..", import.meta.url));
     return el(
       "div",
       {},
