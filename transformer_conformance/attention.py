@@ -135,7 +135,7 @@ def mask_inside(tried: Adapter) -> Verdict:
         return paper("forbidden keys have weight 0, the rest sums to 1")
     leak = got[~mask].max().item()
     otherwise = "wrong with a mask, though forbidden keys have no weight"
-    if leak > 1e-6:
+    if leak > 1e-6:  # chosen: e^-14, where -1e4 for infinity gives 0
         otherwise = f"a forbidden key has a weight of {leak:.3g}"
     return fault(otherwise, got, mistakes)
 

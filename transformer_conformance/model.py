@@ -603,7 +603,7 @@ def norm_place(tried: Adapter) -> Verdict:
     for name, norm in model.named_modules():
         if isinstance(norm, nn.LayerNorm) and norm.elementwise_affine:
             gain = norm.weight.abs().mean().item()
-            if gain < 0.5:
+            if gain < 0.5:  # chosen: half; of N(0, 1/d_model) it is 0.2
                 return fault(
                     f"the gain of {name} begins at {gain:.2g}, and a norm's "
                     "begins at 1: was an initialization of matrices given to "
@@ -684,7 +684,7 @@ def residuals(tried: Adapter) -> Verdict:
                     "through: its sub-layer has no residual connection"
                 )
     share = _carried(tried)
-    if not math.isclose(share, 1, rel_tol=1e-2):
+    if not math.isclose(share, 1, rel_tol=1e-2):  # chosen: twice is 2
         return fault(
             f"the residual connection adds {share:.3g} times x: is x added "
             "twice, inside the sub-layer and around it?"
@@ -950,6 +950,7 @@ def first_loss(tried: Adapter) -> Verdict:
         f"of no opinion, this book's own model has {OURS_FIRST}, and "
         f"{most:.1f} = ln V + 1.3 sqrt(d_model) is the limit"
     )
+    # by chance 128 labels are 0.1 below only at five standard errors
     if loss < flat - 0.1:
         return fault(f"{measured}: an untrained model that is better than "
                      "chance sees its labels")  # fmt: skip
@@ -984,7 +985,7 @@ def by_heart(tried: Adapter) -> Verdict:
         return fault("the loss becomes nan")
     # nothing tells a decoder alone which of the sentences it is to begin
     least = _choice(labels) if tried.alone else 0.0
-    if losses[-1] < least + 0.2:
+    if losses[-1] < least + 0.2:  # chosen: this book's model has 0.006
         return paper(f"{measured} in 200 steps")
     return fault(f"{measured} in 200 steps: one batch is not learned by heart")
 

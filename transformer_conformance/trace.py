@@ -128,16 +128,17 @@ class Attention:
         leaks = self.weights[hidden]
         if (leaks > 0).any():  # exactly 0 is what a mask gives
             said = f"{where} {what} has a weight of up to {leaks.max():.2g}: "
-            if self.scores[hidden].abs().max() < 1e-3:
+            if self.scores[hidden].abs().max() < 1e-3:  # chosen: it is 0
                 return f"{said}its score is 0 in place of minus infinity"
             rows = self.weights[(hidden & (self.weights > 0)).any(-1)]
+            # equal scores have equal weights, but for rounding
             if (rows.amax(-1) - rows.amin(-1)).max() < 1e-6:
                 return (
                     f"{said}all keys of that query are hidden. Is the "
                     "diagonal of the mask True?"
                 )
             return f"{said}its mask is missing, turned round, or not used"
-        # single precision sums them to 1 within 1e-6
+        # single precision sums them to 1 within 1e-6; 1e-3 is chosen
         if sums.max() < 1.001 and sums.min() < 0.999:
             return (
                 f"{where} the weights of what is hidden are 0, but those of a "
