@@ -77,6 +77,7 @@ def digest() -> str:
     paths = [
         WEB / "make_data.py",
         WEB / "sentences.json",
+        ROOT / "transformer_book" / "where.py",
         *ROOT.glob("transformer_lib/*.py"),
         *ROOT.glob("pretrained/*/*"),
     ]
