@@ -45,9 +45,10 @@ def test_a_swap_changes_one_place_and_nothing_else(kind):
     assert rest[0] == rest[1] and shapes[0] != shapes[1]
 
 
+@pytest.mark.parametrize("training", [True, False])
 @torch.no_grad()
-def test_additive_attention_is_its_equation():
-    attend = AdditiveAttention(6, 8)
+def test_additive_attention_is_its_equation(training):
+    attend = AdditiveAttention(6, 8).train(training)
     x, memory = torch.randn(3, 4, 6), torch.randn(3, 20, 8)
     lengths = (5, 20, 3)
     mask = torch.arange(20) < torch.tensor(lengths)[:, None, None, None]
