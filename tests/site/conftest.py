@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from parts import AXE, DATA, SITE
+from parts import AXE, DATA, LOOK, SITE
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -135,26 +135,11 @@ def fits():
         assert wide <= page.viewport_size["width"]
         page.evaluate(AXE.read_text("utf-8"))
         page.add_style_tag(content="* { transition: none !important }")
-        found = page.evaluate(
-            """async part => {
-              const root = document.documentElement;
-              const before = root.dataset.theme, found = [];
-              const looks = [
-                ["light", {}], ["dark", { runOnly: ["color-contrast"] }]];
-              for (const [theme, rules] of looks) {
-                root.dataset.theme = theme;
-                await new Promise(done => requestAnimationFrame(
-                  () => requestAnimationFrame(done)));
-                const { violations } = await axe.run(
-                  part, { preload: false, ...rules });
-                found.push(...violations.map(v => theme + v.id + v.nodes.map(
-                  n => `${n.target} ${n.failureSummary}`)));
-              }
-              root.dataset.theme = before;
-              return found;
-            }""",
-            part,
-        )
+        theme = "document.documentElement.dataset.theme"
+        before, only = page.evaluate(theme), {"runOnly": ["color-contrast"]}
+        found = page.evaluate(LOOK, ["light", part, {}])
+        found += page.evaluate(LOOK, ["dark", part, only])
+        page.evaluate(f"before => {{ {theme} = before }}", before)
         assert not found
 
     return check

@@ -36,6 +36,17 @@ PAGES = sorted(  # of this build, without what an earlier one left
 )
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 
+# What axe-core finds in a part, or the whole page, by day or by night.
+LOOK = """async ([theme, part, options]) => {
+  document.documentElement.dataset.theme = theme;
+  await new Promise(done => requestAnimationFrame(
+    () => requestAnimationFrame(done)));
+  const found = await axe.run(part ?? document, {
+    resultTypes: ["violations"], preload: false, ...options});
+  return found.violations.flatMap(v => v.nodes.map(
+    n => `${v.id}: ${n.target.join(" ")}: ${n.failureSummary}`));
+}"""
+
 
 def html(page: str) -> str:
     return (SITE / page).read_text("utf-8")

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from parts import AXE, PAGES, SITE
+from parts import AXE, LOOK, PAGES, SITE
 
 MODULES = [name for name in PAGES if name.startswith("_modules/transformer_")]
 PAGES = [  # one template, and code alone: one of these speaks for all
@@ -75,15 +75,6 @@ KINDS = """earlier => {
   walk(document.body, "");
   return found;
 }"""
-LOOK = """async ([theme, options]) => {
-  document.documentElement.dataset.theme = theme;
-  await new Promise(done => requestAnimationFrame(
-    () => requestAnimationFrame(done)));
-  const found = await axe.run(document, {
-    resultTypes: ["violations"], preload: false, ...options});
-  return found.violations.flatMap(v => v.nodes.map(
-    n => `${v.id}: ${n.target.join(" ")}: ${n.failureSummary}`));
-}"""
 COLOURS = ["color-contrast", "link-in-text-block"]
 NO_COLOURS = {"rules": {rule: {"enabled": False} for rule in COLOURS}}
 
@@ -104,10 +95,11 @@ async def look(page, seen: set[int]) -> dict[str, list[str]]:
     """
     await page.evaluate(THIN)
     await page.evaluate(AXE.read_text("utf-8"))
-    found = {"rules": await page.evaluate(LOOK, ["light", NO_COLOURS])}
+    found = {"rules": await page.evaluate(LOOK, ["light", None, NO_COLOURS])}
     seen.update(await page.evaluate(KINDS, list(seen)))
+    only = {"runOnly": COLOURS}
     for theme in ["light", "dark"]:
-        found[theme] = await page.evaluate(LOOK, [theme, {"runOnly": COLOURS}])
+        found[theme] = await page.evaluate(LOOK, [theme, None, only])
     return found
 
 

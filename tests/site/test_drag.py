@@ -100,16 +100,6 @@ def marks(page) -> list[bool]:
     return [text.startswith("✓") for text in texts]
 
 
-def test_all_of_it_is_on_one_screen(visit):
-    page = opened(visit, width=1280, height=800)
-    assert page.locator(PART).bounding_box()["height"] <= 640
-    bars, plane = (
-        page.locator(f"{PART} {name}").first.bounding_box()
-        for name in (".drag-bars", ".drag-plane")
-    )  # the weights are beside the plane
-    assert bars["x"] > plane["x"] + plane["width"]
-
-
 def test_moved_by_mouse_keyboard_numbers_and_switches(visit):
     """And the address brings everything back."""
     page = opened(visit)

@@ -156,30 +156,15 @@ def other_tokenizer(folder):
     shutil.copy(other, folder)
 
 
-def other_sizes(folder):
-    path = folder / "config.json"
-    note = json.loads(path.read_text("utf-8"))
-    note["model"]["N"] = 3
-    path.write_text(json.dumps(note), "utf-8")
+def changed(change):
+    """Another config.json."""
 
+    def spoil(folder):
+        path = folder / "config.json"
+        note = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps(note | change(note["model"])), "utf-8")
 
-def changed(folder, **changes):
-    path = folder / "config.json"
-    note = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps(note | changes), "utf-8")
-
-
-def other_class(folder):
-    changed(folder, **{"class": "Mine"})
-
-
-def other_parts(folder):
-    changed(folder, parts=["Mine", "encoder.layers.0: Gated"])
-
-
-def other_choice(folder):
-    note = json.loads((folder / "config.json").read_text("utf-8"))
-    changed(folder, model=note["model"] | {"positions": "rotary"})
+    return spoil
 
 
 def other_weight(folder):
@@ -189,8 +174,7 @@ def other_weight(folder):
     save_file(weights, path)
 
 
-def no_config(folder):
-    (folder / "config.json").unlink()
+OTHER_PARTS = ["Mine", "encoder.layers.0: Gated"]
 
 
 @pytest.mark.parametrize(
@@ -198,11 +182,22 @@ def no_config(folder):
     [
         (cut, "model.safetensors is no such file, or was cut off"),
         (other_tokenizer, "they are of two models"),
-        (other_sizes, "has no decoder.layers.2"),
-        (no_config, "config.json is missing"),
-        (other_class, "of a class of your own (Mine)"),
-        (other_parts, "of a class of your own (Mine)"),
-        (other_choice, "positions=rotary. This page does not know that"),
+        (
+            changed(lambda model: {"model": model | {"N": 3}}),
+            "has no decoder.layers.2",
+        ),
+        (
+            changed(lambda model: {"class": "Mine"}),
+            "of a class of your own (Mine)",
+        ),
+        (
+            changed(lambda model: {"parts": OTHER_PARTS}),
+            "of a class of your own (Mine)",
+        ),
+        (
+            changed(lambda model: {"model": model | {"positions": "rotary"}}),
+            "positions=rotary. This page does not know that",
+        ),
         (other_weight, "has encoder.layers.0.gate.weight, which no model"),
     ],
 )
