@@ -4,6 +4,7 @@ import inspect
 import sys
 from dataclasses import replace
 from itertools import product
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -21,19 +22,6 @@ from transformer_lib.decoding import Hypothesis
 from transformer_lib.embeddings import BOS, EOS, PAD
 from transformer_lib.evaluation import evaluate
 from transformer_lib.translator import Translator
-
-
-class Letters:
-    """A tokenizer that knows three letters."""
-
-    def __len__(self):
-        return 8
-
-    def encode(self, text):
-        return [4 + "abc".index(letter) for letter in text]
-
-    def decode(self, ids):
-        return "".join("abc\n"[token - 4] for token in ids)
 
 
 def ids_of(found):
@@ -225,23 +213,8 @@ def test_an_empty_sentence_is_no_work():
     assert found == [[empty], alone, [empty]]
 
 
-def test_translations_are_the_hypotheses_on_one_line():
-    model = a_model(config=replace(SMALL, vocab_size=8), end=-1.0)
-    found = translate_all(model, Letters(), iter(["ab", "", "c"]), 3, 0.5)
-    sources = [[4, 5, EOS], [EOS], [6, EOS]]
-    for ranked, wanted in zip(
-        found, decode_all(model, sources, 3, 0.5), strict=True
-    ):
-        for translation, hypothesis in zip(ranked, wanted, strict=True):
-            ids = [i for i in hypothesis.ids if i != EOS]
-            text = " ".join(Letters().decode(ids).splitlines())
-            assert translation == (text, *hypothesis[1:])
-    assert found[1] == [("", 0.0, 0.0)]
-
-
 REFUSED = [
     ({"beam_size": 0}, "beam_size=0"),
-    ({"beam_size": -2}, "beam_size=-2"),
     ({"beam_size": 2.5}, "beam_size=2.5"),
     ({"length_penalty": -0.6}, "length_penalty=-0.6"),
     ({"length_penalty": 1000.0}, "length_penalty=1000.0"),
@@ -261,7 +234,7 @@ def test_one_text_or_one_sentence_is_no_list_of_them():
     """Its letters would be translated one by one."""
     model = a_model()
     with pytest.raises(TypeError, match="one text, 'ab': give a list"):
-        translate_all(model, Letters(), "ab")
+        translate_all(model, MagicMock(), "ab")
     with pytest.raises(TypeError, match="'int' has no len"):
         decode_all(model, [4, 5, EOS])
 

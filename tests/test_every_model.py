@@ -10,12 +10,7 @@ import own_models
 import pytest
 import torch
 import variations
-from translators import (
-    hides_what_comes_later,
-    ignores_padding,
-    log_probabilities,
-    naive,
-)
+from translators import log_probabilities, naive
 
 from transformer_book.other_layers import (
     ConvolutionInPlace,
@@ -72,11 +67,35 @@ def model(request):
 
 
 def test_a_later_target_never_changes_earlier_logits(model):
-    hides_what_comes_later(model)
+    ids, source = torch.randint(4, 14, (2, 3, 9))
+    for t in range(1, 9):
+        changed = ids.clone()
+        changed[:, t:] = torch.randint(0, 14, (3, 9 - t))
+        a, b = model(source, ids), model(source, changed)
+        assert torch.equal(a[:, :t], b[:, :t])
+        assert not torch.equal(a[:, t], b[:, t])
 
 
 def test_padding_never_changes_result_nor_gradient(model):
-    ignores_padding(model, SOURCE, TARGET)
+    """Longer padding, and a batch against its sentences one by one."""
+    pad = torch.nn.functional.pad
+    rows = [
+        (s[s != 0][None], t[t != 0][None])
+        for s, t in zip(SOURCE, TARGET, strict=True)
+    ]
+    results = []
+    for batches in (
+        [(SOURCE, TARGET)],
+        [(pad(SOURCE, (0, 7)), pad(TARGET, (0, 5)))],
+        rows,
+    ):
+        model.zero_grad()
+        found = torch.cat([model(s, t)[t != 0] for s, t in batches])
+        found.logsumexp(-1).sum().backward()
+        grads = [p.grad.clone() for p in model.parameters()]
+        results.append([found.detach(), *grads])
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0], atol=1e-12, rtol=1e-9)
 
 
 def test_every_token_of_a_source_reaches_its_logits_alone(model):

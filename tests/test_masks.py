@@ -7,25 +7,13 @@ import torch
 
 from transformer_lib.attention import record_attention
 from transformer_lib.decoding import DecoderCache
-from transformer_lib.masks import causal_mask, padding_mask
+from transformer_lib.masks import causal_mask
 from transformer_lib.model import Transformer, TransformerConfig
 
 IDS = torch.tensor([[2, 5, 6, 7], [2, 5, 0, 0]])
 LONG = torch.arange(300)[None] % 9 + 1  # no window reaches across
 MANY = LONG * (torch.arange(300) < torch.tensor([[40], [300], [170]]))
 SIZES = dict(N=3, d_model=16, d_ff=32, h=2, dropout=0.0)
-
-
-def test_the_two_masks_of_a_decoder():
-    """A triangle; and no padding, of which the second sentence has two."""
-    assert padding_mask(IDS).shape == (2, 1, 1, 4)
-    assert causal_mask(4).shape == (1, 1, 4, 4)
-    both = padding_mask(IDS) & causal_mask(4)
-    assert both.dtype == torch.bool
-    triangle = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
-    padded = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
-    assert both[:, 0].int().tolist() == [triangle, padded]
-    assert causal_mask(4, "meta").is_meta
 
 
 def test_an_encoder_sees_every_word_and_no_padding():
@@ -56,6 +44,7 @@ def test_an_encoder_sees_every_word_and_no_padding():
 def test_a_decoder_sees_nothing_to_the_right(norm):
     torch.manual_seed(0)
     so_far = torch.ones(300, 300, dtype=torch.bool).tril()
+    assert causal_mask(4, "meta").is_meta
     model = Transformer(TransformerConfig(10, norm=norm, **SIZES))
     for training, at in product((True, False), range(4)):
         plain = model.train(training)(IDS, IDS)

@@ -12,6 +12,7 @@ from translators import (
     decode_in_parts,
     silence_attention,
     slopes_of,
+    sources,
 )
 
 from transformer_lib.attention import MultiHeadAttention, record_attention
@@ -35,15 +36,6 @@ def small(seed: int = 0, **changes) -> Transformer:
     return Transformer(TransformerConfig(13, **(SMALL | changes)))
 
 
-def sentences(*lengths: int) -> torch.Tensor:
-    """Random pieces, eos at the end, padding behind."""
-    ids = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
-    for row, n in zip(ids, lengths, strict=True):
-        row[:n] = torch.randint(4, 13, (n,))
-        row[n - 1] = 3
-    return ids
-
-
 def of_the_stacks(named: dict) -> dict:
     """What is not of the embeddings."""
     return {name: x for name, x in named.items() if "coder." in name}
@@ -61,7 +53,8 @@ def test_equals_torch_transformer(norm, positions):
     ours = small(N=6, norm=norm, positions=positions, bias=True).double()
     assert {len(layer.residuals) for layer in ours.encoder.layers} == {2}
     assert {len(layer.residuals) for layer in ours.decoder.layers} == {3}
-    source, target = sentences(40, 4, 19), sentences(6, 11, 3)
+    source = sources(39, 3, 18, vocab_size=13)
+    target = sources(5, 10, 2, vocab_size=13)
     real = target != 0
     with torch.no_grad():  # no norm at one, no bias at zero
         for p in ours.parameters():

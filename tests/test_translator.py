@@ -67,9 +67,14 @@ def test_what_is_no_tokenizer_is_told_at_once(translator):
 
 def test_a_translation_is_one_line(translator, monkeypatch):
     """Whatever breaks a line for Python; special tokens are not text."""
-    said = "one\ntwo\r\nthree\u2028four <eos>"
-    monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: said)
-    assert translator.translate("a") == "one two three four <eos>"
+
+    def decode(ids):
+        assert EOS not in ids  # which a tokenizer need not know
+        return "one\ntwo\r\nthree\u2028four <eos>"
+
+    monkeypatch.setattr(translator.tokenizer, "decode", decode)
+    found = translator.translate(["a", ""])
+    assert found == ["one two three four <eos>"] * 2
 
 
 def test_attention_axes_fit_the_maps(translator):

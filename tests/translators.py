@@ -34,12 +34,12 @@ def a_model(seed=0, config=SMALL, end=0.0):
     return model
 
 
-def sources(*lengths, seed=1):
+def sources(*lengths, seed=1, vocab_size=7):
     """Sentences of these lengths (without eos), padded."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.full((len(lengths), max(lengths) + 1), PAD)
     for row, n in zip(ids, lengths, strict=True):
-        row[:n] = torch.randint(4, 7, (n,), generator=generator)
+        row[:n] = torch.randint(4, vocab_size, (n,), generator=generator)
         row[n] = EOS
     return ids
 
@@ -102,18 +102,6 @@ def slopes_of(module):
     return {name: p.grad for name, p in module.named_parameters()}
 
 
-def hides_what_comes_later(model):
-    """A later target token never changes earlier logits."""
-    size = model.config.vocab_size
-    ids, source = torch.randint(4, size, (2, 3, 9))
-    for t in range(1, 9):
-        changed = ids.clone()
-        changed[:, t:] = torch.randint(0, size, (3, 9 - t))
-        a, b = model(source, ids), model(source, changed)
-        assert torch.equal(a[:, :t], b[:, :t])
-        assert not torch.equal(a[:, t], b[:, t])
-
-
 def silence_attention(model):
     """Whatever a head fetches, nothing of it is passed on."""
     for module in model.modules():
@@ -131,26 +119,12 @@ def decode_in_parts(model, target, memory, source, sizes=1):
     return torch.cat(parts, 1)
 
 
-def ignores_padding(model, source_ids, target_ids):
-    """Longer padding, and a batch against its sentences one by one."""
-    pad = nn.functional.pad
-    rows = [
-        (s[s != 0][None], t[t != 0][None])
-        for s, t in zip(source_ids, target_ids, strict=True)
-    ]
-    results = []
-    for batches in (
-        [(source_ids, target_ids)],
-        [(pad(source_ids, (0, 7)), pad(target_ids, (0, 5)))],
-        rows,
-    ):
-        model.zero_grad()
-        found = torch.cat([model(s, t)[t != 0] for s, t in batches])
-        found.logsumexp(-1).sum().backward()
-        grads = [p.grad.clone() for p in model.parameters()]
-        results.append([found.detach(), *grads])
-    for other in results[1:]:
-        torch.testing.assert_close(other, results[0], atol=1e-12, rtol=1e-9)
+def write_corpus(folder, *splits, **sides):
+    """Files of one's own: a text for each language, in each split."""
+    folder.mkdir(exist_ok=True)
+    for split in splits or ("train", "validation", "test"):
+        for language, text in sides.items():
+            (folder / f"{split}.{language}").write_text(text, "utf-8")
 
 
 def copies(count=50, longest=7, tokens=12, seed=0):

@@ -35,6 +35,7 @@ MODULES = (
     "corpora experiment"
 )
 MORE = {  # test files beside a module's own
+    "beams": ["translator"],
     "checkpoints": ["own_model"],
     "cli": ["careless"],
     "decoding": ["every_model"],
