@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
+from translators import write_corpus
 
 from transformer_lib.corpora import (
     ParallelCorpus,
@@ -268,8 +269,7 @@ def test_own_files(tmp_path):
 
 
 def test_a_folder(tmp_path):
-    for language in "en", "de":
-        (tmp_path / f"train.{language}").write_text("A.\n")
+    write_corpus(tmp_path, "train", en="A.\n", de="A.\n")
     corpus = load_corpus(str(tmp_path), "de", "en")
     named = (corpus.name, corpus.source, corpus.target, corpus.split)
     assert named == (str(tmp_path), "de", "en", "train")
@@ -282,18 +282,15 @@ def test_a_folder(tmp_path):
             load_corpus(str(tmp_path), *missing)
     with pytest.raises(FileNotFoundError, match="nowhere' is neither a fold"):
         load_corpus("nowhere", "de", "en")
-    (tmp_path / "train.de").write_text("\n")
-    (tmp_path / "train.en").write_text("\n")
+    write_corpus(tmp_path, "train", en="\n", de="\n")
     with pytest.raises(ValueError, match="no pairs for train"):
         load_corpus(str(tmp_path), "de", "en")
 
 
 def test_a_path_is_a_folder_and_a_name_says_what_it_is(tmp_path, monkeypatch):
     """Also a folder that has the name of a corpus, and one at home."""
-    for language in "en", "es":
-        file = tmp_path / "little_spanish" / f"train.{language}"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"my own line in {language}\n")
+    sides = {x: f"my own line in {x}\n" for x in ("en", "es")}
+    write_corpus(tmp_path / "little_spanish", "train", **sides)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     mine = [("my own line in en", "my own line in es")]
@@ -306,8 +303,8 @@ def test_a_path_is_a_folder_and_a_name_says_what_it_is(tmp_path, monkeypatch):
         assert [*load_corpus(name)] == mine
     with pytest.warns(UserWarning, match="book's corpus, not ./"):
         assert len(load_corpus("little_spanish")) == 5000
-    pairs = [*read_parallel("~/little_spanish/train.en", file)]
-    assert pairs == mine
+    home = "~/little_spanish/train"
+    assert [*read_parallel(f"{home}.en", f"{home}.es")] == mine
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from translators import write_corpus
 
 from transformer_lib import experiment
 from transformer_lib.checkpoints import (
@@ -119,15 +120,13 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
 
 def a_corpus(folder, **parts):
     for part in "train", "validation", "test":
-        for language in "en", "es":
-            path = folder / f"{part}.{language}"
-            path.write_text(parts.get(part, "one two\n" * 9))
+        text = parts.get(part, "one two\n" * 9)
+        write_corpus(folder, part, en=text, es=text)
     return replace(QUICK, corpus=str(folder))
 
 
 def test_a_corpus_that_moved_is_the_same(tmp_path):
     """Its text is compared, not the way its path is written, or kept."""
-    (tmp_path / "own").mkdir()
     own = a_corpus(tmp_path / "own")
     out = tmp_path / "run"
     run_experiment(own, out)
@@ -141,10 +140,8 @@ def test_a_corpus_that_moved_is_the_same(tmp_path):
 
 def test_validation_is_scored_in_its_language(tmp_path, monkeypatch):
     """Chinese is cut into characters: each translation here is exact."""
-    for part in "train", "validation":
-        for language, text in (("en", "a dog runs"), ("zh", "一只狗在跑。")):
-            path = tmp_path / f"{part}.{language}"
-            path.write_text(f"{text}\n" * 9, "utf-8")
+    texts = {"en": "a dog runs\n" * 9, "zh": "一只狗在跑。\n" * 9}
+    write_corpus(tmp_path, "train", "validation", **texts)
 
     def greedy(self, model, beam_size):
         assert beam_size == 1

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from unittest.mock import Mock
 
 import again
 import hour
@@ -94,22 +95,15 @@ def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(
     """Two runs are asked for; the signal comes during the first."""
     begun = []
 
-    class Run:
+    def run(command, **settings):
         """It saves, and ends by 1, as the library's command line does."""
-
-        def __init__(self, command, **settings):
-            begun.append(command)
-            FileLock(tmp_path / command[-1] / ".lock", timeout=0).acquire()
-            self.waits = iter([KeyboardInterrupt])
-
-        def wait(self):
-            for error in self.waits:
-                raise error
-            return 1
+        begun.append(command)
+        FileLock(tmp_path / command[-1] / ".lock", timeout=0).acquire()
+        return Mock(wait=Mock(side_effect=[KeyboardInterrupt, 1]))
 
     monkeypatch.setattr(again, "ROOT", tmp_path)
     monkeypatch.setattr(again.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(again.subprocess, "Popen", Run)
+    monkeypatch.setattr(again.subprocess, "Popen", run)
     monkeypatch.setattr(again, "recorded", lambda: dict.fromkeys("ab", []))
     monkeypatch.setattr(again, "waiting", dict)
     with pytest.raises(SystemExit, match="^1$"):
