@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from IPython.display import Markdown
+
 from transformer_book.figures import COLOURS, Picture, chart, show
+from transformer_book.tables import markdown_table
 
 # Which mistakes the picture names, with which words, and where these are
 # put: points to the right of the dot and above it.
@@ -104,3 +107,24 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
         "Mistakes as dots, by the loss at the end of training and by how "
         f"many of 100 sentences are right. {said}.",
     )
+
+
+def key(rows: Sequence[Mapping[str, Any]]) -> Markdown:
+    """A teacher's table: how each mistake shows."""
+
+    def loss(value: float | None) -> str:
+        return "nan" if value is None else f"{value:,.2f}"
+
+    table = []
+    for row in rows:
+        shown = {"sitting": row["sitting"] or "", "mistake": row["mistake"]}
+        if "error" in row:
+            said = f"stops: {row['error'].partition(':')[0]}"
+        else:
+            shown["first loss"] = loss(row["first"])
+            shown["last loss"] = loss(row["last"])
+            shown["right"] = f"{row['right'] / row['of']:.0%}"
+            said = row["trees"].strip() or "nothing"
+        shown["“I like trees”"] = said[:25] + "…" * (len(said) > 25)
+        table.append(shown)
+    return Markdown(markdown_table(table))
