@@ -155,10 +155,15 @@ def tidy(app, doctree, docname):
         shown.children = [nodes.Text(text)]
     for formula in list(doctree.findall(nodes.math)):
         keep_sign(formula)
+    for name in list(doctree.findall(nodes.literal)):
+        if " " not in name.astext():  # several words may be on two lines
+            link = name.parent
+            alone = isinstance(link, nodes.reference) and len(link) == 1
+            keep_sign(link if alone else name)
 
 
-def keep_sign(formula: nodes.math) -> None:
-    """No line begins with the full stop behind a formula."""
+def keep_sign(formula: nodes.Element) -> None:
+    """No line begins with the full stop behind a formula or a name."""
     after = formula.next_node(descend=False, siblings=True)
     if not isinstance(after, nodes.Text):
         return

@@ -115,7 +115,7 @@ def lookup(
             look = dict(width=cell - 1, height=line - 4)
             look |= {"fill_opacity": 0.04, "stroke_opacity": 0.4}
             if j == place:
-                look |= {"fill_opacity": 0.8, "stroke_opacity": 1}
+                look |= {"fill_opacity": 0.45, "stroke_opacity": 1}
             x = first + cell * (j + 0.5)
             sketch.box(x, y, "", "source", **look)
         sketch.words(first + cell * (place + 0.5), y, "1", size=12)

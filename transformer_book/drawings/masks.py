@@ -49,7 +49,7 @@ def stages(scores: Tensor, closed: Tensor, tokens: Sequence) -> Picture:
                     told = "0" if title == "weights" else "−∞"
                     strength = 0.25
                 elif title == "weights":
-                    ink, strength = "attention", 0.1 + 0.75 * value
+                    ink, strength = "attention", 0.1 + 0.35 * value
                 rim = {"stroke_opacity": 0.5}
                 if closed[i, j] and scores[i, j] == largest:
                     rim = {"stroke": "currentColor", "stroke_width": 2}

@@ -555,8 +555,8 @@ const STEPS = {
 /** Four small charts, one below the other, a bar a word. */
 function drawBars(board, now, { divide }) {
   const titles = {
-    score: "score = q · k",
-    scaled: divide ? "score ÷ √2" : "score, not divided",
+    score: "product = q · k",
+    scaled: divide ? "score = product ÷ √2" : "score = product",
     exp: "exp of that",
     weight: "weight = share of the sum",
   };
