@@ -226,17 +226,12 @@ def test_a_text_is_split_where_its_language_ends_a_sentence(monkeypatch):
         split_sentences(said, "de")
 
 
-def test_a_paragraph_is_its_sentences(translator):
-    page = [" ".join(TEXTS[:2]), "", "I like trees"]
-    alone = translator.translate(TEXTS[:2])
-    [first, *rest] = translator.translate(page, split=True)
-    assert first == " ".join(alone)
-    assert rest == ["", translator.translate(page[-1])]
-    assert translator.translate(page[0], split=True) == first
+def test_what_cannot_be_split_is_named(translator):
+    """A paragraph is its sentences in a check of the chapter."""
     with pytest.raises(TypeError, match="None is not a text"):
         translator.translate([None], split=True)
     with pytest.raises(ValueError, match="not with split"):
-        translator.translate(page, split=True, n_best=1)
+        translator.translate(TEXTS, split=True, n_best=1)
 
 
 def test_it_moves_and_says_where_it_is(translator):
