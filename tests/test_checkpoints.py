@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, load_file, save_file
+from translators import equal
 
 from transformer_lib.batching import TokenBatches
 from transformer_lib.checkpoints import (
@@ -53,13 +54,6 @@ def trained(seed=0):
 
 def sixteen_pairs():
     return TokenBatches([([i, 3], [i, i, 3]) for i in range(4, 20)], 12)
-
-
-def equal(one, other):
-    a, b = one.state_dict(), other.state_dict()
-    return a.keys() == b.keys() and all(
-        torch.equal(a[name], b[name]) for name in a
-    )
 
 
 @pytest.mark.parametrize("tie", ["three-way", "decoder", "none"])
@@ -346,7 +340,7 @@ def test_a_training_writes_a_checkpoint_every_so_many_steps(tmp_path):
         """What the steps before this one left in the folder."""
         files = checkpoint_files(tmp_path)
         there[step] = [int(path.stem[-8:]) for path in files]
-        weights[step] = copy.deepcopy(model.state_dict())
+        weights[step] = copy.deepcopy(model)
 
     often = dict(checkpoint_every=4, keep_checkpoints=2, validate_every=1)
     config = TrainingConfig(max_steps=14, **often)
@@ -360,8 +354,7 @@ def test_a_training_writes_a_checkpoint_every_so_many_steps(tmp_path):
     for path, step in zip(files, (12, 14), strict=True):
         read = small(seed=1)
         assert load_checkpoint(path, read)["step"] == step
-        for name, weight in read.state_dict().items():
-            assert torch.equal(weight, weights[step][name])
+        assert equal(read, weights[step])
 
 
 def test_average_is_the_mean(tmp_path):

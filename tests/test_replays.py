@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from test_training import CONFIG, batches, small
-from translators import copies
+from translators import copies, equal
 
 from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.batching import collate
@@ -111,8 +111,7 @@ def test_no_memory_for_a_recording_means_plain_steps(monkeypatch):
     train(plain, batches(), QUICK)
     monkeypatch.setattr(Replays, "record", record)
     train(short, batches(), QUICK, gradients=Replays)
-    pairs = zip(plain.parameters(), short.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
+    assert equal(plain, short)
 
 
 @on_a_gpu

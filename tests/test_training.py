@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
-from translators import copies
+from translators import copies, equal
 
 from transformer_lib.batching import TokenBatches, collate
 from transformer_lib.checkpoints import (
@@ -46,11 +46,6 @@ def small(model=Transformer, **changes):
 
 def batches(**settings):
     return TokenBatches(copies(), tokens_per_batch=40, **settings)
-
-
-def equal(one, other):
-    pairs = zip(one.parameters(), other.parameters(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)
 
 
 def untimed(history):

@@ -102,6 +102,12 @@ def slopes_of(module):
     return {name: p.grad for name, p in module.named_parameters()}
 
 
+def equal(one, other):
+    """Whether each weight is, to the last bit."""
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
 def silence_attention(model):
     """Whatever a head fetches, nothing of it is passed on."""
     for module in model.modules():
