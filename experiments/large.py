@@ -16,7 +16,6 @@ import shlex
 import sys
 from array import array
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,7 +23,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from filelock import FileLock
 from tqdm import tqdm
 
 from transformer_lib.batching import TokenBatches, encode_pairs
@@ -38,6 +36,7 @@ from transformer_lib.corpora import read_parallel
 from transformer_lib.experiment import (
     Experiment,
     describe_run,
+    locked,
     pick_device,
     write_report,
 )
@@ -161,7 +160,7 @@ def train_on(options):
     rank, _ = worker()
     info = {"languages": options.languages}
     out.mkdir(parents=True, exist_ok=True)
-    with nullcontext() if rank else FileLock(out / ".lock", 0):
+    with locked(out):
         if rank == 0 and not checkpoint_files(out):
             save_config(out, model, tokenizer, info=info)
         history = train(model, batches, training, evaluate, out)

@@ -235,7 +235,7 @@ def test_one_text_or_one_sentence_is_no_list_of_them():
     model = a_model()
     with pytest.raises(TypeError, match="one text, 'ab': give a list"):
         translate_all(model, MagicMock(), "ab")
-    with pytest.raises(TypeError, match="'int' has no len"):
+    with pytest.raises(TypeError, match="4 is no list of ids"):
         decode_all(model, [4, 5, EOS])
 
 

@@ -136,6 +136,8 @@ def test_what_cannot_be_scored_is_refused(score):
         score([], [])
     with pytest.raises(TypeError, match="one text, 'a b c': give a list"):
         score("a b c", ["a b c"])
+    with pytest.raises(TypeError, match="one text, None: give a list"):
+        score(["a b c"], None)
     for wrong in (["a b"], None, b"a b"):  # sacreBLEU's own form is a list
         with pytest.raises(TypeError, match="is not a text: give a str"):
             score(["a b c", "a b"], ["a b c", wrong])

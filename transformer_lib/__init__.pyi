@@ -68,6 +68,7 @@ from .evaluation import evaluate as evaluate
 from .evaluation import published_bleu as published_bleu
 from .experiment import Experiment as Experiment
 from .experiment import describe_run as describe_run
+from .experiment import locked as locked
 from .experiment import pick_device as pick_device
 from .experiment import run_experiment as run_experiment
 from .experiment import write_report as write_report

@@ -192,14 +192,15 @@ def decode_all(
     sources = list(sources)  # it may be a generator
     most = longest_source(model)
     for number, ids in enumerate(sources, 1):
+        if isinstance(ids, int):
+            raise TypeError(f"{ids} is no list of ids: give a list of lists")
         if len(ids) > most + 1:  # and eos
             raise ValueError(
                 f"sentence {number} has {len(ids) - 1} tokens; the model "
                 f"reads up to {most}: split it"
             )
     device = next(model.parameters()).device
-    empty = Hypothesis([EOS], 0.0, 0.0)
-    found = [[empty] for _ in sources]
+    found = [[Hypothesis([EOS], 0.0, 0.0)] for _ in sources]
     order = [i for i, ids in enumerate(sources) if set(ids) - {EOS}]
     order.sort(key=lambda i: -len(sources[i]))
     while order:

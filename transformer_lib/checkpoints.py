@@ -151,8 +151,7 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
     Chapter: checkpoints-library
     """
-    name = f"checkpoint-{'[0-9]' * 8}.pt"
-    return sorted(as_path(folder).glob(name))
+    return sorted(as_path(folder).glob(f"checkpoint-{'[0-9]' * 8}.pt"))
 
 
 def as_list(optimizer: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
@@ -160,8 +159,7 @@ def as_list(optimizer: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
 
     Chapter: checkpoints-library
     """
-    single = isinstance(optimizer, Optimizer)
-    return [optimizer] if single else [*optimizer]
+    return [optimizer] if isinstance(optimizer, Optimizer) else [*optimizer]
 
 
 def plain_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -247,8 +247,7 @@ def _export(
 
     Chapter: cli-translate
     """
-    translator = Translator.from_pretrained(model)
-    export_model(translator, out, to, int8)
+    export_model(Translator.from_pretrained(model), out, to, int8)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -244,7 +244,7 @@ def run_experiment(
     rebuilt(net)  # else it could not be saved at the end
     net.to(device)
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder):
         if not begun and worker()[0] == 0:
             save_config(folder, net, tokenizer, info=info)
         history = train(
@@ -302,8 +302,11 @@ def _finished(
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """The first worker keeps other runs out of the folder.
+
+    Raises:
+        TimeoutError: if another run writes to it.
 
     Chapter: experiment-run
     """
@@ -415,7 +418,8 @@ def _choose_weights(
     for name, value in history.lines[-1].items():
         if name.startswith("validation_") or name == "samples":
             last[name] = value
-    if "validation_loss" not in last:  # it was stopped here, and is to end
+    # without one, it was stopped here, and is to end
+    if last.get("validation_loss") is None:
         last |= measure("the last weights")
     paths = checkpoint_files(folder)[-max(experiment.average, 1) :]
     if len(paths) == 1:

@@ -179,7 +179,7 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
 
     Chapter: tokenization-bpe
     """
-    if isinstance(texts, str | dict):
+    if isinstance(texts, str | dict | None):
         raise TypeError(f"one text, {texts!r:.50}: give a list of texts")
     return map(checked_text, texts)
 

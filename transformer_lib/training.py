@@ -86,15 +86,18 @@ def train(
     Args:
         model: trained on the device that it is on, and compiled if
             `torch.compile` returned it. Afterwards, also after an
-            error, its modules are in the modes that they were in.
+            error, its modules are in the modes that they were in. Its
+            `hidden` and `project` are called, and not the model itself:
+            a hook on the model that only watches sees no step.
         batches: the training data. All workers of `torchrun` give the
             same batches, and each takes its share of every step.
         training_config: the settings.
         evaluate: called as evaluate(model, step), without dropout and
             gradients, every `validate_every` steps and at the end. The
             numbers it returns, in a dict, join the log; a name that the
-            log has already, with `validation_` before it. If `evaluate`
-            is a `TokenBatches`, their `validation_loss` joins the log.
+            log has already, with `validation_` before it; NaN as None.
+            A number alone is `validation`. If `evaluate` is a
+            `TokenBatches`, their `validation_loss` joins the log.
         folder: for log.jsonl and checkpoints. A run that was stopped
             there goes on as if it had not been stopped.
         optimizer: the paper's Adam if not given; or one of your own, or
@@ -320,13 +323,17 @@ class _Run:
         if self.evaluate is None or self.rank > 0:
             return {}
         try:
-            if not callable(self.evaluate):
+            if callable(self.evaluate):
+                with evaluating(self.model):
+                    scores = self.evaluate(self.model, self.progress.step)
+            else:
                 loss = validation_loss(self.model, self.evaluate)
-                return {"validation_loss": loss}
-            with evaluating(self.model):
-                scores = self.evaluate(self.model, self.progress.step)
-            # A tensor, or NumPy's number, becomes an ordinary number.
-            return dict(json.loads(json.dumps(scores or {}, default=float)))
+                scores = {"validation_loss": loss}
+            if not isinstance(scores, dict | None):
+                scores = {"validation": scores}
+            # A tensor, or NumPy's number, becomes a number; NaN, null.
+            text = json.dumps(scores or {}, default=float)
+            return json.loads(text, parse_constant=lambda _: None)
         except BaseException:
             self.save()  # so that what was learnt is not lost
             raise
@@ -556,8 +563,7 @@ class History:
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """The steps at which `name` was logged, and its values."""
         lines = [line for line in self.lines if name in line]
-        steps = [line["step"] for line in lines]
-        return steps, [line[name] for line in lines]
+        return [line["step"] for line in lines], [line[name] for line in lines]
 
 
 def _settings(
@@ -712,11 +718,10 @@ def _shared(losses: nn.Module) -> nn.Module:
 
     Chapter: training-workers
     """
-    if worker()[1] == 1:
-        return losses
-    for buffer in losses.buffers():  # once, and not in every step
-        distributed.broadcast(buffer, src=0)
-    return DistributedDataParallel(losses, broadcast_buffers=False)
+    if worker()[1] > 1:
+        losses = DistributedDataParallel(losses)  # sends buffers once
+        losses.broadcast_buffers = False  # and not in every step
+    return losses
 
 
 def _total(tensor: Tensor) -> Tensor:
