@@ -18,7 +18,7 @@ import { becomes, ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
 
-const BOX = { width: 136, least: 106, height: 22, gap: 18, top: 16 };
+const BOX = { width: 136, least: 106, height: 20, gap: 18, top: 14 };
 const FATES = ["dropped", "kept", "ended"];
 const MARKS = ["\u00d7", "\u2192", "\u25a0"];
 const INKS = ["#7c848d", INK.target, INK.attention];
@@ -257,7 +257,7 @@ function drawTree(place, all, count, spoken, greedy) {
   const width = room < least ? BOX.width : Math.min(BOX.width, room);
   const letters = width < BOX.width ? 7 : 8;
   const x = (number) => number * (width + gap) + 2;
-  const y = (rank) => top + rank * (height + 3);
+  const y = (rank) => top + rank * (height + 2);
   const most = Math.max(...all.map((step) => step.length));
   const lines = [];
   const boxes = [];
@@ -292,14 +292,14 @@ function drawTree(place, all, count, spoken, greedy) {
           svg("rect", { ...box, stroke: INKS[fate] }),
           svg(
             "text",
-            { x: x(number) + 6, y: y(rank) + 15 },
+            { x: x(number) + 6, y: y(rank) + 14 },
             `${MARKS[fate]} ${short(readable(token), letters)}`,
           ),
           svg(
             "text",
             {
               x: x(number) + width - 5,
-              y: y(rank) + 15,
+              y: y(rank) + 14,
               "text-anchor": "end",
               class: "live-sum",
             },
