@@ -287,6 +287,63 @@ def test_what_three_changes_owe_each_other():
     assert "Muon, rotary: 1.340" in drawings.ladder_cube(levels).alt
 
 
+def made_budgets(factor, noise):
+    """Of losses that are made: a rung needs `factor` times fewer steps."""
+    chance = np.random.default_rng(0)
+    told = {}
+    for rung in "paper", "all-three":
+        for steps in ladder.BUDGETS:
+            needed = steps if rung == "paper" else steps * factor(steps)
+            loss = 4 - 0.3 * math.log(needed)  # a straight line, so exact
+            seeds = range(3 if steps <= 2000 else 1)
+            told[f"{rung}-{steps}"] = {
+                seed: loss + 0.02 * seed + chance.normal(scale=noise)
+                for seed in seeds
+            }
+    return Blocks(told)
+
+
+def test_what_a_change_saves_at_each_budget():
+    found = ladder.savings(made_budgets(lambda _: 1.5, 1e-5), "all-three")
+    assert [*found] == [1000, 2000, 4000, 8000]  # before, it needs too few
+    assert {round(saving.factor, 3) for saving in found.values()} == {1.5}
+
+    held = 0
+    blocks = made_budgets(lambda _: 1.5, 0.01)
+    assert blocks.freedom == 10  # single seeds say nothing of the spread
+    found = ladder.savings(blocks, "all-three")
+    for saving in found.values():
+        low, high = saving.ends
+        assert low < saving.factor < high
+        held += low < 1.5 < high
+    assert held == 4
+    wide = [np.diff(np.log(found[steps].ends)) for steps in (1000, 8000)]
+    # by hand: a seed of each of two, or three of each; not between budgets
+    assert wide[1] / wide[0] == pytest.approx(3**0.5, rel=0.35)
+
+    slower = made_budgets(lambda steps: 0.9, 1e-5)
+    found = ladder.savings(slower, "all-three")
+    assert 8000 not in found  # it never gets there
+    assert found[4000].factor == pytest.approx(0.9, abs=1e-3)
+
+
+@pytest.mark.parametrize("then", [1.6, 1.1])
+def test_whether_a_saving_lasts(then):
+    """A factor of 1.6 that stays, and one that shrinks to 1.1."""
+
+    def factor(steps):
+        return 1.6 if steps <= 2000 else then
+
+    blocks = made_budgets(factor, 1e-4)
+    found = ladder.savings(blocks, "all-three")
+    left = ladder.lasting(blocks, found[1000], found[8000])
+    assert left["gap"].size == pytest.approx(then - 1.6, abs=0.01)
+    assert (abs(left["gap"].size) < left["gap"].within) == (then == 1.6)
+    low, high = left["ends"]
+    assert low < (then - 1) / 0.6 < high
+    assert (low > 0.5) == (then == 1.6)
+
+
 def test_many_rows_beside_one_are_judged_as_dunnett_does():
     """Against SciPy's, which knows no blocks."""
     chance = np.random.default_rng(0)

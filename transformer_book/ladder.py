@@ -13,8 +13,9 @@ never in one model with them, and steps and seconds are counted until its loss.
 
 import math
 import statistics
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -197,11 +198,120 @@ def additive(blocks: Blocks) -> dict[str, Any]:
 
     total = blocks.gap("all-three", "paper").size
     share = total / (total - beyond(1).size)
+    return {"beyond": beyond(1), "share": share, "ends": ends(beyond, share)}
+
+
+def ends(beyond: Callable[[float], Gap], share: float) -> list[float]:
+    """Between which shares a gap that falls with the share may be none."""
     # |beyond(s)| = within(s): a parabola in s, by three of its points
     points = np.array([share - 1, share, share + 1])
     heights = [beyond(s).size ** 2 - beyond(s).within ** 2 for s in points]
-    ends = np.roots(np.polyfit(points, heights, 2))
-    return {"beyond": beyond(1), "share": share, "ends": sorted(ends)}
+    return sorted(np.roots(np.polyfit(points, heights, 2)))
+
+
+# Trainings of several lengths, each with its own end.
+BUDGETS = 500, 1000, 2000, 4000, 8000
+SHORTER = "cool-down", "muon", "all-three"  # than the paper
+
+
+class Saving(NamedTuple):
+    """The paper's steps over those that a rung needs for the paper's loss.
+
+    `ends` are the 99% interval's. `slope` has, for each row of the linear
+    model, what a nat more of it adds to `factor`.
+    """
+
+    factor: float
+    ends: tuple[float, float]
+    slope: dict[str, float]
+
+
+def counted_by_mean(rung: str) -> bool:
+    """The paper is; others where it has the lower loss at 2,000 steps."""
+    if rung == "paper":
+        return True
+    result = load_run(f"averaged/{rung}-0").report["result"]
+    return result["validation_loss"] < result["last_validation_loss"]
+
+
+def by_budget(of: str, last: bool = False) -> dict[str, dict[int, float]]:
+    """{"RUNG-STEPS": {seed: figure}}, of what is recorded.
+
+    Each rung counts with its mean of checkpoints or its last weights, as
+    `counted_by_mean` says; with `last`, all by their last weights.
+    """
+    runs: dict[bool, dict[str, list]] = {True: {}, False: {}}
+    for rung in ("paper", *SHORTER):
+        mean = counted_by_mean(rung) and not last
+        place = "averaged" if mean else "since"
+        names = {
+            f"{rung}-{BUDGETS[2]}": [
+                name
+                for name in recorded_runs(place)
+                if name.partition("/")[2].rpartition("-")[0] == rung
+            ]
+        }
+        for name in recorded_runs("budgets"):
+            row, _, _ = name.partition("/")[2].rpartition("-")
+            if row.rpartition("-")[0] == rung:
+                names.setdefault(row, []).append(name)
+        for row, found in names.items():
+            runs[mean][row] = [load_run(name) for name in found]
+    return figures(runs[True], of) | figures(runs[False], of, last=True)
+
+
+def savings(blocks: Blocks, rung: str) -> dict[int, Saving]:
+    """{budget: what a rung saves}, where its own budgets can tell.
+
+    Between two budgets its loss is taken to fall in a straight line with the
+    logarithm of the steps. Of a loss that it has after the fewest steps, or
+    never has, nothing is said.
+    """
+    level = dict(zip(blocks.rows, blocks.effects, strict=False))
+    own = [steps for steps in BUDGETS if f"{rung}-{steps}" in level]
+    at = [math.log(steps) for steps in own]
+    losses = [level[f"{rung}-{steps}"] for steps in own]
+    found = {}
+    for budget in (x for x in BUDGETS if f"paper-{x}" in level):
+        target = level[f"paper-{budget}"]
+        needed = steps_until(at, losses, target)
+        if math.isnan(needed) or needed == at[0]:
+            continue
+        i = max(i for i, loss in enumerate(losses) if loss > target)
+        share = (needed - at[i]) / (at[i + 1] - at[i])
+        fall = (losses[i] - losses[i + 1]) / (at[i + 1] - at[i])
+        apart = {
+            f"{rung}-{own[i]}": 1 - share,
+            f"{rung}-{own[i + 1]}": share,
+            f"paper-{budget}": -1.0,
+        }
+        factor = budget / math.exp(needed)
+        within = blocks.contrast(apart).within / fall
+        found[budget] = Saving(
+            factor,
+            (factor * math.exp(-within), factor * math.exp(within)),
+            {row: -factor * part / fall for row, part in apart.items()},
+        )
+    return found
+
+
+def lasting(blocks: Blocks, first: Saving, then: Saving) -> dict[str, Any]:
+    """A saving beside that of a shorter budget.
+
+    `gap` is what the factor has grown by; `share` is what is left of what
+    the shorter one had above 1, with the ends of its interval.
+    """
+
+    def beyond(share: float) -> Gap:
+        weights: dict[str, float] = {}
+        for saving, times in (then, 1), (first, -share):
+            for row, slope in saving.slope.items():
+                weights[row] = weights.get(row, 0) + times * slope
+        size = then.factor - 1 - share * (first.factor - 1)
+        return Gap(size, blocks.contrast(weights).within, math.nan)
+
+    share = (then.factor - 1) / (first.factor - 1)
+    return {"gap": beyond(1), "share": share, "ends": ends(beyond, share)}
 
 
 def without(told: dict[str, Any], rung: str) -> dict[str, Any]:
@@ -242,7 +352,9 @@ def pooled(losses: dict[str, dict[int, float]], rung: str) -> Gap:
     return judged(gap, math.sqrt(error), freedom)
 
 
-def steps_until(steps: list[int], losses: list[float], target: float) -> float:
+def steps_until(
+    steps: Sequence[float], losses: Sequence[float], target: float
+) -> float:
     """The step from which a loss stays at or below `target`, or NaN.
 
     Between two measurements it is taken to fall in a straight line.
