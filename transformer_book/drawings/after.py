@@ -328,46 +328,44 @@ SAVERS = {
 
 
 def ladder_savings(found: Mapping[str, Mapping[int, Any]]) -> Picture:
-    """How many times fewer steps than the paper, against the paper's steps.
+    """How many times as many steps the paper takes, against its steps.
 
-    `found` has what each rung saves at each budget, with 99% intervals.
+    `found` has what each rung saves at each length, with 99% intervals.
     """
     figure, ax = chart(340)
     ax.axhline(1, color=COLOURS["good"], lw=1.2, ls=":")
+    ticks = sorted({steps for savings in found.values() for steps in savings})
+    end = (ticks[-1], 1)
+    aside: dict[str, Any] = {"textcoords": "offset points"}
+    look = aside | {"color": COLOURS["good"], "ha": "right"}
+    ax.annotate(RUNGS["averaged"], end, (0, 5), **look)
     told = []
-    for aside, (rung, ink) in enumerate(SAVERS.items()):
-        at = [steps * 1.03 ** (aside - 1) for steps in found[rung]]
-        savings = found[rung].values()
+    for number, (rung, ink) in enumerate(SAVERS.items()):
+        at = [steps * 1.03 ** (number - 1) for steps in found[rung]]
+        savings = [*found[rung].values()]
         factors = [saving.factor for saving in savings]
         ax.plot(at, factors, "o-", color=ink, ms=5)
         for x, saving in zip(at, savings, strict=True):
             ax.plot([x, x], saving.ends, color=ink)
-        look = {"textcoords": "offset points", "color": ink}
-        ax.annotate(RUNGS[rung], (at[0], factors[0]), (-4, 8), **look)
+        ended = max(found[rung]) == ticks[-1]
+        place = {"xytext": (-8, 2) if ended else (8, -5)}
+        place |= aside | {"ha": "right" if ended else "left"}
+        ax.annotate(RUNGS[rung], (at[-1], factors[-1]), color=ink, **place)
         told += [
             f"{RUNGS[rung]} at {steps:,} steps: {saving.factor:.2f} "
             f"({saving.ends[0]:.2f} to {saving.ends[1]:.2f})"
             for steps, saving in found[rung].items()
         ]
-    ticks = sorted({steps for savings in found.values() for steps in savings})
-    ax.annotate(
-        RUNGS["averaged"],
-        (ticks[-1], 1),
-        (0, -12),
-        textcoords="offset points",
-        color=COLOURS["good"],
-        ha="right",
-    )
     ax.set_xscale("log")
     ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     ax.minorticks_off()
     ax.set_xlabel("steps of the paper")
-    ax.set_ylabel("times as many as the change needs")
+    ax.set_ylabel("times those of the change")
     return show(
         figure,
-        "How many times fewer steps each change needs than the paper with its "
-        "mean of checkpoints for the same test loss, against the steps of "
-        f"the paper, with 99% intervals. {'; '.join(told)}.",
+        "How many times as many steps the paper with its mean of checkpoints "
+        "takes as each change does for the same test loss, against the steps "
+        f"of the paper, with 99% intervals. {'; '.join(told)}.",
     )
 
 
