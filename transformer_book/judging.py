@@ -36,8 +36,9 @@ def judged(size: float, error: float, freedom: int) -> Gap:
 class Blocks:
     """Row + seed, by least squares, of {row: {seed: figure}}.
 
-    `spread` is how far a figure lies from what row and seed say, and
-    `freedom` its degrees of freedom.
+    `levels` has each row as its first seed would have it, `spread` is how
+    far a figure lies from what row and seed say, and `freedom` its degrees
+    of freedom.
     """
 
     def __init__(self, figures: Mapping[str, Mapping[int, float]]) -> None:
@@ -52,6 +53,7 @@ class Blocks:
                 wanted.append(figure)
         x, y = np.array(design), np.array(wanted)
         self.effects, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+        self.levels = dict(zip(self.rows, self.effects.tolist(), strict=False))
         self.freedom = len(y) - int(rank)
         rest = y - x @ self.effects
         self.spread = math.sqrt(rest @ rest / max(1, self.freedom))

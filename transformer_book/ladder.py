@@ -267,7 +267,7 @@ def savings(blocks: Blocks, rung: str) -> dict[int, Saving]:
     logarithm of the steps. Of a loss that it has after the fewest steps, or
     never has, nothing is said.
     """
-    level = dict(zip(blocks.rows, blocks.effects, strict=False))
+    level = blocks.levels
     own = [steps for steps in BUDGETS if f"{rung}-{steps}" in level]
     at = [math.log(steps) for steps in own]
     losses = [level[f"{rung}-{steps}"] for steps in own]
