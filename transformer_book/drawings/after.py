@@ -360,7 +360,7 @@ def ladder_savings(found: Mapping[str, Mapping[int, Any]]) -> Picture:
     ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     ax.minorticks_off()
     ax.set_xlabel("steps of the paper")
-    ax.set_ylabel("times those of the change")
+    ax.set_ylabel("paper's steps / change's steps")
     return show(
         figure,
         "How many times as many steps the paper with its mean of checkpoints "
