@@ -129,7 +129,8 @@ PARTS = {  # by name: the page, and how the part is used
     "beams": (
         "book/translating/beams.html",
         """await until(() => $("[data-live=beams] .live-result")?.textContent);
-        (await button("[data-live=beams]", "Step")).click();
+        for (const name of ["Replay", "Step"])
+          (await button("[data-live=beams]", name)).click();
         const slider = $("[data-live=beams] input[type=range]");
         fill(slider, slider.max);
         await says("[data-live=beams] .live-result", "The search stops");""",
