@@ -327,6 +327,24 @@ def test_what_a_change_saves_at_each_budget():
     assert found[4000].factor == pytest.approx(0.9, abs=1e-3)
 
 
+def test_each_length_may_have_a_spread_of_its_own():
+    """By hand: variances 0.04 and 0.01; the longest has that of 2,000."""
+    told = {
+        "paper-1000": {0: 2.0, 1: 2.2, 2: 2.4},
+        "paper-2000": {0: 1.4, 1: 1.5, 2: 1.6},
+        "all-three-2000": {0: 1.1, 1: 1.2, 2: 1.3},
+        "paper-8000": {0: 1.0},
+    }
+    found = ladder.ByLength(told)
+    assert found.freedom == 2
+    wide = {"paper-1000": 0.04 / 3, "all-three-2000": 0.01 / 3}
+    for row, variance in (wide | {"paper-8000": 0.01}).items():
+        gap = found.gap(row, "paper-2000")
+        error = (variance + 0.01 / 3) ** 0.5
+        assert gap.within == pytest.approx(stats.t.ppf(0.995, 2) * error)
+    assert found.gap("paper-1000", "paper-2000").size == pytest.approx(0.7)
+
+
 @pytest.mark.parametrize("then", [1.6, 1.1])
 def test_whether_a_saving_lasts(then):
     """A factor of 1.6 that stays, and one that shrinks to 1.1."""

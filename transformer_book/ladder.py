@@ -13,7 +13,7 @@ never in one model with them, and steps and seconds are counted until its loss.
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -226,6 +226,37 @@ class Saving(NamedTuple):
     slope: dict[str, float]
 
 
+class ByLength(Blocks):
+    """Rows "RUNG-STEPS" whose seeds are unpaired, a spread for each length.
+
+    It is that between the seeds of a row; above 2,000 steps, where there is
+    one seed, that of 2,000. A row's level is the mean of its seeds.
+    """
+
+    def __init__(self, figures: dict[str, dict[int, float]]) -> None:
+        super().__init__(figures)
+        each = {row: [*told.values()] for row, told in figures.items()}
+        self.levels = {row: statistics.mean(x) for row, x in each.items()}
+        self.errors, free = {}, {}
+        for row, told in each.items():
+            steps = min(_steps(row), BUDGETS[2])
+            same = [x for other, x in each.items() if steps == _steps(other)]
+            free[steps] = sum(len(x) - 1 for x in same)
+            squares = sum(len(x) * np.var(x) for x in same)
+            self.errors[row] = math.sqrt(squares / free[steps] / len(told))
+        self.freedom = min(free.values())
+
+    def contrast(self, weights: Mapping[str, float]) -> Gap:
+        """As in `Blocks`."""
+        size = sum(self.levels[row] * part for row, part in weights.items())
+        parts = (part * self.errors[row] for row, part in weights.items())
+        return judged(size, math.hypot(*parts), self.freedom)
+
+
+def _steps(row: str) -> int:
+    return int(row.rpartition("-")[2])
+
+
 def counted_by_mean(rung: str) -> bool:
     """The paper is; others where it has the lower loss at 2,000 steps."""
     if rung == "paper":
@@ -234,15 +265,15 @@ def counted_by_mean(rung: str) -> bool:
     return result["validation_loss"] < result["last_validation_loss"]
 
 
-def by_budget(of: str, last: bool = False) -> dict[str, dict[int, float]]:
+def by_budget(of: str) -> dict[str, dict[int, float]]:
     """{"RUNG-STEPS": {seed: figure}}, of what is recorded.
 
     Each rung counts with its mean of checkpoints or its last weights, as
-    `counted_by_mean` says; with `last`, all by their last weights.
+    `counted_by_mean` says.
     """
     runs: dict[bool, dict[str, list]] = {True: {}, False: {}}
     for rung in ("paper", *SHORTER):
-        mean = counted_by_mean(rung) and not last
+        mean = counted_by_mean(rung)
         place = "averaged" if mean else "since"
         names = {
             f"{rung}-{BUDGETS[2]}": [

@@ -327,10 +327,14 @@ SAVERS = {
 }
 
 
-def ladder_savings(found: Mapping[str, Mapping[int, Any]]) -> Picture:
+def ladder_savings(
+    found: Mapping[str, Mapping[int, Any]],
+    narrow: Mapping[str, Mapping[int, Any]],
+) -> Picture:
     """How many times as many steps the paper takes, against its steps.
 
-    `found` has what each rung saves at each length, with 99% intervals.
+    `found` has what each rung saves at each length, with 99% intervals, and
+    `narrow` the same with those of another rule, which are thick.
     """
     figure, ax = chart(340)
     ax.axhline(1, color=COLOURS["good"], lw=1.2, ls=":")
@@ -342,15 +346,17 @@ def ladder_savings(found: Mapping[str, Mapping[int, Any]]) -> Picture:
     told = []
     for number, (rung, ink) in enumerate(SAVERS.items()):
         at = [steps * 1.03 ** (number - 1) for steps in found[rung]]
-        savings = [*found[rung].values()]
-        factors = [saving.factor for saving in savings]
+        factors = [saving.factor for saving in found[rung].values()]
         ax.plot(at, factors, "o-", color=ink, ms=5)
-        for x, saving in zip(at, savings, strict=True):
-            ax.plot([x, x], saving.ends, color=ink)
-        ended = max(found[rung]) == ticks[-1]
-        place = {"xytext": (-8, 2) if ended else (8, -5)}
-        place |= aside | {"ha": "right" if ended else "left"}
-        ax.annotate(RUNGS[rung], (at[-1], factors[-1]), color=ink, **place)
+        for x, (steps, saving) in zip(at, found[rung].items(), strict=True):
+            ax.plot([x, x], saving.ends, color=ink, lw=1)
+            ax.plot([x, x], narrow[rung][steps].ends, color=ink, lw=3)
+        if max(found[rung]) == ticks[-1]:  # left of the last bar's top
+            top = found[rung][ticks[-1]].ends[1]
+            place, look = (at[-1], top), {"xytext": (-8, -9), "ha": "right"}
+        else:
+            place, look = (at[-1], factors[-1]), {"xytext": (8, -5)}
+        ax.annotate(RUNGS[rung], place, color=ink, **look | aside)
         told += [
             f"{RUNGS[rung]} at {steps:,} steps: {saving.factor:.2f} "
             f"({saving.ends[0]:.2f} to {saving.ends[1]:.2f})"
