@@ -359,7 +359,8 @@ def ladder_savings(
         ax.annotate(RUNGS[rung], place, color=ink, **look | aside)
         told += [
             f"{RUNGS[rung]} at {steps:,} steps: {saving.factor:.2f} "
-            f"({saving.ends[0]:.2f} to {saving.ends[1]:.2f})"
+            f"({saving.ends[0]:.2f} to {saving.ends[1]:.2f}; thick "
+            "{:.2f} to {:.2f})".format(*narrow[rung][steps].ends)
             for steps, saving in found[rung].items()
         ]
     ax.set_xscale("log")
