@@ -342,7 +342,7 @@ def ladder_savings(
     end = (ticks[-1], 1)
     aside: dict[str, Any] = {"textcoords": "offset points"}
     look = aside | {"color": COLOURS["good"], "ha": "right"}
-    ax.annotate(RUNGS["averaged"], end, (0, 5), **look)
+    ax.annotate(RUNGS["averaged"], end, (0, -14), **look)
     told = []
     for number, (rung, ink) in enumerate(SAVERS.items()):
         at = [steps * 1.03 ** (number - 1) for steps in found[rung]]
