@@ -314,6 +314,12 @@ def planted_build(change):
         return importlib.import_module(ours_module.__name__).build
 
 
+def test_what_was_planted_is_gone_afterwards():
+    planted_build(("masks", "every.tril()", "every.tril(-1)"))
+    assert conformance.ours is ours_module
+    assert importlib.import_module(ours_module.__name__) is ours_module
+
+
 PARTS = {"attention", "masks", "layers", "embeddings", "positions", "model"}
 IN_A_PASS = [tuple(x[:3]) for x in FAULTS if x[0] in PARTS]
 
