@@ -198,10 +198,11 @@ def additive(blocks: Blocks) -> dict[str, Any]:
 
     total = blocks.gap("all-three", "paper").size
     share = total / (total - beyond(1).size)
-    return {"beyond": beyond(1), "share": share, "ends": ends(beyond, share)}
+    ends = fieller(beyond, share)
+    return {"beyond": beyond(1), "share": share, "ends": ends}
 
 
-def ends(beyond: Callable[[float], Gap], share: float) -> list[float]:
+def fieller(beyond: Callable[[float], Gap], share: float) -> list[float]:
     """Between which shares a gap that falls with the share may be none."""
     # |beyond(s)| = within(s): a parabola in s, by three of its points
     points = np.array([share - 1, share, share + 1])
@@ -342,7 +343,8 @@ def lasting(blocks: Blocks, first: Saving, then: Saving) -> dict[str, Any]:
         return Gap(size, blocks.contrast(weights).within, math.nan)
 
     share = (then.factor - 1) / (first.factor - 1)
-    return {"gap": beyond(1), "share": share, "ends": ends(beyond, share)}
+    ends = fieller(beyond, share)
+    return {"gap": beyond(1), "share": share, "ends": ends}
 
 
 def without(told: dict[str, Any], rung: str) -> dict[str, Any]:
