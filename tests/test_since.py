@@ -20,6 +20,7 @@ from transformer_book import ladder
 from transformer_book.drawings import after as drawings
 from transformer_book.judging import Blocks, Gap, dunnett
 from transformer_book.records import (
+    Run,
     load_counts,
     load_run,
     read_folder,
@@ -388,6 +389,46 @@ def test_the_older_rule_takes_one_spread_of_all_rungs():
     assert ladder.verdict("other", gap, gap) == "better"
     assert ladder.verdict("other", unsure, unsure) == "no difference shown"
     assert ladder.verdict("other", gap, unsure) == "the rules disagree"
+
+
+def test_one_seed_chooses_a_rate_and_others_judge(monkeypatch):
+    """Of records that are made: seed 1 would have chosen another."""
+
+    def made(rung, rate, seed):
+        nats = {0.7: 2.0, 1.0: 1.9, 1.4: 1.95}[rate] + 0.01 * seed
+        nats -= 0.2 * (rung == "gated") + 0.5 * (seed == 1 and rate == 1.4)
+        nats += 0.5 * (rung == "paper" and rate > 0.7)
+        tells = {
+            "rung": rung,
+            "rate": rate,
+            "training": {"seed": seed},
+            "result": {"validation_loss": nats},
+            "test": {"nats_per_token": nats + 1, "bleu": 40.0},
+        }
+        return Run("", {"report.json": tells})
+
+    at_paper = [(rung, 0.7, seed) for rung in since.RUNGS for seed in range(3)]
+    at_others = [
+        (rung, rate, seed)
+        for rung in ladder.TUNED
+        for rate in (0.7, 1.0, 1.4)
+        for seed in range(4)
+        if (rung, rate, seed) not in at_paper
+    ]
+    there = {"averaged": at_paper, "tuned": at_others}
+    monkeypatch.setattr(ladder, "recorded_runs", there.get)
+    monkeypatch.setattr(ladder, "load_run", lambda name: made(*name))
+    rates, told = ladder.tuned("test")
+    wanted = dict.fromkeys(ladder.TUNED, 1.0) | {"paper": 0.7}
+    assert rates == wanted
+    assert {rung: [*seeds] for rung, seeds in told.items()} == dict.fromkeys(
+        ladder.TUNED, [1, 2, 3]
+    )
+    gap = Blocks(told).gap("gated", "paper")
+    assert gap.size == pytest.approx(-0.3) and gap.p < 1e-3
+    means = ladder.by_means("validation")
+    assert {*means} == {*since.RUNGS}
+    assert Blocks(means).gap("gated", "paper").size == pytest.approx(-0.2)
 
 
 def test_steps_until_a_loss():

@@ -210,6 +210,47 @@ def fieller(beyond: Callable[[float], Gap], share: float) -> list[float]:
     return sorted(np.roots(np.polyfit(points, heights, 2)))
 
 
+# Rows that have tried rates of their own, with their means of checkpoints.
+TUNED = "paper", "pre-norm", "gated", "cool-down", "all-three"
+
+
+def by_means(of: str) -> dict[str, dict[int, float]]:
+    """{rung: {seed: figure}} by each run's mean, all at the paper's rate."""
+    runs: dict[str, list] = {}
+    for run in map(load_run, recorded_runs("averaged")):
+        runs.setdefault(run.report["rung"], []).append(run)
+    return figures(runs, of)
+
+
+def tuned(of: str) -> tuple[dict[str, float], dict[str, dict[int, float]]]:
+    """{rung: its rate}, and {rung: {seed: figure}} of its mean at that rate.
+
+    Seed 0 chooses by the validation loss of the mean, and the others judge.
+    """
+    rates: dict[str, dict[float, list]] = {rung: {} for rung in TUNED}
+    for run in map(
+        load_run, recorded_runs("averaged") + recorded_runs("tuned")
+    ):
+        if run.report["rung"] in TUNED:
+            of_rung = rates[run.report["rung"]]
+            of_rung.setdefault(run.report["rate"], []).append(run)
+    chosen, judges = {}, {}
+    for rung, found in rates.items():
+        firsts = {
+            run.report["result"]["validation_loss"]: rate
+            for rate, runs in found.items()
+            for run in runs
+            if run.report["training"]["seed"] == 0
+        }
+        chosen[rung] = firsts[min(firsts)]
+        judges[rung] = [
+            run
+            for run in found[chosen[rung]]
+            if run.report["training"]["seed"] > 0
+        ]
+    return chosen, figures(judges, of)
+
+
 # Trainings of several lengths, each with its own end.
 BUDGETS = 500, 1000, 2000, 4000, 8000
 SHORTER = "cool-down", "muon", "all-three"  # than the paper
