@@ -337,26 +337,17 @@ def ladder_savings(
     `narrow` the same with those of another rule, which are thick.
     """
     figure, ax = chart(340)
-    ax.axhline(1, color=COLOURS["good"], lw=1.2, ls=":")
+    look = {"color": COLOURS["good"], "lw": 1.2, "ls": ":"}
+    ax.axhline(1, label=RUNGS["averaged"], **look)
     ticks = sorted({steps for savings in found.values() for steps in savings})
-    end = (ticks[-1], 1)
-    aside: dict[str, Any] = {"textcoords": "offset points"}
-    look = aside | {"color": COLOURS["good"], "ha": "right"}
-    ax.annotate(RUNGS["averaged"], end, (0, -14), **look)
     told = []
     for number, (rung, ink) in enumerate(SAVERS.items()):
-        at = [steps * 1.03 ** (number - 1) for steps in found[rung]]
+        at = [steps * 1.05 ** (number - 1) for steps in found[rung]]
         factors = [saving.factor for saving in found[rung].values()]
-        ax.plot(at, factors, "o-", color=ink, ms=5)
+        ax.plot(at, factors, "o-", color=ink, ms=5, label=RUNGS[rung])
         for x, (steps, saving) in zip(at, found[rung].items(), strict=True):
             ax.plot([x, x], saving.ends, color=ink, lw=1)
             ax.plot([x, x], narrow[rung][steps].ends, color=ink, lw=3)
-        if max(found[rung]) == ticks[-1]:  # left of the last bar's top
-            top = found[rung][ticks[-1]].ends[1]
-            place, look = (at[-1], top), {"xytext": (-8, -9), "ha": "right"}
-        else:
-            place, look = (at[-1], factors[-1]), {"xytext": (8, -5)}
-        ax.annotate(RUNGS[rung], place, color=ink, **look | aside)
         told += [
             f"{RUNGS[rung]} at {steps:,} steps: {saving.factor:.2f} "
             f"({saving.ends[0]:.2f} to {saving.ends[1]:.2f}; thick "
@@ -368,6 +359,8 @@ def ladder_savings(
     ax.minorticks_off()
     ax.set_xlabel("steps of the paper")
     ax.set_ylabel("paper's steps / change's steps")
+    handles, names = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], names[::-1], labelcolor="linecolor")
     return show(
         figure,
         "How many times as many steps the paper with its mean of checkpoints "
