@@ -1,6 +1,7 @@
 """Batches: pairs of ids, padding, budgets."""
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from transformer_lib.batching import (
 )
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS, PAD
+from transformer_lib.export import export_model
+from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokenization import BPETokenizer
+from transformer_lib.translator import Translator
 
 
 def some_pairs(n=500, longest=30):
@@ -51,6 +55,24 @@ class Letters:
 
     def decode(self, ids):
         return "".join(map(chr, ids))
+
+
+def test_a_tokenizer_made_from_ours_is_asked(bpe, tmp_path):
+    """And isn't saved as ours, which would cut words in another way."""
+
+    class Lower(BPETokenizer):
+        def encode(self, text):
+            return super().encode(text.lower())
+
+    lower = Lower(bpe.tokenizer)
+    [[source, _]] = encode_pairs([("I LIKE", "a")], lower)
+    assert source[:-1] == bpe.encode("i like") != bpe.encode("I LIKE")
+    model = Transformer(TransformerConfig(len(bpe), N=1, d_model=8, h=1))
+    translator = Translator(model, lower)
+    for use in translator.save, partial(export_model, translator):
+        with pytest.raises(TypeError, match="a Lower is no BPETokenizer"):
+            use(tmp_path / "model")
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("max_length", [None, 20])

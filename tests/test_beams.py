@@ -237,6 +237,10 @@ def test_one_text_or_one_sentence_is_no_list_of_them():
         translate_all(model, MagicMock(), "ab")
     with pytest.raises(TypeError, match="4 is no list of ids"):
         decode_all(model, [4, 5, EOS])
+    with pytest.raises(TypeError, match="ab is no list of ids"):
+        decode_all(model, ["ab"])
+    with pytest.raises(ValueError, match="list'>: give .batch, len"):
+        beam_search(model, [[4, 5, EOS]])
 
 
 def test_whole_numbers_of_numpy_are_numbers():

@@ -28,6 +28,7 @@ CARELESS = [
     (f"{TRAIN} --corpus uneven", "uneven/train"),
     (f"{TRAIN} --corpus uneven --languages en en", "name two languages"),
     (f"{TRAIN} --from nowhere --preset fine-tuning", "--from: nowhere keeps"),
+    ("train --limit 9 --out new --from no-words", "no-words has no tokenizer"),
     ("train --limit 9 --out new --from nowhere", "'nowhere' is no folder"),
     (f"train {SMALL} --out model", "model.safetensors"),
     (f"train {SMALL} --out file", "file is a file: name another folder"),
@@ -63,6 +64,7 @@ def here(tmp_path_factory):
         save_model(folder / name, model, tokenizer, info=info)
     languages = {"languages": ["en", "es"]}
     save_model(folder / "bare", model, tokenizer, info=languages)
+    save_model(folder / "no-words", model)
     (folder / "half" / "model.safetensors").unlink()
     (folder / "file").write_text("what was here before\n")
     sides = {"en": "one\ntwo\n", "es": "one\ntwo\nthree\n"}

@@ -729,7 +729,52 @@ def test_another_search_is_one_deviation(mistake):
     assert kinds == ["deviation", "not tried"]
 
 
+@pytest.mark.parametrize("bans", [[PAD, BOS], [PAD], [BOS], []])
+def test_a_decoder_may_forbid_padding_alone(bans):
+    def search(model, source_ids, size, alpha, most):
+        def logs(ids):
+            out = model(source_ids, torch.tensor([[BOS, *ids]]))[0, -1]
+            out = out.detach().double()
+            out[bans] = -math.inf  # and then the softmax
+            return out.log_softmax(-1)
+
+        return reference(logs, size, alpha, most, EOS)
+
+    def greedy(model, source_ids, extra):
+        return search(model, source_ids, 1, 0, source_ids.size(1) - 1 + extra)
+
+    def beam_search(model, source_ids, size, alpha, extra):
+        most = source_ids.size(1) - 1 + extra
+        return search(model, source_ids, size, alpha, most)
+
+    given = built() | {"greedy": greedy, "beam_search": beam_search}
+    wanted = "paper" if len(bans) == 2 else "deviation"
+    assert verdict(given, "greedy").kind == wanted
+    kinds = {r.verdict.kind for r in verdicts(given, "beams")}
+    assert "fault" not in kinds and (wanted == "paper") == ("paper" in kinds)
+
+
+@pytest.mark.parametrize("end", [2, -1])
+def test_eos_may_be_what_the_decoder_begins_with(end):
+    """Then it is no ban of bos: a search that it doesn't end is wrong."""
+
+    def beam(*settings):
+        return reference(*settings, end)
+
+    given = {"beam": beam, "PAD": 1, "BOS": 2, "EOS": 2}
+    kinds = {r.verdict.kind for r in verdicts(given, "beams", "brute_force")}
+    assert (kinds == {"paper"}) == (end == 2)
+
+
 # The adapter, the report, the command
+
+
+def test_a_date_is_a_seed():
+    drawn = []
+    for seed in 20_261_130, -1:
+        Adapter(built(), seed).random(0)
+        drawn.append(np.random.random())
+    assert drawn[0] != drawn[1]
 
 
 def test_every_probe_is_of_a_row_and_leads_to_its_place(root):
@@ -1097,6 +1142,16 @@ def test_the_clinic_marks_the_bug(marked, change, given, capsys):
     assert first == marked
     said = capsys.readouterr().out
     assert marked or max(map(len, said.splitlines())) <= 78
+
+
+def test_a_step_may_switch_dropout_on_again():
+    def step(model, *batch):
+        model.train()
+        return a_step(model, *batch)
+
+    model = library().build(100, 2, 64, 128, 4, 0.3)
+    found = probe(model, vocab_size=100, train_step=step)
+    assert found["padding in the loss"] and "train" not in vars(model)
 
 
 def test_the_clinic_says_where_a_decoder_alone_goes(capsys):

@@ -296,6 +296,12 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
         HeldOut("a cat", None, None)
 
 
+def test_half_a_character_in_a_reference_is_measured():
+    """As JSON that was cut off has it."""
+    held_out = HeldOut([("a cat", "a \ud800 cat")], TOKENIZER, a_model())
+    assert held_out.references == ["a \ufffd cat"]
+
+
 def test_another_models_tokenizer_is_refused():
     """Its ids mean other words here, and any score would be nonsense."""
     corpus = ParallelCorpus([("a cat", "a cat")])

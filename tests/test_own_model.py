@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from own_models import GELU, KINDS, Rotary, WithGELU
@@ -97,6 +98,22 @@ def test_a_run_goes_on_with_its_own_parts_alone(tmp_path):
     with pytest.raises(ValueError, match=others):
         train(built(Transformer), batches, more, folder=tmp_path / "other")
     train(other, batches, more, folder=tmp_path / "other")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_run_goes_on_in_another_dtype(tmp_path, dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        for steps in 1, 2:
+            config = TrainingConfig(max_steps=steps)
+            batches = TokenBatches(PAIRS, np.int64(60) if steps < 2 else 60)
+            history = train(
+                built(Transformer), batches, config, folder=tmp_path
+            )
+    finally:
+        torch.set_default_dtype(before)
+    assert history.lines[-1]["step"] == 2
 
 
 def test_the_command_line_averages_no_other_kind(tmp_path, capsys):

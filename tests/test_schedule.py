@@ -99,7 +99,7 @@ WRONG = {
     "accumulate": (0, 2.0),
     "max_steps": (0, 2.8),
     "learning_rate_scale": (0.0, NAN, "1"),
-    "betas": ((0.9,), (0.9, 0.98, 0.99)),  # Adam looks at the numbers
+    "betas": ((0.9,), (0.9, 0.98, 0.99), (0.9, 1.0), (-0.1, 0.9)),
     "epsilon": (-1e-9, NAN),
     "clip_norm": (0, NAN),
     "precision": ("fp16",),

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_lib.batching import encode_pairs
+from transformer_lib.batching import TokenBatches, encode_pairs
 from transformer_lib.beams import decode_all
 from transformer_lib.checkpoints import save_model
 from transformer_lib.decoding import greedy_decode
 from transformer_lib.embeddings import BOS, EOS
+from transformer_lib.loss import validation_loss
 from transformer_lib.model import (
     Transformer,
     TransformerConfig,
@@ -161,6 +162,9 @@ def test_a_quantized_model_translates(translator):
         model = quantize(translator.model, {nn.Linear})
     other = Translator(model, translator.tokenizer)
     assert other.device.type == "cpu" and len(other.translate(TEXTS)) == 3
+    batches = TokenBatches.in_order([([5, 6, 3], [7, 8, 3])])
+    losses = [validation_loss(x, batches) for x in (model, translator.model)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
 
 
 def test_saved_and_loaded_it_translates_the_same(translator, tmp_path):

@@ -3,6 +3,7 @@
 import inspect
 import math
 from os.path import commonprefix
+from unittest.mock import patch
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -290,8 +291,9 @@ def probe(
     if train_step is not None:
         lengths = []
         for count, more in ((1, 0), (2, 0), (1, 3)):
-            model.eval()  # without dropout, so that steps can be compared
-            list(steps_from_start(torch.optim.SGD, count, more))
+            model.eval()  # without dropout, so that steps can be compared,
+            with patch.object(model, "train"):  # whatever your step calls
+                list(steps_from_start(torch.optim.SGD, count, more))
             after = model.state_dict()
             change = [(after[k] - v).flatten() for k, v in start.items()]
             lengths.append(max(torch.cat(change).norm().item(), 1e-12))

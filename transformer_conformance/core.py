@@ -147,6 +147,8 @@ class Adapter:
         self.PAD, self.BOS, self.EOS = (
             int(chosen[x]) for x in ("PAD", "BOS", "EOS")
         )
+        # never written; eos may begin the decoder's input, as fairseq's does
+        self.never = [x for x in (self.PAD, self.BOS) if x != self.EOS]
         if chosen["ARRAYS"] not in ("torch", "numpy"):
             raise ValueError(
                 f'ARRAYS={chosen["ARRAYS"]!r}: give "torch" or "numpy"'
@@ -215,7 +217,7 @@ class Adapter:
         """Begin the random numbers of a probe, the same each time."""
         random.seed(1000 * self.seed + offset)
         torch.manual_seed(1000 * self.seed + offset)
-        np.random.seed(1000 * self.seed + offset)
+        np.random.seed((1000 * self.seed + offset) % 2**32)
 
 
 def _takes(function: Callable) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -101,7 +102,7 @@ def greedy_ids(tried: Adapter, model: Any, source: Tensor, extra: int):
 def plain(tried: Adapter, ids: list[int]) -> list[int]:
     """Without padding and bos, which many programs write and others
     leave out of what they return."""
-    return [i for i in ids if i not in (tried.PAD, tried.BOS)]
+    return [i for i in ids if i not in tried.never]
 
 
 @probe(
@@ -114,13 +115,15 @@ def greedy(tried: Adapter) -> Verdict:
     """The decoder makes one symbol at a time, the likeliest, and takes
     the earlier ones as further input."""
     wrong: dict[str, list[str]] = {}  # words, by what they are but numbers
-    special = tried.PAD, tried.BOS
+    special = tuple(tried.never)
     for number in range(12):
         model = language(tried, number)
         source = source_of(tried, number)
         got = greedy_ids(tried, model, source, 6)
         right = step_by_step(tried, model, source, 6, special)
-        loose = step_by_step(tried, model, source, 6, ())
+        bans = (), special[:1], special[1:]  # of some or of none
+        each = [step_by_step(tried, model, source, 6, x) for x in bans]
+        loose = got if got in each else each[0]
         if got == right:
             continue
         # a model may choose bos itself, if nothing forbids it
@@ -191,7 +194,7 @@ def _greedy_mistake(tried, model, source, got, right, loose) -> str:
         "first": "what comes next is at the last position, not at the first",
     }
     for mistake, words in mistakes.items():
-        for never in ((), (tried.PAD, tried.BOS)):
+        for never in ((), tuple(tried.never)):
             with contextlib.suppress(Exception):  # of a target without bos
                 if got == step_by_step(
                     tried, model, source, 6, never, mistake
@@ -365,7 +368,7 @@ class Search:
             tried.random(number)
             scores = 2 * torch.randn(8, SIZE, SIZE).double()
             scores[..., tried.EOS] += 1
-            scores[..., [tried.PAD, tried.BOS]] = -math.inf
+            scores[..., tried.never] = -math.inf
             self.table = scores.log_softmax(-1)
         else:
             self.model = language(tried, number, spread=1.2)
@@ -399,15 +402,19 @@ class Search:
         size: int,
         limit: int = LONGEST,
         mistake: str = "",
-        loose: bool = False,
+        loose: int | None = None,
+        anew: bool = False,
     ) -> list[int]:
+        """What should come out: with the ban, or, if `loose`, with none
+        or with that of one symbol; if `anew`, banned before the softmax."""
         tried = self.tried
-        never = [] if loose else [tried.PAD, tried.BOS]
+        bans = [], tried.never[:1], tried.never[1:]
+        never = tried.never if loose is None else bans[loose]
 
         def logs(ids: list[int]) -> Tensor:
             out = self.logs(ids).clone()
             out[never] = -math.inf
-            return out
+            return out.log_softmax(-1) if anew else out
 
         return reference(logs, size, self.alpha, limit, tried.EOS, mistake)
 
@@ -426,13 +433,18 @@ def agree(each: list[Search], got: list[list[int]], mistake: str = "") -> str:
     """ "paper" if all outputs are those of a search with the ban, or
     the name of the deviation if they are one's without it, or ''."""
     both = [*zip(each, got, strict=True)]
-    if all(one.right(WIDTH, mistake=mistake) == ids for one, ids in both):
-        return "paper"
-    for one, ids in both:
-        loose = one.right(WIDTH, mistake=mistake, loose=True)
-        if plain(one.tried, ids) != plain(one.tried, loose):
-            return ""
-    return LOOSE
+    for loose, anew in product((None, 0, 1, 2), (False, True)):
+        how = {"mistake": mistake, "loose": loose, "anew": anew}
+
+        def same(one: Search, ids: list[int], how: dict = how) -> bool:
+            right = one.right(WIDTH, **how)
+            if how["loose"] is None:
+                return ids == right
+            return plain(one.tried, ids) == plain(one.tried, right)
+
+        if all(same(one, ids) for one, ids in both):
+            return "paper" if loose is None else LOOSE
+    return ""
 
 
 @probe("beams-search", "beams-search", "beam|beam_search", after="greedy")
@@ -483,7 +495,11 @@ def _missed(tried: Adapter) -> tuple[int, int]:
     and how wide it is; some cannot be wider than the vocabulary."""
     each = searches(tried, 6)
     best = [
-        [one.right(ALL, 3, loose=x) for x in (False, True)] for one in each
+        [
+            one.right(ALL, 3, loose=loose, anew=anew)
+            for loose, anew in product((None, 0, 1, 2), (False, True))
+        ]
+        for one in each
     ]
     for width in (ALL, SIZE):
         try:

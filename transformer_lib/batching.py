@@ -66,7 +66,7 @@ def encode_texts(
             f"{type(tokenizer)} lacks one of len, encode and decode: take a "
             "BPETokenizer, or wrap it as the chapter on tokenization does"
         )
-    if isinstance(tokenizer, BPETokenizer):
+    if type(tokenizer) is BPETokenizer:
         ids = tokenizer.encode_all(texts)
     else:
         ids = [tokenizer.encode(text) for text in checked_texts(texts)]
@@ -178,7 +178,7 @@ class TokenBatches:
         if not hasattr(pairs, "__len__"):
             pairs = list(pairs)
         self.pairs = pairs
-        self.tokens_per_batch = tokens_per_batch
+        self.tokens_per_batch = int(tokens_per_batch)  # of NumPy's, too
         self.seed = seed
         self.shuffle = shuffle
         if len(pairs) == 0:

@@ -192,7 +192,7 @@ def decode_all(
     sources = list(sources)  # it may be a generator
     most = longest_source(model)
     for number, ids in enumerate(sources, 1):
-        if isinstance(ids, int):
+        if isinstance(ids, int | str):
             raise TypeError(f"{ids} is no list of ids: give a list of lists")
         if len(ids) > most + 1:  # and eos
             raise ValueError(

@@ -369,7 +369,7 @@ def save_config(
     Chapter: checkpoints-models
     """
     folder = check_folder(folder)
-    if tokenizer is not None and not isinstance(tokenizer, BPETokenizer):
+    if type(tokenizer) not in (BPETokenizer, type(None)):
         raise TypeError(
             f"a {type(tokenizer).__name__} is no BPETokenizer: save the "
             "model without a tokenizer, and yours beside it"

@@ -52,7 +52,7 @@ from transformer_lib.training import (
     train,
     worker,
 )
-from transformer_lib.translator import find_model
+from transformer_lib.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,8 @@ def _prepare(
     if start is None:
         model, tokenizer = _new_model(experiment, build, texts)
     else:
-        model, tokenizer, _ = load_model(find_model(start), model=build)
+        ready = Translator.from_pretrained(start, model=build)
+        model, tokenizer = ready.model, ready.tokenizer
     _say(f"tokenizing {len(texts):,} pairs")
     pairs = encode_pairs(texts, tokenizer, model.config.max_length)
     _say(f"{len(pairs):,} pairs of {len(texts):,} fit")

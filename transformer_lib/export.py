@@ -267,7 +267,7 @@ def export_model(
     if to not in ("ctranslate2", "onnx") or (int8 and to == "onnx"):
         raise ValueError(f"{to=}, {int8=}: ctranslate2, or onnx without int8")
     model, tokenizer = _frozen(translator.model), translator.tokenizer
-    if not isinstance(tokenizer, BPETokenizer):
+    if type(tokenizer) is not BPETokenizer:
         raise TypeError(f"a {type(tokenizer).__name__} is no BPETokenizer")
     folder = as_path(folder)
     folder.mkdir(parents=True)

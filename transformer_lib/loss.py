@@ -198,7 +198,7 @@ def validation_loss(model: Transformer, batches: TokenBatches) -> float:
     with evaluating(model):
         for batch in batches.epoch(0):
             tokens += batch.tokens
-            batch = batch.to(model.output_weight.device)
+            batch = batch.to(next(model.parameters()).device)
             hidden = model.hidden(batch.source_ids, batch.target_ids)
             _, plain = model_losses(model, hidden, batch.labels)
             total += plain.item()

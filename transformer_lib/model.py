@@ -209,10 +209,9 @@ def check_ids(ids: Tensor) -> None:
 
     Chapter: model-transformer
     """
-    if ids.dim() != 2:
-        raise ValueError(
-            f"{ids.shape=}: give (batch, len); one sentence is ids[None]"
-        )
+    if not isinstance(ids, Tensor) or ids.dim() != 2:
+        shape = getattr(ids, "shape", type(ids))
+        raise ValueError(f"{shape=}: give (batch, len); one is ids[None]")
 
 
 class Transformer(nn.Module):

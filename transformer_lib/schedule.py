@@ -106,5 +106,5 @@ class TrainingConfig:
             validate_every=never,
             checkpoint_every=never,
         )
-        if len(self.betas) != 2:
-            raise ValueError(f"betas={self.betas}: give two")
+        if len(self.betas) != 2 or not all(0 <= x < 1 for x in self.betas):
+            raise ValueError(f"betas={self.betas}: give two, 0 to below 1")

@@ -40,7 +40,7 @@ def normalize(text: str) -> str:
 
     Chapter: tokenization-bpe
     """
-    return _NORMALIZER.normalize_str(text)
+    return _NORMALIZER.normalize_str(checked_text(text))
 
 
 class BPETokenizer:

@@ -240,7 +240,7 @@ class _Run:
         self.progress = _Progress(**{name: state[name] for name in names})
         self.between = None if state["regular"] else file
         scores = probe(self.model)[..., :8]
-        if not alike(scores, torch.tensor(state["probe"])):
+        if not alike(scores, scores.new_tensor(state["probe"])):
             raise ValueError(
                 f"with the weights of {file} this model computes other scores "
                 "than the one that was trained: was a part exchanged?"
