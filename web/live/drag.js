@@ -93,7 +93,7 @@ const italic = (letter) => el("i", {}, letter);
 const CHALLENGES = [
   `Give all three words the same weight, give or take ${CLOSE}.`,
   "Give I a weight of 0.9, with the query where Reset puts it.",
-  "Bring the output out of the triangle.",
+  "Get the output out of the triangle.",
 ];
 const LESSON =
   "You cannot: nobody can. The softmax makes every weight positive, and " +
