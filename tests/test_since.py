@@ -363,6 +363,13 @@ def test_whether_a_saving_lasts(then):
     assert (low > 0.5) == (then == 1.6)
 
 
+def test_a_share_of_what_may_be_nothing_may_be_any():
+    blocks = made_budgets(lambda steps: 1.01 if steps < 4000 else 1.6, 0.01)
+    found = ladder.savings(blocks, "all-three")
+    left = ladder.lasting(blocks, found[1000], found[8000])
+    assert left["ends"] == [-math.inf, math.inf]
+
+
 def test_many_rows_beside_one_are_judged_as_dunnett_does():
     """Against SciPy's, which knows no blocks."""
     chance = np.random.default_rng(0)

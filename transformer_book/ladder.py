@@ -203,11 +203,17 @@ def additive(blocks: Blocks) -> dict[str, Any]:
 
 
 def fieller(beyond: Callable[[float], Gap], share: float) -> list[float]:
-    """Between which shares a gap that falls with the share may be none."""
+    """Between which shares a gap that falls with the share may be none.
+
+    Any may be, if what it is a share of may be none itself.
+    """
     # |beyond(s)| = within(s): a parabola in s, by three of its points
     points = np.array([share - 1, share, share + 1])
     heights = [beyond(s).size ** 2 - beyond(s).within ** 2 for s in points]
-    return sorted(np.roots(np.polyfit(points, heights, 2)))
+    parabola = np.polyfit(points, heights, 2)
+    if parabola[0] <= 0:
+        return [-math.inf, math.inf]
+    return sorted(np.roots(parabola))
 
 
 # Rows that have tried rates of their own, with their means of checkpoints.
