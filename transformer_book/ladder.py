@@ -63,12 +63,18 @@ def figures(
     }
 
 
+def by_rung(*experiments: str) -> dict[str, list]:
+    """The recorded runs of each rung."""
+    runs: dict[str, list] = {}
+    for experiment in experiments:
+        for run in map(load_run, recorded_runs(experiment)):
+            runs.setdefault(run.report["rung"], []).append(run)
+    return runs
+
+
 def recorded() -> dict[str, list]:
     """The runs of each rung; the paper's with its mean as "averaged"."""
-    runs: dict[str, list] = {}
-    for name in recorded_runs("since"):
-        run = load_run(name)
-        runs.setdefault(run.report["rung"], []).append(run)
+    runs = by_rung("since")
     mean = [load_run(f"averaged/paper-{seed}") for seed in range(SEEDS)]
     return {"paper": runs.pop("paper"), "averaged": mean} | runs
 
@@ -222,10 +228,7 @@ TUNED = "paper", "pre-norm", "gated", "cool-down", "all-three"
 
 def by_means(of: str) -> dict[str, dict[int, float]]:
     """{rung: {seed: figure}} by each run's mean, all at the paper's rate."""
-    runs: dict[str, list] = {}
-    for run in map(load_run, recorded_runs("averaged")):
-        runs.setdefault(run.report["rung"], []).append(run)
-    return figures(runs, of)
+    return figures(by_rung("averaged"), of)
 
 
 def tuned(of: str) -> tuple[dict[str, float], dict[str, dict[int, float]]]:
@@ -233,28 +236,18 @@ def tuned(of: str) -> tuple[dict[str, float], dict[str, dict[int, float]]]:
 
     Seed 0 chooses by the validation loss of the mean, and the others judge.
     """
-    rates: dict[str, dict[float, list]] = {rung: {} for rung in TUNED}
-    for run in map(
-        load_run, recorded_runs("averaged") + recorded_runs("tuned")
-    ):
-        if run.report["rung"] in TUNED:
-            of_rung = rates[run.report["rung"]]
-            of_rung.setdefault(run.report["rate"], []).append(run)
-    chosen, judges = {}, {}
-    for rung, found in rates.items():
-        firsts = {
-            run.report["result"]["validation_loss"]: rate
-            for rate, runs in found.items()
-            for run in runs
-            if run.report["training"]["seed"] == 0
-        }
-        chosen[rung] = firsts[min(firsts)]
-        judges[rung] = [
-            run
-            for run in found[chosen[rung]]
-            if run.report["training"]["seed"] > 0
-        ]
-    return chosen, figures(judges, of)
+    runs = by_rung("averaged", "tuned")
+    rates, judges = {}, {}
+    for rung in TUNED:
+        firsts, others = [], []
+        for run in runs[rung]:
+            (others if run.report["training"]["seed"] else firsts).append(run)
+        best = min(
+            firsts, key=lambda run: run.report["result"]["validation_loss"]
+        )
+        rate = rates[rung] = best.report["rate"]
+        judges[rung] = [run for run in others if run.report["rate"] == rate]
+    return rates, figures(judges, of)
 
 
 # Trainings of several lengths, each with its own end.

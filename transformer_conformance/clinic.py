@@ -292,7 +292,8 @@ def probe(
         lengths = []
         for count, more in ((1, 0), (2, 0), (1, 3)):
             model.eval()  # without dropout, so that steps can be compared,
-            with patch.object(model, "train"):  # whatever your step calls
+            # whatever your step calls
+            with patch.object(model, "train", return_value=model):
                 list(steps_from_start(torch.optim.SGD, count, more))
             after = model.state_dict()
             change = [(after[k] - v).flatten() for k, v in start.items()]

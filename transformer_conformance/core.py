@@ -149,6 +149,8 @@ class Adapter:
         )
         # never written; eos may begin the decoder's input, as fairseq's does
         self.never = [x for x in (self.PAD, self.BOS) if x != self.EOS]
+        # what others forbid: nothing, or one of them
+        self.laxer = [[], self.never[:1], self.never[1:]]
         if chosen["ARRAYS"] not in ("torch", "numpy"):
             raise ValueError(
                 f'ARRAYS={chosen["ARRAYS"]!r}: give "torch" or "numpy"'
@@ -215,9 +217,10 @@ class Adapter:
 
     def random(self, offset: int = 0) -> None:
         """Begin the random numbers of a probe, the same each time."""
-        random.seed(1000 * self.seed + offset)
-        torch.manual_seed(1000 * self.seed + offset)
-        np.random.seed((1000 * self.seed + offset) % 2**32)
+        seed = (1000 * self.seed + offset) % 2**32
+        random.seed(seed)
+        torch.manual_seed(seed)
+        np.random.seed(seed)
 
 
 def _takes(function: Callable) -> int:

@@ -80,7 +80,7 @@ def step_by_step(
     model: Any,
     source: Tensor,
     extra: int,
-    never: tuple[int, ...],
+    never: list[int],
     mistake: str = "",
 ) -> list[int]:
     """Greedy decoding as the paper has it, without a cache; or with a
@@ -88,7 +88,7 @@ def step_by_step(
     ids: list[int] = []
     while len(ids) < most(tried, source, extra) and tried.EOS not in ids:
         scores = next_logits(tried, model, source, ids, mistake)
-        scores[list(never)] = -math.inf
+        scores[never] = -math.inf
         ids.append(int(scores.argmax()))
     return ids
 
@@ -115,17 +115,15 @@ def greedy(tried: Adapter) -> Verdict:
     """The decoder makes one symbol at a time, the likeliest, and takes
     the earlier ones as further input."""
     wrong: dict[str, list[str]] = {}  # words, by what they are but numbers
-    special = tuple(tried.never)
     for number in range(12):
         model = language(tried, number)
         source = source_of(tried, number)
         got = greedy_ids(tried, model, source, 6)
-        right = step_by_step(tried, model, source, 6, special)
-        bans = (), special[:1], special[1:]  # of some or of none
-        each = [step_by_step(tried, model, source, 6, x) for x in bans]
-        loose = got if got in each else each[0]
+        right = step_by_step(tried, model, source, 6, tried.never)
         if got == right:
             continue
+        each = [step_by_step(tried, model, source, 6, x) for x in tried.laxer]
+        loose = got if got in each else each[0]
         # a model may choose bos itself, if nothing forbids it
         named_first = got[:1] == [tried.BOS] and got[1:] in (right, loose)
         if named_first and got != loose:
@@ -194,7 +192,7 @@ def _greedy_mistake(tried, model, source, got, right, loose) -> str:
         "first": "what comes next is at the last position, not at the first",
     }
     for mistake, words in mistakes.items():
-        for never in ((), tuple(tried.never)):
+        for never in ([], tried.never):
             with contextlib.suppress(Exception):  # of a target without bos
                 if got == step_by_step(
                     tried, model, source, 6, never, mistake
@@ -359,7 +357,7 @@ READINGS = {
 
 class Search:
     """The adapter's beam search on a random language, and what should
-    come out: with a ban on padding and bos, or, if `loose`, without."""
+    come out: with a ban on padding and bos, or with another."""
 
     def __init__(self, tried: Adapter, number: int):
         self.tried = tried
@@ -402,18 +400,17 @@ class Search:
         size: int,
         limit: int = LONGEST,
         mistake: str = "",
-        loose: int | None = None,
+        never: list[int] | None = None,
         anew: bool = False,
     ) -> list[int]:
-        """What should come out: with the ban, or, if `loose`, with none
-        or with that of one symbol; if `anew`, banned before the softmax."""
+        """What should come out with a ban, which is the paper's if none is
+        given; if `anew`, it is put before the softmax."""
         tried = self.tried
-        bans = [], tried.never[:1], tried.never[1:]
-        never = tried.never if loose is None else bans[loose]
+        banned = tried.never if never is None else never
 
         def logs(ids: list[int]) -> Tensor:
             out = self.logs(ids).clone()
-            out[never] = -math.inf
+            out[banned] = -math.inf
             return out.log_softmax(-1) if anew else out
 
         return reference(logs, size, self.alpha, limit, tried.EOS, mistake)
@@ -432,18 +429,17 @@ def searches(tried: Adapter, count: int) -> list[Search]:
 def agree(each: list[Search], got: list[list[int]], mistake: str = "") -> str:
     """ "paper" if all outputs are those of a search with the ban, or
     the name of the deviation if they are one's without it, or ''."""
-    both = [*zip(each, got, strict=True)]
-    for loose, anew in product((None, 0, 1, 2), (False, True)):
-        how = {"mistake": mistake, "loose": loose, "anew": anew}
-
-        def same(one: Search, ids: list[int], how: dict = how) -> bool:
-            right = one.right(WIDTH, **how)
-            if how["loose"] is None:
-                return ids == right
-            return plain(one.tried, ids) == plain(one.tried, right)
-
-        if all(same(one, ids) for one, ids in both):
-            return "paper" if loose is None else LOOSE
+    tried = each[0].tried
+    for never, anew in product([tried.never, *tried.laxer], (False, True)):
+        pairs = (
+            (ids, one.right(WIDTH, mistake=mistake, never=never, anew=anew))
+            for one, ids in zip(each, got, strict=True)
+        )
+        if never is tried.never:
+            if all(ids == right for ids, right in pairs):
+                return "paper"
+        elif all(plain(tried, a) == plain(tried, b) for a, b in pairs):
+            return LOOSE
     return ""
 
 
@@ -496,8 +492,9 @@ def _missed(tried: Adapter) -> tuple[int, int]:
     each = searches(tried, 6)
     best = [
         [
-            one.right(ALL, 3, loose=loose, anew=anew)
-            for loose, anew in product((None, 0, 1, 2), (False, True))
+            one.right(ALL, 3, never=never, anew=anew)
+            for never in [one.tried.never, *one.tried.laxer]
+            for anew in (False, True)
         ]
         for one in each
     ]
