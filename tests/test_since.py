@@ -467,6 +467,7 @@ def test_who_keeps_the_rules_of_the_race_is_told_by_the_record(references):
         ("training", "seed", 7, "seed 1"),
         ("machine", "commit", "abc-dirty", "commit"),
         ("machine", "processor", "another", "timed"),
+        ("machine", "kernels", "AVX2", "timed"),
         ("result", "seconds", 60.0, "clock"),
         ("machine", "threads", 2, "thread"),
         ("test", "split", "validation", "tested"),
