@@ -189,8 +189,9 @@ def validation_loss(model: Transformer, batches: TokenBatches) -> float:
     """Nats per token without smoothing, dropout or gradient.
 
     `perplexity` of it, per token, is table 3's measure. The model's
-    `hidden` and `project` are called, as in training, but not the model
-    itself: a `forward` of its own, or a hook on it, has no part in this.
+    `hidden` is called, and `project` if that does more than multiply by
+    `output_weight`, as in training, but not the model itself: a `forward`
+    of its own, or a hook on it, has no part in this.
 
     Chapter: loss-validation
     """

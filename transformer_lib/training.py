@@ -87,8 +87,9 @@ def train(
         model: trained on the device that it is on, and compiled if
             `torch.compile` returned it. Afterwards, also after an
             error, its modules are in the modes that they were in. Its
-            `hidden` and `project` are called, and not the model itself:
-            a hook on the model that only watches sees no step.
+            `hidden` is called, and `project` if that does more than
+            multiply by `output_weight`, but not the model itself: a
+            hook on the model that only watches sees no step.
         batches: the training data. All workers of `torchrun` give the
             same batches, and each takes its share of every step.
         training_config: the settings.
