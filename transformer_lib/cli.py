@@ -257,7 +257,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     of the process.
 
     Returns:
-        The exit code: 0, done; 2, for bad input or too little memory;
+        The exit code: 0, done; 2, for what the line explains;
         130, stopped by Ctrl-C or, while a model trains, by a signal;
         141, if the reader of the output went away.
 

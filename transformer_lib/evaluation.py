@@ -211,8 +211,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Translate a corpus and report how good the result is.
 
-    What is measured is the model's `encode`, `decode` and `project`, as
-    in `validation_loss`.
+    The loss is that of `validation_loss`; `encode`, `decode` and
+    `project` translate.
 
     Returns:
         A dict that JSON can hold: what was run, how many pairs were

@@ -208,6 +208,7 @@ def run_experiment(
     Raises:
         ValueError: for a bad corpus, or in a folder that holds another
             run or model.
+        FileNotFoundError: without the corpus, or without `start`.
         TimeoutError: if another run writes to the folder.
         NotADirectoryError, FloatingPointError, KeyboardInterrupt: as
             `train`.

@@ -96,8 +96,8 @@ def train(
         evaluate: called as evaluate(model, step), without dropout and
             gradients, every `validate_every` steps and at the end. The
             numbers it returns, in a dict, join the log; a name that the
-            log has already, with `validation_` before it; NaN as None.
-            A number alone is `validation`. If `evaluate` is a
+            log has already, with `validation_` before it; NaN and
+            infinity as None. A number alone is `validation`. If it is a
             `TokenBatches`, their `validation_loss` joins the log.
         folder: for log.jsonl and checkpoints. A run that was stopped
             there goes on as if it had not been stopped.

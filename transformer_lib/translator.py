@@ -100,7 +100,7 @@ class Translator:
 
     A tokenizer of your own needs `__len__`, `encode` and `decode` as
     `BPETokenizer` has them, and `pieces` for `attention`; `save` and
-    `export` need a `BPETokenizer`. Threads may share a translator whose
+    `export_model` need a `BPETokenizer`. Threads may share a translator whose
     model is in evaluation mode, as a loaded one is.
 
     Raises:
