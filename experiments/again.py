@@ -85,7 +85,11 @@ def again(run: str, words: list[str], options: list[str]) -> None:
 
 
 def finish(process: subprocess.Popen) -> int:
-    """Wait for it, also when Ctrl-C has told it to save and to stop."""
+    """Wait for it, also when Ctrl-C has told it to save and to stop.
+
+    Ctrl-C reaches it by itself; SIGTERM is handed on.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     while True:
         try:
             return process.wait()
@@ -98,7 +102,6 @@ def main(words: list[str]) -> None:
     names = words[: dashed[0]] if dashed else words
     if not names:
         print("\n".join([*recorded(), *waiting()]))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     for run, command in chosen(names).items():
         again(run, command, words[len(names) :])
 

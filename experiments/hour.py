@@ -27,6 +27,7 @@ run goes on where it was.
 import argparse
 import math
 import shlex
+import statistics
 import sys
 from dataclasses import replace
 
@@ -43,18 +44,23 @@ EVERY = 300  # steps between two validations
 
 
 def cpu_seconds(lines):
-    """What the steps of a log took, without the validations between."""
+    """What the steps of a log took, without the validations between.
+
+    Steps that were not timed count as the others.
+    """
+    timed = [x for line in lines if (x := line.get("cpu_seconds_a_step"))]
+    usual = statistics.median(timed) if timed else math.nan
     spent, before = 0.0, 0
     for line in lines:
         steps, before = line["step"] - before, line["step"]
-        spent += steps * line.get("cpu_seconds_a_step", math.nan)
+        spent += steps * line.get("cpu_seconds_a_step", usual)
     return spent
 
 
 def rung_of(name):
-    """A rung of the ladder; all but the paper cool down."""
+    """A rung; all of the ladder's but the paper cool down."""
     rung = since.RUNGS[name]
-    if name == "paper":
+    if name == "paper" or rung.schedule is not since.equation_3:
         return rung
     return replace(rung, schedule=since.cool_down)
 

@@ -4,7 +4,8 @@
 
 Each row of EDITS changes lines of the file: the old text and the new one.
 The file as it is learns with three seeds, a changed one with the first. The
-result is runs/one_file.json, which the page *The paper in one file* shows.
+result is runs/one_file.json, which the page *The paper in one file* shows. A
+row that is there isn't made again: delete it first if the file has changed.
 """
 
 import contextlib

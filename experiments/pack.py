@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from transformer_book.records import read_folder, read_record, runs_folder
 from transformer_lib.checkpoints import write_atomically
 
@@ -42,9 +44,11 @@ def pack(folder: Path) -> str:
     if not any(name in content for name in RESULTS):
         return f"{folder} is not finished"
     path = folder.parent.with_suffix(".jsonl")
-    runs = dict(read_record(path)) if path.is_file() else {}
-    runs[folder.name] = content
-    write_record(path, runs)
+    with FileLock(folder.parent / ".lock"):  # others may pack theirs
+        read_record.cache_clear()
+        runs = dict(read_record(path)) if path.is_file() else {}
+        runs[folder.name] = content
+        write_record(path, runs)
     read_record.cache_clear()
     return f"{folder} is in {path}"
 

@@ -278,18 +278,20 @@ def highest_rate(rate, d_model):
 
 
 class Judge:
-    """Validates, and notes the processor time of the steps since."""
+    """Validates `every` so many steps, and notes their processor time."""
 
-    def __init__(self, pairs, step):
+    def __init__(self, pairs, step, every):
         self.batches = TokenBatches.in_order(pairs)
-        self.step = step
+        self.step, self.every = step, every
         self.began = time.process_time()
 
     def __call__(self, model, step):
         spent = time.process_time() - self.began
         found = {"validation_loss": validation_loss(model, self.batches)}
-        if step > self.step:  # not if a validation is only made up for
-            each = spent / (step - self.step)
+        steps = step - self.step
+        # not of a few, or none, in a run that goes on
+        if 2 * steps > (step - 1) % self.every:
+            each = spent / steps
             found["cpu_seconds_a_step"] = round(each, 4)
         self.step, self.began = step, time.process_time()
         return found
@@ -302,9 +304,11 @@ def steps_done(folder):
 
 
 def schedule_of(rung, steps, warmup=WARMUP):
-    """A rung's schedule, which may have to know the last step."""
-    if rung.schedule is not cool_down:
+    """A rung's schedule; the ladder's have to know the warm-up."""
+    if rung.schedule is equation_3:
         return partial(equation_3, warmup=warmup)
+    if rung.schedule is not cool_down:
+        return rung.schedule
     warmup = min(warmup, steps // 2)  # in a trial of a few steps
     return partial(cool_down, steps=steps, warmup=warmup)
 
@@ -332,7 +336,7 @@ def fit(rung, options, rate, text, folder, tokens, every):
         model,
         batches,
         settings,
-        Judge(held_out, steps_done(folder)),
+        Judge(held_out, steps_done(folder), every),
         folder,
         optimizer=optimizers,
         schedule=schedule_of(rung, options.max_steps, options.warmup_steps),
@@ -360,10 +364,19 @@ def fit(rung, options, rate, text, folder, tokens, every):
     return model, history, described
 
 
+def asked_of(command):
+    """What a command says, but for the folder."""
+    asked = vars(parser().parse_args(shlex.split(command)[2:]))
+    return {name: told for name, told in asked.items() if name != "out"}
+
+
 def train_at(options, rate, text, folder):
     """The report of a rung at one rate: a finished one, or trained now."""
     if (folder / "report.json").exists():
-        return json.loads((folder / "report.json").read_text("utf-8"))
+        report = json.loads((folder / "report.json").read_text("utf-8"))
+        if asked_of(report["command"]) == asked_of(options.command):
+            return report
+        raise SystemExit(f"{folder} is finished: {report['command']}")
     model, history, described = fit(
         RUNGS[options.rung], options, rate, text, folder, TOKENS, EVERY
     )

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from threading import Thread
 from unittest.mock import Mock
 
 import again
@@ -111,6 +112,31 @@ def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(
         again.main(["a", "b"])
     [[*_, out]] = begun
     assert out == "runs/a"
+
+
+def test_a_run_that_is_to_stop_is_told(monkeypatch):
+    """SIGTERM reaches the script that starts it, and not the run."""
+    monkeypatch.setattr(again.signal, "signal", Mock())
+    run = Mock(wait=Mock(return_value=1))
+    assert again.finish(run) == 1
+    [((name, stop), _)] = again.signal.signal.call_args_list
+    assert name == again.signal.SIGTERM and not run.terminate.called
+    stop(name, None)
+    assert run.terminate.called
+
+
+def test_two_that_pack_at_once_lose_no_run(tmp_path):
+    folder = tmp_path / "table" / "row-0"
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text("{}")
+    with FileLock(tmp_path / "table" / ".lock"):
+        packing = Thread(target=pack.pack, args=[folder])
+        packing.start()
+        packing.join(0.3)
+        assert packing.is_alive()
+        pack.write_record(tmp_path / "table.jsonl", {"row-1": {"a": 1}})
+    packing.join()
+    assert {*read_record(tmp_path / "table.jsonl")} == {"row-0", "row-1"}
 
 
 def test_a_finished_run_is_packed_as_it_is(tmp_path):

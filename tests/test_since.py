@@ -5,6 +5,7 @@ import inspect
 import math
 import re
 from copy import deepcopy
+from unittest.mock import Mock, patch
 
 import hour
 import jupytext
@@ -66,6 +67,33 @@ def test_schedules_reach_the_whole_rate_after_the_warm_up():
             assert steps < warmup or factor(warmup) == 1
 
 
+def test_a_rung_may_have_a_schedule_of_its_own(monkeypatch):
+    """It once had equation 3 here and a rate to zero there, in silence."""
+
+    def mine(step):
+        return 0.123
+
+    monkeypatch.setitem(since.RUNGS, "mine", since.Rung(schedule=mine))
+    assert since.schedule_of(since.RUNGS["mine"], since.STEPS) is mine
+    assert hour.rung_of("mine").schedule is mine
+
+
+def test_steps_that_were_not_timed_count_as_the_others():
+    """A run that goes on has not seen all steps until a validation."""
+    lines = [
+        {"step": 300, "cpu_seconds_a_step": 0.5},
+        {"step": 600},
+        {"step": 800, "cpu_seconds_a_step": 0.7},
+    ]
+    assert hour.cpu_seconds(lines) == pytest.approx(150 + 180 + 140)
+    assert math.isnan(hour.cpu_seconds([{"step": 300}]))
+    for began, timed in (0, True), (450, True), (451, False), (600, False):
+        judge = Mock(step=began, every=300, began=0.0, batches=[])
+        with patch.object(since, "validation_loss", return_value=1.0):
+            found = since.Judge.__call__(judge, None, 600)
+        assert ("cpu_seconds_a_step" in found) == timed
+
+
 def little_spanish(name, source, target, split):
     """A corpus that is read at once, and needs no download."""
     return load_corpus("little_spanish", split=split)
@@ -117,6 +145,9 @@ def test_a_rung_is_tuned_recorded_and_taken_up_again(tmp_path, monkeypatch):
     rates = [line["learning_rate"] for line in files["log.jsonl"]]
     highest = since.highest_rate(0.7, 128)
     assert rates == pytest.approx([highest, highest / 2, 0])
+    since.main([*words, "--out", str(second)])  # finished, and asked for again
+    with pytest.raises(SystemExit, match="is finished: .* --seed 1 "):
+        since.main([*words, "--seed", "2", "--out", str(second)])
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs Muon")
@@ -469,7 +500,7 @@ def test_who_keeps_the_rules_of_the_race_is_told_by_the_record(references):
         ("machine", "processor", "another", "timed"),
         ("machine", "kernels", "AVX2", "timed"),
         ("result", "seconds", 60.0, "clock"),
-        ("machine", "threads", 2, "thread"),
+        ("machine", "commit", "not recorded", "commit"),
         ("test", "split", "validation", "tested"),
         ("test", "beam_size", 8, "tested"),
         ("test", "bleu", 99.0, "score"),
@@ -485,6 +516,25 @@ def test_what_breaks_the_rules_of_the_race_is_named(of, name, value, says):
     runs[1].report[of][name] = value
     [wrong] = race.against(runs, found)
     assert wrong.startswith(runs[1].name) and says in wrong
+
+
+def test_a_clock_of_ones_own_is_held_to_the_same_thread(monkeypatch):
+    """And a score is right on references as written or as models write."""
+    runs = [deepcopy(load_run(f"hour/all-three-{n}")) for n in range(3)]
+    found = load_counts("race")["systems"]["hour/all-three"]
+    for run, score in zip(runs, found["bleu"], strict=True):
+        assert run.report["test"]["bleu"] != score
+        run.report["test"]["bleu"] = score
+    assert race.against(runs, found) == []
+    clock = deepcopy(load_run(race.CLOCK))
+    monkeypatch.setattr(race, "clock_of", lambda _: clock)
+    clock.report["machine"]["threads"] = 4
+    assert len(race.against(runs, found)) == 3
+    for run in runs:
+        run.report["machine"]["threads"] = 4
+    assert len(race.against(runs, found)) == 3  # more than one thread
+    clock.report["result"]["cpu_seconds"] *= 1.6
+    assert len(race.against(runs, found)) == 4
 
 
 def test_one_run_is_not_three_and_a_worse_one_is_told():

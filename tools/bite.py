@@ -167,6 +167,8 @@ def fails(page: Path, folder: Path) -> bool:
     """Whether a cell of a page, run in a folder, fails."""
     try:
         execute(jupytext.read(page), folder)
+    except RuntimeError:  # the kernel's; a cell's is a CellExecutionError
+        raise
     except Exception:
         return True
     return False

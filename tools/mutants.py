@@ -178,9 +178,10 @@ def passes(module: str, code: bytes, seconds: int) -> bool:
 def survivors(module: str, count: int, seed: int) -> tuple[int, int]:
     """How many mutants of a module were tried, and how many survive."""
     code = (ROOT / "transformer_lib" / f"{module}.py").read_bytes()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     if not passes(module, code, 3600):
         raise SystemExit(f"tests/test_{module}.py fails unchanged")
-    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     mutants, alive = sorted(Finder(code).found), 0
     count = min(count, len(mutants))
     for mutant in random.Random(f"{seed} {module}").sample(mutants, count):

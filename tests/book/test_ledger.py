@@ -60,3 +60,16 @@ def test_row_has_what_its_state_asks(row):
     # `make bite` tries each of them
     for change in bite.changes(row):
         assert not change.complaint()
+
+
+def test_a_kernel_that_does_not_start_bites_nothing(monkeypatch, tmp_path):
+    """The change would be said to be noticed, and nothing was tried."""
+    page = tmp_path / "page.md"
+    page.write_text("text\n")
+
+    def died(*_):
+        raise RuntimeError("Kernel died before replying to kernel_info")
+
+    monkeypatch.setattr(bite, "execute", died)
+    with pytest.raises(RuntimeError, match="kernel_info"):
+        bite.fails(page, tmp_path)
