@@ -267,11 +267,10 @@ class Saving(NamedTuple):
     slope: dict[str, float]
 
 
-class ByLength(Blocks):
-    """Rows "RUNG-STEPS" whose seeds are unpaired, a spread for each length.
+class Unpaired(Blocks):
+    """Rows whose seeds are unpaired, with one spread for all.
 
-    It is that between the seeds of a row; above 2,000 steps, where there is
-    one seed, that of 2,000. A row's level is the mean of its seeds.
+    It is that between the seeds of a row, whose level is their mean.
     """
 
     def __init__(self, figures: dict[str, dict[int, float]]) -> None:
@@ -280,18 +279,35 @@ class ByLength(Blocks):
         self.levels = {row: statistics.mean(x) for row, x in each.items()}
         self.errors, free = {}, {}
         for row, told in each.items():
-            steps = min(_steps(row), BUDGETS[2])
-            same = [x for other, x in each.items() if steps == _steps(other)]
-            free[steps] = sum(len(x) - 1 for x in same)
+            group = self.group(row)
+            same = [
+                x for other, x in each.items() if group == self.group(other)
+            ]
+            free[group] = sum(len(x) - 1 for x in same)
             squares = sum(len(x) * np.var(x) for x in same)
-            self.errors[row] = math.sqrt(squares / free[steps] / len(told))
+            self.errors[row] = math.sqrt(squares / free[group] / len(told))
         self.freedom = min(free.values())
+
+    def group(self, row: str) -> int:
+        """Of rows that share a spread."""
+        return 0
 
     def contrast(self, weights: Mapping[str, float]) -> Gap:
         """As in `Blocks`."""
         size = sum(self.levels[row] * part for row, part in weights.items())
         parts = (part * self.errors[row] for row, part in weights.items())
         return judged(size, math.hypot(*parts), self.freedom)
+
+
+class ByLength(Unpaired):
+    """Rows "RUNG-STEPS", with a spread for each length.
+
+    Above 2,000 steps, where there is one seed, it is that of 2,000.
+    """
+
+    def group(self, row: str) -> int:
+        """The steps, to 2,000."""
+        return min(_steps(row), BUDGETS[2])
 
 
 def _steps(row: str) -> int:
