@@ -190,7 +190,7 @@ def one_page() -> str:
         f"<style>{formulas}</style><style>{SHEET}</style></head><body>"
         f'<main class="bd-content"><div><div class="cover"><h1>{TITLE}'
         "</h1><p>“Attention Is All You Need”, explained and "
-        f"built paragraph by paragraph</p><p>{today}</p></div>"
+        f"built section by section</p><p>{today}</p></div>"
         f'<div class="chapter contents"><h1>Contents</h1>{listed}'
         f"</div>{chapters}</div></main></body></html>"
     )

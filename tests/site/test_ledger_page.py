@@ -62,7 +62,7 @@ def test_the_first_sentence_counts_truly():
 
 def test_the_first_page_counts_truly():
     tested = sum(bool(row.get("test")) for row in ROWS)
-    said = f"{tested} of the paper's {len(ROWS)} statements"
+    said = f"{tested} of {len(ROWS)} statements on the paper"
     assert said in (tangle.ROOT / "index.md").read_text("utf-8")
 
 

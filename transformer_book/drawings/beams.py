@@ -236,5 +236,6 @@ def tree(
         f"The tree of a beam search. Of {len(nodes) - len(ended)} "
         f"hypotheses that survived a step and {len(ended)} that ended, one "
         f"path leads to the best hypothesis: {text(best)}. The other "
-        "branches were crowded out, or were still open at the end.",
+        "branches ended with a lower score, were crowded out, or were still "
+        "open at the end.",
     )

@@ -53,10 +53,10 @@ def journey(source: Sequence[str], written: Sequence[str]) -> Picture:
     return show(
         sketch,
         f"One box, the encoder, which runs once and has read "
-        f"{' '.join(source)}. From it one line, the memory, leads to a row "
-        f"of {len(written)} boxes, the decoder, which runs once for every "
-        "token. The first one reads <bos>. Each writes one token, from which "
-        f"an arrow leads to the next: {', '.join(written)}.",
+        f"{' '.join(source)}. From it one line, the memory, leads to a "
+        f"column of {len(written)} boxes, the decoder, which runs once for "
+        "every token. The first one reads <bos>. Each writes one token, from "
+        f"which an arrow leads to the next: {', '.join(written)}.",
     )
 
 
