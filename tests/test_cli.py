@@ -354,6 +354,10 @@ def test_what_is_the_process_own_is_set_by_the_command_alone(monkeypatch):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    matmul.allow_tf32 = False
+    assert main(["translate", "--model", "x", "--device", "cpu"]) == 2
+    assert not matmul.allow_tf32 and "LRU_CACHE_CAPACITY" not in os.environ
+    threads.clear()
     for command in "translate", "evaluate":
         torch.set_num_threads(2)
         words = [command, "--model", "little-spanish", "--device", "cpu"]

@@ -43,6 +43,9 @@ def test_a_swap_changes_one_place_and_nothing_else(kind):
         for each in shapes
     ]
     assert rest[0] == rest[1] and shapes[0] != shapes[1]
+    layers = getattr(SWAPS[kind](config), stack).layers
+    kinds = [type(layer.self_attention).__name__ for layer in layers]
+    assert kinds == [kind.split()[0]] * 2
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from dataclasses import asdict
 from threading import Thread
 from unittest.mock import Mock
 
@@ -24,6 +25,7 @@ from transformer_book.records import (
     recorded_runs,
     runs_folder,
 )
+from transformer_lib import cli
 from transformer_lib.batching import TokenBatches
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import BOS, EOS
@@ -40,12 +42,15 @@ COMMANDS = again.recorded() | again.waiting()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_made_a_record_is_still_there(name):
+def test_what_made_a_record_is_still_there(name, monkeypatch):
     """Its script takes its options, or runs/README.md says where it is."""
     script, *options = COMMANDS[name][1:]
     if script in PARSERS:
         PARSERS[script]().parse_args(options)
-    elif script != "-m":
+    elif script == "-m":
+        monkeypatch.setattr(cli, "run_experiment", lambda *run, **more: None)
+        assert cli.main(options[1:]) == 0
+    else:
         gone = (runs_folder() / "README.md").read_text("utf-8")
         assert f"`{script.removeprefix('experiments/')}`" in gone
         assert not (tangle.ROOT / script).exists()
@@ -191,6 +196,13 @@ def test_a_row_is_another_model_or_another_training(row):
     parts = [name for name, _ in model.named_parameters()]
     usual_parts = [name for name, _ in base.named_parameters()]
     assert row == "base" or changed or parts != usual_parts
+    run = load_run(f"variations/{row}-0")
+    vocab_size = run.config["model"]["vocab_size"]
+    sizes = asdict(model.config) | {"vocab_size": vocab_size}
+    assert run.config["model"] == sizes
+    told = run.report["training"]
+    settings = asdict(training) | {"betas": [*training.betas]}
+    assert told == told | {n: settings[n] for n in told if n in settings}
 
 
 def test_nats_of_each_sentence():

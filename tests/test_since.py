@@ -47,6 +47,7 @@ def test_a_rung_has_its_part_and_the_papers_size(name):
     ours, paper = (
         since.build(since.RUNGS[rung], 40, 0) for rung in (name, "paper")
     )
+    assert name == "paper" or since.RUNGS[name] != since.RUNGS["paper"]
     if name in PARTS:
         assert PARTS[name] in {type(part) for part in ours.modules()}
     sizes = [sum(w.numel() for w in x.parameters()) for x in (ours, paper)]
@@ -212,9 +213,13 @@ def test_every_rung_of_the_records_is_in_the_table():
     table = drawings.ladder_table(rows).data
     assert {row["rung"] for row in rows} == {*drawings.RUNGS}
     for row in rows:
-        assert f"| {drawings.RUNGS[row['rung']]} " in table
+        after = "|" if row["rung"] in ("paper", "averaged") else "("
+        name = f"| {drawings.RUNGS[row['rung']]} {after}"
+        before, found, _ = table.partition(name)
+        assert found
         if row["verdict"]:
-            assert f"| **{row['verdict']}** |" in table
+            heading = before.rpartition("| **")[2]
+            assert heading.startswith(f"{row['verdict']}** |")
 
 
 @pytest.fixture(scope="module")

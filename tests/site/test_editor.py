@@ -31,6 +31,7 @@ def live_pages(monkeypatch):
 def opened(visit):
     """The part in a browser."""
     if "folder" not in given(CHAPTER, "editor"):
+        assert not os.environ.get("BROWSER_REQUIRED"), "no Pyodide"
         pytest.skip("the site was built without Python for the browser")
 
     def opened(chapter=CHAPTER, **settings):
