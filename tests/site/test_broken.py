@@ -76,11 +76,14 @@ def test_a_game_from_the_first_level_to_the_last(visit, fits):
     lines.first.wait_for()
     for number, level in enumerate(LEVELS, 1):
         if number == 1:
-            for look in place.locator(".broken-shop button").all():
+            *looks, last = place.locator(".broken-shop button").all()
+            for look in looks:
                 look.click()
             lines.first.check()  # by mistake
             press(place, POINT)
-            assert "still worth 2 points" in place.inner_text()
+            assert "still worth 3 points" in place.inner_text()
+            last.click()  # which costs one
+            assert "still worth" not in place.inner_text()
             fits(page, "[data-live=broken]")
         at = level["wrong"][-1]
         place.locator(f".broken-code input[value='{at}']").focus()
@@ -93,6 +96,9 @@ def test_a_game_from_the_first_level_to_the_last(visit, fits):
                 "Next level"
             )
             page.keyboard.press("Enter")
+            assert page.evaluate("document.activeElement.textContent") == (
+                str(number + 1)
+            )
     assert total.inner_text() == "92 of 100 points"
     page.reload()
     assert total.inner_text() == "92 of 100 points"

@@ -112,6 +112,8 @@ def test_untouched_it_covers_a_word_once(visit):
     assert told.startswith("Covered: ball. Now: Ein Mädchen in einem roten")
     page.clock.run_for(5000)
     assert covered(page) == ["ball"]
+    page.locator(PART).get_by_role("button", name="Uncover").click()
+    assert page.evaluate("document.activeElement.textContent") == "ball"
     for url in page.asked:
         assert not re.search(r"\.bin", url)
 
@@ -134,6 +136,7 @@ def test_it_stands_still_if_asked(visit):
     """By its button, or by what the reader has set for all pages."""
     paused = opened(visit, prepare=stop_the_clock)
     paused.locator(PART).get_by_role("button", name="Pause").click()
+    assert paused.evaluate("document.activeElement.textContent") == "A"
     reduced = opened(visit, reduced_motion="reduce", prepare=stop_the_clock)
     for page in paused, reduced:
         page.clock.run_for(5000)

@@ -304,6 +304,30 @@ def test_what_is_lost_on_the_way_is_asked_for_again(visit):
     sentence.select_option("1")
     expect(note).to_be_empty()
     expect(page.locator(".live-result")).to_contain_text(" looked at ")
+    # Of a model that cannot come, the sentences are not asked for either.
+    model = page.get_by_label("model", exact=True)
+    name, asked = model.input_value(), chosen(page)
+    page.route("**/little-spanish/**", lambda route: route.abort())
+    model.select_option("little-spanish")
+    expect(note).to_contain_text("could not be loaded. Is there still")
+    assert page.problems and not page.problems.clear()
+    assert (model.input_value(), chosen(page)) == (name, asked)
+    sentence.select_option("2")
+    expect(note).to_be_empty()
+
+
+@pytest.mark.parametrize("name", ["positions", "masks"])
+def test_a_part_that_was_hidden_has_its_width_when_it_is_shown(visit, name):
+    hide = "localStorage.setItem('book-shows', 'code')"
+    page = visit(PAGES[name], lambda page: page.add_init_script(hide))
+    canvas = page.locator(f"[data-part={name}] canvas")
+    canvas.wait_for(state="attached")
+    assert not canvas.is_visible()
+    page.evaluate("document.documentElement.dataset.shows = 'all'")
+    page.wait_for_function(
+        "one => one.clientWidth && one.width === one.clientWidth",
+        arg=canvas.element_handle(),
+    )
 
 
 # Attention explorer
@@ -466,6 +490,26 @@ def test_a_paragraph_is_translated_sentence_by_sentence(visit):
     found = [library_beam("tatoeba-en-de", text)[0][0] for text in texts]
     wait_for_text(page, " ".join(found))
     wait_for_text(page, "3 sentences one by one")
+    part = page.locator("[data-live=translate]")
+    old = part.locator(".live-result strong").element_handle()
+    put(part, "beam size", 1)  # and all of them anew
+    page.wait_for_function("old => !old.isConnected", arg=old)
+    wait_for_text(page, "3 sentences one by one")
+
+
+def test_typing_while_a_model_is_loaded(visit):
+    """Leaves nothing of the loading behind."""
+    page, held = opened(visit, "translate", LITTLE), []
+    page.route("**/model.bin", lambda route: held.append(route))
+    field = page.get_by_label("A sentence in English")
+    field.fill("I like trees")
+    field.press("Enter")
+    wait_for_text(page, "Loading the model")
+    field.fill("I like tre")
+    held[0].continue_()
+    button = page.locator("[data-live=translate] .live-main")
+    expect(button).to_have_text("Translate", timeout=30_000)
+    expect(page.locator(".live-result").first).to_be_empty()
 
 
 def test_capitals_and_dates_are_told_of(visit):

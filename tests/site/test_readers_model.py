@@ -146,6 +146,24 @@ def arrays(folder, index) -> dict[str, np.ndarray]:
     return dict(zip(names, parts, strict=True))
 
 
+WITHOUT_LANGUAGES = """
+const [live] = process.argv.slice(2);
+const { called } = await import(`${live}/model.js`);
+const { describe } = await import(`${live}/own_model.js`);
+const { split } = await import(`${live}/split.js`);
+const languages = ["", ""];
+const { title } = describe({
+  sizes: {}, info: { languages }, languages: languages.map(called) });
+console.log(JSON.stringify([title, split("I run. You run.", "")]));
+"""
+
+
+def test_a_model_need_not_say_its_languages(tmp_path):
+    """`Translator` saves two empty names where it was told none."""
+    said = asked_of_node(WITHOUT_LANGUAGES, tmp_path, LIVE)
+    assert json.loads(said) == ["", ["I run.", "You run."]]
+
+
 def cut(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:5000])
@@ -308,6 +326,7 @@ def translate(part, text, output):
     ],
 )
 def test_a_part_shows_what_it_writes(visit, name, page, place):
+    """And no address tells of a model that nobody else has."""
     part = visit(page).locator(f".live[data-live={name}]")
     if name == "cover":
         part.get_by_role("button", name="Your own sentence").click()
@@ -320,6 +339,11 @@ def test_a_part_shows_what_it_writes(visit, name, page, place):
         part.get_by_role("slider").press("End")
     shown = part.locator(place).first
     expect(shown).to_contain_text("Vendemos árboles", timeout=60_000)
+    assert "#" not in part.page.url
+    if name == "beams":
+        chosen = part.locator(".live-which option:checked")
+        names = ["English to Spanish (your own)", "We sell trees"]
+        assert chosen.all_text_contents() == names
 
 
 def test_its_decoding_is_played(visit):
@@ -349,3 +373,8 @@ def test_its_heads_can_be_seen(visit):
     expect(part.locator(".live-result")).to_contain_text(
         "gustan looked at trees 100"
     )
+    assert "#" not in page.url
+    model = part.get_by_label("model", exact=True)
+    assert model.input_value() == "your own"
+    model.select_option(index=0)  # and back from it
+    expect(part.locator(".live-result")).not_to_contain_text("gustan")

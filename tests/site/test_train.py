@@ -260,6 +260,35 @@ console.log(JSON.stringify([seconds(), (user + system) / 1e7]));
 """
 
 
+COUNTS = """
+const { came, spoken } = await import(`${process.argv[2]}/train_runs.js`);
+const moments = [[50, 20], [57, null]].map(([step, exact]) => (
+  { step, exact, loss: 2, said: "Me" }));
+for (const told of [came, spoken])
+  for (const count of [1, 2])
+    console.log(told({ moments: moments.slice(0, count) }));
+"""
+
+
+def test_a_count_is_told_as_that_of_its_own_step(tmp_path):
+    told = asked_of_node(COUNTS, tmp_path, LIVE).splitlines()
+    assert ["right at step 50, " in line for line in told] == 2 * [False, True]
+
+
+LOST = """
+globalThis.onmessage = null;
+globalThis.postMessage = ({ text }) => console.log(text);
+await import(`${process.argv[2]}/train_worker.js`);
+onmessage({ data: { kind: "open" } });
+"""
+
+
+def test_without_a_connection_it_says_so(tmp_path):
+    """As here, where the pairs are not beside the scripts."""
+    said = asked_of_node(LOST, tmp_path, LIVE)
+    assert "could not be loaded. Is there still a connection" in said
+
+
 def test_how_long_it_takes_is_what_a_step_takes(tmp_path):
     """Within a factor of three: what it says before the first step."""
     names = ["little_spanish.tsv", "little_people.tsv"]
@@ -293,6 +322,15 @@ def test_unpressed_a_recorded_run_plays_and_nothing_is_fetched(visit):
     look = page.get_by_role("button", name="Look inside your model")
     assert look.is_disabled()
     assert not [url for url in page.asked if any(n in url for n in FETCHED)]
+
+
+def test_paused_before_it_is_seen_it_stays_so(visit):
+    page = visit(CHAPTER, height=300)
+    player = page.locator(PART).get_by_role("button", name="Play", exact=True)
+    player.evaluate("one => { one.click(); one.click(); }")
+    page.locator(f"{PART} .train-chart").scroll_into_view_if_needed()
+    page.wait_for_timeout(800)
+    assert reached(page) == 0
 
 
 def test_the_recorded_run_is_what_the_page_tells():

@@ -231,6 +231,22 @@ def test_by_keyboard_to_a_number_and_back(visit):
     assert focused(page) is None
 
 
+def test_out_of_a_number_that_has_no_tile(visit):
+    """Of the six largest there are; ‹ and › lead to all others."""
+    place = "decoder.1.feed_forward.3"
+    page = opened(visit, place)
+    boxes = page.locator(f"{PART} .zoom-stage [data-part]")
+    tiles = boxes.evaluate_all("all => all.map(one => one.dataset.part)")
+    other = next(f"i{i}" for i in range(1, 9) if f"i{i}" not in tiles)
+    go(page, f"{place}.{other}")
+    page.locator(f"{PART} .zoom-crumbs button").last.focus()
+    page.keyboard.press("Escape")
+    is_open(page, place)
+    assert focused(page) == tiles[0]
+    words = page.locator(f"{PART} .zoom-words").text_content()
+    assert words.startswith("The vector of")
+
+
 def test_every_address_opens_its_level(visit, library, fits):
     """And fits a phone, is accessible, and never moves the text below."""
     page = opened(visit, OF_EACH_KIND[-1], width=360)
@@ -317,11 +333,18 @@ def test_what_is_fetched_and_what_is_missing(visit):
     page.locator(f"{PART} .zoom-words", has_text="missing").wait_for()
     assert crumbs(page) == ["model"]
     assert len(page.problems) == 1 and "404" in page.problems.pop()
+    press(page, "Follow the plural of “trees”, in 8 steps")
+    page.get_by_text("1 of 8").wait_for()
+    press(page, "Next")  # which cannot come, and is not counted
+    page.locator(f"{PART} .zoom-words", has_text="missing").wait_for()
+    assert page.get_by_text("1 of 8").is_visible()
+    assert len(page.problems) == 1 and "404" in page.problems.pop()
+    press(page, "End the tour")
     page.unroute("**/model.bin")  # and it can be tried again
     page.locator(f"{PART} [data-part='decoder.1.self_attention']").click()
     is_open(page, "decoder.1.self_attention")
     go(page, "decoder.1.self_attention.1.1.1.q1")
-    assert fetched().count("model.bin") == 2
+    assert fetched().count("model.bin") == 3
 
 
 def test_every_level_shows_lines_of_the_library():

@@ -40,7 +40,7 @@ const JOBS = {
 };
 
 /** Cut the bytes of a sentence into its maps. */
-export function cut(bytes, { N, h }, { source, target }) {
+function cut(bytes, { N, h }, { source, target }) {
   const S = source.length;
   const T = target.length;
   const maps = { encoder: [], decoder: [], cross: [] };
@@ -91,14 +91,15 @@ export async function start(place) {
   const file = ({ name }, which) => `${name}/attention/${which}`;
   const recorded = {
     list: (about) => load(file(about, "index.json")),
-    read: (about, _, number) =>
-      load(file(about, `${number}.bin`), "arrayBuffer"),
+    async read(about, row, number) {
+      const bytes = await load(file(about, `${number}.bin`), "arrayBuffer");
+      return cut(new Uint8Array(bytes), about, row);
+    },
   };
   const texts = await sentences(
     recorded,
     { model: place.dataset.part, ...state },
-    (bytes, row, about) => {
-      const maps = cut(new Uint8Array(bytes), about, row);
+    (maps, row, about) => {
       shown = { about, row, maps };
       draw();
     },
@@ -152,20 +153,17 @@ export async function start(place) {
     word: Number(state.word ?? BEGIN.word),
   };
   await texts.open(state.sentence ?? place.dataset.sentence);
-  redraw(draw);
+  redraw(place, draw);
 
   /** The maps of a sentence, in a model of the reader's own. */
   async function look(model, text) {
     const breathe = () => new Promise((done) => setTimeout(done));
     const found = await inside(model, text, breathe);
     const { source, target, next, said } = found.about;
-    shown = {
-      about: describe(model),
-      row: { source, target, predicted: next },
-      maps: await mapsOf(found),
-    };
+    const maps = await mapsOf(found);
     chosen.word = 0;
-    draw();
+    const row = { text, source, target, predicted: next };
+    await texts.own(describe(model), row, maps);
     return `${becomes(text, said)} The maps are your model's.`;
   }
 

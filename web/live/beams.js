@@ -7,6 +7,7 @@ import {
   inAddress,
   loading,
   radios,
+  redraw,
   scroller,
   sentences,
   slider,
@@ -14,7 +15,7 @@ import {
   table,
 } from "./common.js";
 import { fetched } from "./model.js";
-import { becomes, ownSentence } from "./own_model.js";
+import { becomes, describe, ownSentence } from "./own_model.js";
 import { lengthPenalty } from "./search.js";
 import { readable } from "./words.js";
 
@@ -113,6 +114,7 @@ export async function start(place) {
     ownSentence("Search", look),
   );
   await texts.open(Number(state.sentence ?? 0));
+  redraw(place, () => shown && draw());
 
   /** The searches of a sentence, by a model of the reader's own. */
   async function look(model, text, note) {
@@ -121,8 +123,8 @@ export async function start(place) {
       note.textContent = `Searching, beam size ${beamSize}: ${length} tokens …`;
       return breathe();
     };
-    shown = await searchesOf(model, text, tell);
-    draw(Infinity);
+    const found = await searchesOf(model, text, tell);
+    await texts.own(describe(model), { text }, found);
     const [said] = search().found[0];
     return `${becomes(text, said)} All of this is your model's.`;
   }
@@ -287,7 +289,7 @@ function drawTree(place, all, count, spoken, greedy) {
       boxes.push(
         svg(
           "g",
-          { class: `live-box live-${FATES[fate]}` },
+          { class: `live-${FATES[fate]}` },
           svg("title", {}, `${words(spoken[number][rank])}: ${FATES[fate]}`),
           svg("rect", { ...box, stroke: INKS[fate] }),
           svg(

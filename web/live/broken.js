@@ -33,7 +33,11 @@ export async function start(place) {
   const said = el("div", { class: "live-result", role: "status" });
   const point = button(`This line is wrong (a miss: −${MISS})`, answer, "live-main");
   const give = button("Show me (no points)", () => finish("shown"));
-  const next = button("Next level", () => show(at + 1), "live-main");
+  const onward = () => {
+    show(at + 1);
+    numbers[at].focus(); // this button is gone
+  };
+  const next = button("Next level", onward, "live-main");
   const game = el(
     "div",
     { class: "broken-game" },
@@ -102,6 +106,7 @@ export async function start(place) {
 
   function buy(key) {
     games[at].bought.push(key);
+    said.replaceChildren(); // what the level was worth
     update();
     looks.querySelector(`[data-look=${key}]`).focus();
   }

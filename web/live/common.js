@@ -36,6 +36,9 @@ function fill(node, attributes, children) {
   return node;
 }
 
+/** The name of a model of the reader's, among those that ship. */
+export const OWN = "your own";
+
 let named = 0;
 export const newId = (start) => `live-${start}-${++named}`;
 
@@ -252,22 +255,24 @@ export function cellAt(event, rows, columns) {
   ];
 }
 
-/** Draw again when the page's colours or width change. */
-export function redraw(draw) {
-  new MutationObserver(draw).observe(document.documentElement, {
+/** Draw again when the page's colours or the place's width change.
+ *
+ * A place that the page hides has no width until it is shown.
+ */
+export function redraw(place, draw) {
+  new MutationObserver(() => draw()).observe(document.documentElement, {
     attributeFilter: ["data-theme"],
   });
-  let width = window.innerWidth;
-  window.addEventListener("resize", () => {
-    if (window.innerWidth !== width) {
-      width = window.innerWidth;
-      draw();
-    }
-  });
+  let width = place.clientWidth;
+  new ResizeObserver(() => {
+    if (place.clientWidth === width) return;
+    width = place.clientWidth;
+    if (width) requestAnimationFrame(() => draw());
+  }).observe(place);
 }
 
 /** A file of the site's live data, by its name. */
-export const address = (name) => new URL(`data/${name}`, import.meta.url);
+const address = (name) => new URL(`data/${name}`, import.meta.url);
 
 /** The same answer; `count(bytes)` is called for each part that arrives. */
 export function counting(answer, count) {
@@ -318,38 +323,40 @@ export const loading = (share, { bytes }) =>
 
 /** What a reader chooses a model by: its direction and its corpus. */
 export const called = ({ title, corpus_title }) =>
-  `${title} (${corpus_title})`;
+  title ? `${title} (${corpus_title})` : corpus_title;
 
 /** Choose a model, and one of its sentences.
  *
  * `list(about)` gives a model's sentences, {text}, and `read(about, row,
  * number)` what is shown of one, for `use(found, row, about)`. What cannot
  * be loaded is said, and asked for again by the next choice. `open` shows a
- * sentence to begin with: its number, or its words.
+ * sentence to begin with: its number, or its words. `own` adds a model of
+ * the reader's, with what was found of a sentence.
  */
 export async function sentences({ list, read }, state, use) {
-  const { models } = await load("index.json");
+  let { models } = await load("index.json");
   const last = newest();
   let rows = [];
-  const model = choice(
-    "model",
-    models.map((one) => [one.name, called(one)]),
-    state.model,
-    () => open(0),
-  );
+  let whose = null; // the model that they are of
+  const listed = () => models.map((one) => [one.name, called(one)]);
+  const model = choice("model", listed(), state.model, () => open(0));
   const sentence = choice("sentence", [], "", () => attempt(show));
   const note = el("p", { class: "live-axis", role: "status" });
   const about = () => models.find(({ name }) => name === model.value);
   async function attempt(what) {
     note.textContent = "";
-    await what().catch((error) => (note.textContent = error.message));
+    await what().catch((error) => {
+      note.textContent = error.message;
+      if (whose) model.value = whose.name;
+    });
   }
-  const open = (number) =>
-    attempt(() =>
+  const open = (number) => {
+    const one = about();
+    return attempt(() =>
       last(
-        () => list(about()),
+        () => one.rows ?? list(one),
         (found) => {
-          rows = found;
+          [rows, whose] = [found, one];
           const texts = rows.map(({ text }) => text);
           sentence.options(
             texts.map((text, i) => [i, text]),
@@ -359,10 +366,12 @@ export async function sentences({ list, read }, state, use) {
         },
       ),
     );
+  };
   function show() {
-    const [one, number] = [about(), Number(sentence.value)];
+    const [one, number] = [whose, Number(sentence.value)];
+    model.value = one.name;
     return last(
-      () => read(one, rows[number], number),
+      () => one.found ?? read(one, rows[number], number),
       (found) => use(found, rows[number], one),
     );
   }
@@ -377,6 +386,13 @@ export async function sentences({ list, read }, state, use) {
     ),
     note,
     open,
+    own(about, row, found) {
+      models = models.filter(({ name }) => name !== OWN);
+      models.push({ ...about, rows: [row], found });
+      model.options(listed(), OWN);
+      model.node.hidden = false;
+      return open(0);
+    },
     get state() {
       return { model: model.value, sentence: sentence.value };
     },
@@ -386,7 +402,8 @@ export async function sentences({ list, read }, state, use) {
 /** What the address says of one part of a page: `beams.step` and so on.
  *
  * The entries of other parts are kept. Nothing is written before the
- * reader has used the part, so that a link to a section stays one.
+ * reader has used the part, so that a link to a section stays one; and
+ * nothing of a model of the reader's, which no address has.
  */
 export function inAddress(place, part) {
   const own = `${part}.`;
@@ -402,7 +419,7 @@ export function inAddress(place, part) {
           .map(([key, value]) => [key.slice(own.length), value]),
       ),
     write(state) {
-      if (!used) return;
+      if (!used || state.model === OWN) return;
       const others = entries().filter(
         ([key]) => key.includes(".") && !key.startsWith(own),
       );

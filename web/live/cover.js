@@ -11,20 +11,10 @@ import {
 } from "./covering.js";
 import { ownSentence } from "./cover_own.js";
 import { stageOf } from "./cover_stage.js";
+import { called } from "./model.js";
 
 const WAIT = 2000; // milliseconds until it covers a word by itself
 const SNAP = 350; // while the ribbons of a covered word let go
-
-/** "German", or nothing where a code is no language's. */
-const called = (code) => {
-  try {
-    const languages = new Intl.DisplayNames(["en"], { type: "language" });
-    const name = languages.of(code);
-    return name === code ? "" : name;
-  } catch {
-    return "";
-  }
-};
 
 export function start(place) {
   const still = place.querySelector(".cover-still");
@@ -148,8 +138,10 @@ export function start(place) {
   }
   /** What can be done next: the buttons under the picture. */
   function ways() {
+    const pressed = document.activeElement === move;
     move.textContent = timer ? "Pause" : "Uncover";
     move.hidden = !timer && !hidden.size;
+    if (pressed && move.hidden) stage.focus();
     next.hidden = Boolean(timer) || !hidden.size;
   }
 

@@ -1,9 +1,17 @@
 // A sentence of the reader's own, on the first page: it needs a model.
 
-import { choice, el, load, loading, megabytes, newId } from "./common.js";
+import {
+  OWN,
+  choice,
+  el,
+  load,
+  loading,
+  megabytes,
+  newId,
+} from "./common.js";
 import { wordsIn, written } from "./covering.js";
 import { fetched } from "./model.js";
-import { OWN, chooser, offer } from "./own_model.js";
+import { chooser, offer } from "./own_model.js";
 import { split } from "./split.js";
 
 const LONGEST = 30; // tokens of a sentence of one's own

@@ -55,7 +55,6 @@ export function stageOf(press) {
     for (const path of arcs.children)
       if (snapped.has(Number(path.dataset.source)))
         path.classList.add("cover-snapped");
-    target.classList.toggle("cover-waiting", snapped.size > 0);
     return snapped.size > 0;
   }
 
@@ -64,7 +63,6 @@ export function stageOf(press) {
     state = now;
     const texts = (line) => line.map(({ text }) => text);
     const { added } = align(texts(sentence.states[0].words), texts(now.words));
-    target.classList.remove("cover-waiting");
     chips.target = lay(target, now.words, (word, number) =>
       el(
         added.has(number) ? "ins" : "span",
@@ -75,6 +73,13 @@ export function stageOf(press) {
     if (!now.words.length) target.replaceChildren(el("i", {}, "nothing"));
     bands();
   }
+
+  /** On the word that is covered, or on the first. */
+  const focus = () =>
+    (
+      source.querySelector("[aria-pressed=true]") ??
+      source.querySelector("button")
+    ).focus();
 
   /** Room for the longest of the sentence's translations. */
   function reserve() {
@@ -118,7 +123,7 @@ export function stageOf(press) {
     bands();
   }).observe(node);
   document.fonts.ready.then(() => state && bands());
-  return { node, open, cover, draw };
+  return { node, open, cover, draw, focus };
 }
 
 /** Put words into a line, what is glued to a word beside it. */

@@ -43,7 +43,7 @@ const clamp = (number) =>
   round(Math.min(LIMIT, Math.max(-LIMIT, number)));
 
 /** What attention makes of the points; every step on the way. */
-export function attend({ points, divide, mask }) {
+function attend({ points, divide, mask }) {
   const keys = WORDS.map((_, i) => points[`k${i}`]);
   const values = WORDS.map((_, i) => points[`v${i}`]);
   const score = keys.map((key) => dot(points.q, key));

@@ -4,7 +4,7 @@ import { watched } from "./inside.js";
 import { BOS, EOS, PAD, UNK } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
 
-export const SIZES = {
+const SIZES = {
   N: 2,
   d_model: 64,
   d_ff: 256,
@@ -12,11 +12,11 @@ export const SIZES = {
   warmup: 400,
 };
 export const STEPS = 800;
-export const BATCH = 64;
-export const ASKED = ["I like trees", "Me gustan los árboles"];
+const BATCH = 64;
+const ASKED = ["I like trees", "Me gustan los árboles"];
 export const TELLING = 10; // steps from one moment to the next
-export const COUNTING = 50; // steps until it is asked to translate
-export const COUNTED = 100; // so many of the test sentences
+const COUNTING = 50; // steps until it is asked to translate
+const COUNTED = 100; // so many of the test sentences
 const LONGEST = 20; // words of a translation
 const SHOWN = 8; // of them beside what is inside: at first it repeats one
 
@@ -34,7 +34,7 @@ function chance(seed) {
 const words = (text) => text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu);
 
 /** The page's pairs, out of the package's two files. */
-export function readPairs(large, people) {
+function readPairs(large, people) {
   const rows = [large, people].map((text) =>
     text
       .trimEnd()

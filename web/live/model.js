@@ -54,7 +54,7 @@ function half(bits) {
 }
 
 /** The tensors of a file: by name, [shape, numbers()]. */
-export function safetensors(buffer) {
+function safetensors(buffer) {
   const broken = () =>
     new Error("model.safetensors is no such file, or was cut off.");
   if (buffer.byteLength < 8) throw broken();
@@ -217,17 +217,18 @@ export function fetched({ name, bytes }, progress = () => {}) {
 }
 
 /** A language's name in English, from its code. */
-function called(code) {
+export function called(code) {
+  if (!code) return ""; // and not "root", as browsers call it
   try {
     return new Intl.DisplayNames("en", { type: "language" }).of(code);
   } catch {
-    return code ?? "";
+    return code;
   }
 }
 
 // Running
 
-export class Model extends Transformer {
+class Model extends Transformer {
   constructor(config, info, tensors, tokenizer) {
     super(config, tensors);
     Object.assign(this, { info, tokenizer });

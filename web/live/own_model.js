@@ -1,9 +1,7 @@
 // A model of the reader's own: its three files, chosen or dropped.
 
-import { el, newId } from "./common.js";
+import { OWN, el, newId } from "./common.js";
 import { FILES, read } from "./model.js";
-
-export const OWN = "your own";
 
 /** A model from its files, by their names. */
 async function readFiles(files) {
@@ -33,7 +31,7 @@ async function dropped({ items, files }) {
 export function describe({ sizes, info, languages }) {
   return {
     name: OWN,
-    title: languages.join(" to "),
+    title: languages.every(Boolean) ? languages.join(" to ") : "",
     corpus_title: OWN,
     languages: info.languages ?? ["", ""],
     N: sizes.N,
@@ -66,7 +64,7 @@ export function chooser(note, use) {
     try {
       const model = await readFiles(await chosen);
       const { N, d_model, h } = model.sizes;
-      const known = model.info.languages
+      const known = model.languages.every(Boolean)
         ? `, from ${model.languages.join(" to ")}`
         : "";
       note.textContent =
@@ -81,7 +79,8 @@ export function chooser(note, use) {
     id,
     type: "file",
     multiple: true,
-    onchange: () => take(input.files),
+    onclick: () => (input.value = ""), // the same files may be given again
+    onchange: () => take([...input.files]),
   });
   const label = el(
     "label",

@@ -114,7 +114,7 @@ function startPositions(place) {
     vector.tBodies[0].replaceWith(tabulate(heads, rows).tBodies[0]);
   }
   draw();
-  redraw(draw);
+  redraw(place, draw);
 }
 
 /** Is no other pair of dimensions nearer to one turn in the sentence? */
@@ -316,7 +316,7 @@ function startMasks(place) {
     r: slider("r", { min: 1, max: 47, step: 2, value: 3 }, draw),
     query: slider("query", { min: 0, max: 7, value: 3 }, draw),
   };
-  const canvas = el("canvas", { role: "img", class: "live-mask" });
+  const canvas = el("canvas", { role: "img" });
   const said = el("p", { class: "live-axis" });
   const rows = el("pre", {
     tabindex: 0,
@@ -382,7 +382,7 @@ function startMasks(place) {
     answer.textContent = judgeMask(kind.value, state);
   }
   draw();
-  redraw(draw);
+  redraw(place, draw);
 }
 
 /** Does padding close a key that the causal mask has left open? */

@@ -30,7 +30,7 @@ export function largest(numbers, k) {
  * {parent, ids, gain, total, fate}: the parent is a place among those of
  * the step before. `begun` are ids that every hypothesis begins with.
  */
-export async function beamSearch(
+async function beamSearch(
   next,
   limit,
   {

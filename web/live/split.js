@@ -6,7 +6,12 @@ const TITLES = /(^|\s)(Mr|Mrs|Ms|Dr|Prof|St|Hr|Fr|Sr|Sra|Nr)\.\s*$/;
 export function split(text, language) {
   if (!Intl.Segmenter) return [text.trim()];
   const options = { granularity: "sentence" };
-  const cutter = new Intl.Segmenter(language, options);
+  let cutter;
+  try {
+    cutter = new Intl.Segmenter(language, options);
+  } catch {
+    cutter = new Intl.Segmenter(undefined, options); // no language's code
+  }
   const found = [];
   let begun = "";
   for (const { segment } of cutter.segment(text)) {

@@ -1,7 +1,6 @@
 // The model of "One sitting", trained here, in a worker.
 
 import {
-  address,
   choice,
   el,
   load,
@@ -24,7 +23,6 @@ import {
 import { wordsTable } from "./train_words.js";
 
 const SEEDS = [0, 1, 2, 3];
-const FILES = ["little_spanish.tsv", "little_people.tsv"];
 const ANNOUNCED = 100; // steps from one spoken sentence to the next
 const LEFT_OUT = ["positions", "mask", "root", "norm", "residual"];
 const KEPT = 4; // earlier runs that stay
@@ -92,7 +90,7 @@ export function start(place) {
     "step",
     "loss per word",
     "above the floor",
-    "of 100 exactly right",
+    "of 100 right",
   ].map(fact);
   const said = el("b", { lang: "es" });
   const runs = el("ul", { class: "train-runs" });
@@ -151,7 +149,7 @@ export function start(place) {
   // The recorded run
 
   function play() {
-    if (state.own) return;
+    if (state.own || playing) return;
     if (at + 1 >= whole.moments.length) show(0);
     const [few, slow, fast] = SLOW;
     const on = () => {
@@ -181,10 +179,14 @@ export function start(place) {
       else if (data.kind === "inside") inside(data);
       else failed(data.text);
     };
-    worker.onerror = () =>
-      failed("The training could not start in this browser.");
-    const files = FILES.map((name) => String(address(name)));
-    worker.postMessage({ kind: "open", files });
+    worker.onerror = ({ message }) =>
+      failed(
+        message // a script that did not come has none
+          ? "The training could not start in this browser."
+          : "The training could not be loaded. Is there still a connection " +
+              "to the site? Try again.",
+      );
+    worker.postMessage({ kind: "open" });
     restart();
   }
   /** A switch was turned: the run begins anew, as another model. */
@@ -244,6 +246,7 @@ export function start(place) {
     if (!state.running || moment.step % ANNOUNCED === 0) say();
   }
   function failed(text) {
+    if (!worker) return; // what failed first is told
     worker.terminate();
     worker = null;
     Object.assign(state, { run: whole, own: false, running: false });
@@ -318,12 +321,13 @@ export function start(place) {
     if (!moment) return;
     const { step, loss } = moment;
     where.input.setAttribute("aria-valuetext", `step ${step}`);
+    const [exact, then] = counted(run.moments, to);
     [
-      `${step} of ${STEPS}`,
-      loss === null ? "–" : loss.toFixed(2),
-      loss === null ? "–" : (loss - least).toFixed(2),
-      counted(run.moments, to),
-    ].forEach((text, i) => (facts[i].node.textContent = text));
+      [`${step} of ${STEPS}`],
+      [loss === null ? "–" : loss.toFixed(2)],
+      [loss === null ? "–" : (loss - least).toFixed(2)],
+      [exact, el("small", {}, then)],
+    ].forEach((parts, i) => facts[i].node.replaceChildren(...parts));
     said.textContent = shortened(moment.said) || "nothing";
     words.draw(moment);
     chart.draw(run, to, own, past);
@@ -366,4 +370,6 @@ export function start(place) {
     { threshold: 0.5 },
   );
   seen.observe(chart.node);
+  for (const kind of ["click", "input"]) // then it is the reader's to play
+    place.addEventListener(kind, () => seen.disconnect(), { capture: true });
 }

@@ -63,9 +63,12 @@ export const title = ({ without, seed }) =>
     ? `without ${without.map(called).join(", ")}`
     : "the whole model") + `, seed ${seed}`;
 
-/** The last count of exact ones that was made up to a moment. */
-export const counted = (moments, to = moments.length - 1) =>
-  moments.slice(0, to + 1).findLast(({ exact }) => exact !== null).exact;
+/** The last count of exact ones that was made up to a moment, and when. */
+export function counted(moments, to = moments.length - 1) {
+  const made = moments.slice(0, to + 1);
+  const { exact, step } = made.findLast(({ exact }) => exact !== null);
+  return [exact, step < moments[to].step ? ` at step ${step}` : ""];
+}
 
 let guessed = null; // how long a step takes here, before the first one
 
@@ -99,17 +102,19 @@ export function report({ run, own, running, speed }, at) {
 export function spoken({ moments }) {
   const { step, loss, said } = moments.at(-1);
   if (!step) return "Step 0: the weights are random.";
+  const [exact, then] = counted(moments);
   return (
-    `Step ${step}: loss ${loss.toFixed(2)}, ${counted(moments)} of 100 ` +
-    `exactly right, “I like trees” is “${shortened(said) || "nothing"}”.`
+    `Step ${step}: loss ${loss.toFixed(2)}, ${exact} of 100 exactly ` +
+    `right${then}, “I like trees” is “${shortened(said) || "nothing"}”.`
   );
 }
 
 /** What came of an earlier run. */
 export function came({ moments }) {
   const { step, loss, said } = moments.at(-1);
+  const [exact, then] = counted(moments);
   return (
-    `: step ${step}, loss ${loss.toFixed(2)}, ${counted(moments)} of 100 ` +
-    `right, “${shortened(said) || "nothing"}”`
+    `: step ${step}, loss ${loss.toFixed(2)}, ${exact} of 100 ` +
+    `right${then}, “${shortened(said) || "nothing"}”`
   );
 }

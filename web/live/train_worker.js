@@ -1,11 +1,13 @@
 // Trains beside the page, so that the page stays quick to the touch.
 //
-// It is told "open" with the address of its files, then "reset" with a
-// seed and what to leave out, "run", "pause" or "step". It answers with
-// moments: what there is to see after a few steps. Told "look", it shows
-// all that is inside.
+// It is told "open", then "reset" with a seed and what to leave out, "run",
+// "pause" or "step". It answers with moments: what there is to see after a
+// few steps. Told "look", it shows all that is inside.
 
+import { load } from "./common.js";
 import { Learner, STEPS, TELLING } from "./learner.js";
+
+const FILES = ["little_spanish.tsv", "little_people.tsv"];
 
 let learner;
 let seed;
@@ -13,15 +15,9 @@ let losses = [];
 let spent = 0; // milliseconds on so many steps
 let turn = 0; // changes with every order, and ends a run
 
-async function open(files) {
-  const texts = await Promise.all(
-    files.map(async (file) => {
-      const answer = await fetch(file);
-      if (!answer.ok) throw new Error(`${file} is not there.`);
-      return answer.text();
-    }),
-  );
-  learner = new Learner(texts);
+async function open() {
+  const texts = FILES.map((name) => load(name, "text"));
+  learner = new Learner(await Promise.all(texts));
 }
 
 function tell() {
@@ -39,7 +35,7 @@ function step() {
 }
 
 const orders = {
-  open: ({ files }) => open(files),
+  open,
   reset(order) {
     losses = [];
     spent = 0;

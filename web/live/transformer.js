@@ -13,7 +13,7 @@ import { PAD } from "./tokenizer.js";
 
 const ROOM = 1600; // pages of 64 KiB: a hundred sentences at once
 const SMOOTHING = 0.1;
-export const SIDES = {
+const SIDES = {
   encoder: ["self_attention", "feed_forward"],
   decoder: ["self_attention", "cross_attention", "feed_forward"],
 };

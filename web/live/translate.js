@@ -1,6 +1,7 @@
 // The page "Translate".
 
 import {
+  OWN,
   called,
   choice,
   decimal,
@@ -14,8 +15,8 @@ import {
   slider,
   table,
 } from "./common.js";
-import { OWN, chooser, offer } from "./own_model.js";
 import { fetched } from "./model.js";
+import { chooser, offer } from "./own_model.js";
 import { split } from "./split.js";
 import { CHOSEN, heaviest, readable, wordPicker } from "./words.js";
 
@@ -112,6 +113,7 @@ export async function start(place) {
   let busy = false;
   let stop = false;
   let again = false; // something else was asked for meanwhile
+  let done = false; // whether a translation is shown
   let turn = 0; // one for each choice of a model, and each text
   halt.hidden = progress.hidden = true;
   chooseModel(true);
@@ -133,7 +135,8 @@ export async function start(place) {
 
   function chooseModel(first = false) {
     const { title, examples: texts } = about();
-    label.textContent = `A sentence in ${title.split(" ")[0]}`;
+    const [from] = title.split(" ");
+    label.textContent = `A sentence${from && ` in ${from}`}`;
     examples.hidden = !texts.length;
     examples.replaceChildren(
       "Or take: ",
@@ -164,6 +167,7 @@ export async function start(place) {
   }
 
   function clear() {
+    done = false;
     said.textContent = note.textContent = "";
     beams.replaceChildren();
     beams.hidden = true;
@@ -177,7 +181,7 @@ export async function start(place) {
 
   /** Translate once more what has been translated: a slider has moved. */
   function retry() {
-    if (busy || !beams.hidden) translate();
+    if (busy || done) translate();
   }
 
   async function translate() {
@@ -196,9 +200,11 @@ export async function start(place) {
       } catch (error) {
         if (!again && mine === turn) said.textContent = error.message;
       }
+      if (mine !== turn) said.textContent = ""; // of loading, for instance
     } while (again);
     busy = false;
     button.setAttribute("aria-disabled", "false");
+    if (document.activeElement === halt) button.focus();
     halt.hidden = progress.hidden = true;
     name();
   }
@@ -259,6 +265,7 @@ export async function start(place) {
       beams.hidden = false;
       look.show(translator.looking(text, best[0].ids));
     }
+    done = true;
     inLink.write({ model: chosen.name, text });
   }
 

@@ -118,8 +118,9 @@ export function show(place, model) {
 
   // Moving
 
-  /** Open a path: `focus` is what is then focused inside it. */
-  function go(to, { focus = () => {}, from = null } = {}) {
+  /** Open a path: `focus` is what is then focused inside it; `told` is the
+   * step of the tour that it belongs to. */
+  function go(to, { focus = () => {}, from = null, told = at } = {}) {
     const waiting = setTimeout(() => {
       words.textContent = "The numbers are on their way …";
     }, 150);
@@ -127,6 +128,7 @@ export function show(place, model) {
       () => model.fetch(to).finally(() => clearTimeout(waiting)),
       () => {
         path = to;
+        at = told;
         draw();
         grow(from);
         focus();
@@ -156,10 +158,10 @@ export function show(place, model) {
   /** Go out to a level, to the box that was open there. */
   function leave(depth) {
     const box = path.slice(depth, depth ? depth + 1 : 3).join(".");
-    const focus = () =>
-      place.querySelector(`[data-part="${box}"]`).focus({
-        preventScroll: true,
-      });
+    const focus = () => {
+      const there = place.querySelector(`[data-part="${box}"]`);
+      there ? there.focus({ preventScroll: true }) : first();
+    };
     visit(path.slice(0, depth), { focus });
   }
   const neighbour = (by) => {
@@ -191,9 +193,7 @@ export function show(place, model) {
   // The tour
 
   async function tell(index) {
-    if (!steps[index]) return;
-    at = index;
-    await visit(steps[at].path());
+    if (steps[index]) await visit(steps[index].path(), { told: index });
   }
   const isAway = () => String(steps[at].path()) !== String(path);
   function drawGuide() {
@@ -331,7 +331,7 @@ export function show(place, model) {
     place.scrollIntoView({ block: "center" });
     go(find(model, asked));
   }
-  redraw(paintAll);
+  redraw(place, paintAll);
   addEventListener("hashchange", () => {
     const wanted = readState().zoom;
     if (wanted === undefined) return;

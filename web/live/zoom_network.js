@@ -32,7 +32,11 @@ export const NETWORK = {
       picture: el(
         "div",
         { class: "zoom-row" },
-        heads("position", "what comes in", "what goes out, after the norm"),
+        heads(
+          "position",
+          "what comes in",
+          `what goes out, after the ${model.norm === "pre" ? "sum" : "norm"}`,
+        ),
         rows.map((word, i) =>
           box(
             i + 1,
@@ -75,7 +79,7 @@ export const NETWORK = {
         .slice(0, MOST);
       return el(
         "div",
-        { class: "zoom-tiles zoom-largest" },
+        { class: "zoom-tiles" },
         places.map((i) => {
           const step = `${name}${i + 1}`;
           return box(
@@ -143,7 +147,6 @@ function made({ model, path }, matrix, bias) {
       inner ? `x: the vector of ${word}` : "inner, after the ReLU",
       `row ${row} of ${matrix}`,
     ],
-    look: "zoom-plain",
     matrix,
     words: inner
       ? `x is the vector of ${word} in what goes into the network. Each of ` +

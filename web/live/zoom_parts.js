@@ -95,7 +95,7 @@ export function product(what) {
   const region = scroller(`the products that make ${own}`);
   region.classList.add("zoom-product-chart");
   region.append(
-    chart(x, what.captions[0], "zoom-plain"),
+    chart(x, what.captions[0]),
     chart(weights, what.captions[1], what.look),
     chart(products, "their products", "zoom-signed"),
     readout,
@@ -107,14 +107,14 @@ export function product(what) {
       one.classList.toggle("zoom-lit", one.dataset.number === String(j));
   };
   mark(best);
-  region.addEventListener("pointermove", (event) => {
+  region.onpointerdown = region.onpointermove = (event) => {
     const picture = event.target.closest("svg");
     if (!picture) return;
     const box = picture.getBoundingClientRect();
     const share = (event.clientX - box.left) / box.width;
     const j = Math.floor(share * size);
     mark(Math.min(size - 1, Math.max(0, j)));
-  });
+  };
   return {
     words: what.words,
     picture: region,

@@ -100,7 +100,7 @@ export function axes(model, [stack, , sub]) {
 
 /** Of a number's path: of the query, the key or the output of a head;
  * of a network between its two matrices, or what comes out. */
-export function letter(path) {
+function letter(path) {
   if (path[2] === "feed_forward") return path[4].startsWith("y") ? "y" : "i";
   if (path[5] === "values") return "o";
   return path[6].startsWith("k") ? "k" : "q";

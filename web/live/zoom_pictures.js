@@ -46,8 +46,9 @@ export const PICTURES = {
     const names = ["has read", "says next", "with probability"];
     return {
       words:
-        `This is figure 1 of the paper, at work: it reads “${text}” in ` +
-        `${from} and writes “${said}” in ${to}. Every vector has ` +
+        `This is figure 1 of the paper, at work: it reads “${text}”` +
+        `${from && ` in ${from}`} and writes “${said}”` +
+        `${to && ` in ${to}`}. Every vector has ` +
         `${sizes.d_model} numbers, and the last linear layer and softmax ` +
         `choose among ${sizes.vocab_size} tokens. Open any box, and go on ` +
         "until you reach a single number.",
