@@ -5,6 +5,7 @@ import functools
 import importlib
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -213,6 +214,12 @@ FORMS = {  # right ones: lines of the attention that is written out
         SOFTMAX: "weights = scores.flatten(0, 1).softmax(-1)\n"
         "    weights = weights.unflatten(0, scores.shape[:2])"
     },
+    "heads as sentences, in front": {
+        SOFTMAX: "weights = scores.transpose(0, 1)\n"
+        "    weights = weights.flatten(0, 1).softmax(-1)\n"
+        "    weights = weights.unflatten(0, (-1, len(scores)))\n"
+        "    weights = weights.transpose(0, 1)"
+    },
     "heads between queries and keys": {
         SOFTMAX: "weights = scores.transpose(1, 2).softmax(-1)\n"
         "    weights = weights.transpose(1, 2)"
@@ -245,6 +252,18 @@ OTHERWISE = {  # the same model, written in other calls of PyTorch
             "inner = nn.functional.linear(input=x, weight=self.w_1.weight, "
             "bias=self.w_1.bias).relu()",
         )
+    ],
+    "a row for each token": [
+        (
+            "layers",
+            "inner = self.w_1(x).relu()",
+            "inner = self.w_1(x.flatten(0, 1)).relu()",
+        ),
+        (
+            "layers",
+            "return self.w_2(self.dropout(inner))",
+            "return self.w_2(self.dropout(inner)).view(x.shape)",
+        ),
     ],
     "convolutions of one position": [
         (
@@ -598,6 +617,38 @@ def test_the_optimizers_rate_is_looked_at(rate, schedule, kind):
     assert verdict(given, "rate").kind == kind
 
 
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        (torch.optim.AdamW, "weight decay"),
+        (torch.optim.Adamax, "another optimizer"),
+        (torch.optim.SGD, "another optimizer"),
+        (type("Adam", (torch.optim.SGD,), {}), "other betas"),
+    ],
+)
+def test_another_optimizer_is_named(kind, name):
+    """Whichever of its groups it is that decays."""
+
+    def optimizer(model):
+        weight, bias = model.parameters()
+        first = {"params": [bias], "weight_decay": 0.0}
+        return kind([first, {"params": [weight]}])
+
+    assert verdict({"optimizer": optimizer}, "adam").name == name
+
+
+def test_another_warm_up_is_named():
+    """fairseq's: a line from a rate of its own."""
+
+    def learning_rate(step, d_model, warmup_steps):
+        if step < warmup_steps:
+            return 1e-7 + step * (5e-4 - 1e-7) / warmup_steps
+        return 5e-4 * (warmup_steps / step) ** 0.5
+
+    given = {"learning_rate": learning_rate}
+    assert verdict(given, "equation_3").name == "another warm-up"
+
+
 def test_what_many_do_on_purpose_is_named():
     given = {
         "learning_rate": lambda step, d_model, warmup_steps: 1e-4,
@@ -677,6 +728,71 @@ def test_a_residual_connection_that_is_missing_is_no_dropout_of_the_sum():
 def test_order_and_the_past_need_positions():
     found = verdicts(built(positions="none"), "source_order", "target_order")
     assert [r.verdict.kind for r in found] == ["fault"] * 2
+
+
+def test_a_symbol_in_front_of_the_source_is_no_fault():
+    """And what is said is said of what was seen."""
+
+    def logits(model, source_ids, target_ids):
+        source_ids = torch.nn.functional.pad(source_ids, (1, 0), value=BOS)
+        return model(source_ids, target_ids)
+
+    names = "order_of_sublayers", "scores_factor"
+    found = [
+        x.verdict for x in verdicts({**built(), "logits": logits}, *names)
+    ]
+    assert [x.kind for x in found] == ["not tried", "paper"]
+    assert "a symbol in front?" in found[0].words
+    assert found[1].words.endswith(", in the decoder's attention")
+
+
+def test_half_precision_is_only_rounded():
+    def build(*sizes):
+        return ours_module.build(*sizes).bfloat16()
+
+    def logits(model, source_ids, target_ids):
+        return model(source_ids, target_ids).softmax(-1)
+
+    given = built() | {"build": build}
+    assert verdict(given, "hidden_weights").kind == "paper"
+    said = verdict(given | {"logits": logits}, "shape").words
+    assert "these are probabilities" in said
+
+
+def test_each_slice_of_a_packed_matrix_learns():
+    """But not each row of a table of as many positions."""
+
+    def build(*sizes):
+        model = ours_module.build(*sizes)
+        model.packed = torch.nn.Parameter(torch.ones(32, 16))
+        model.places = torch.nn.Parameter(torch.ones(32, 16))
+        return model
+
+    def logits(model, source_ids, target_ids):
+        more = model.packed[:16].sum() + model.places[:7].sum()
+        return model(source_ids, target_ids) + more
+
+    said = verdict({"build": build, "logits": logits}, "weights_used").words
+    assert "no gradient reaches packed[16:32]:" in said
+
+
+def test_a_mask_may_not_hide_eos():
+    change = "masks", "(ids != PAD)", f"((ids != PAD) & (ids != {EOS}))"
+    with planted(change):
+        [result] = run(library(), probes_of("hidden_weights"))
+    assert "hide eos, too?" in result.verdict.words
+
+
+def test_an_encoder_without_its_last_norm_has_a_name():
+    def build(*sizes):
+        model = built(norm="pre")["build"](*sizes)
+        model.encoder.norm = torch.nn.Identity()
+        return model
+
+    names = "norm_place", "residuals"
+    found = [x.verdict for x in verdicts({**built(), "build": build}, *names)]
+    assert found[0].name == "pre-norm without the encoder's last norm"
+    assert found[1].kind == "paper"
 
 
 def test_a_longest_sentence_is_no_fault():
@@ -846,6 +962,12 @@ def test_a_known_deviation_is_accepted_and_a_new_one_fails(tmp_path, capsys):
     known.write_text('{"version": 1, "probes": []}', "utf-8")
     assert main([str(file), "--known", str(known), *only]) == 1
     assert "new: equation_3, a constant rate" in capsys.readouterr().out
+    assert main([str(file), "--json", str(known), *only]) == 0
+    mean = "{x: sum(s[x] for s in states) / len(states) for x in states[0]}"
+    written(tmp_path, f"def average(states):\n    return {mean}\n")
+    only[1] += ",average"
+    assert main([str(file), "--known", str(known), *only]) == 1
+    assert "no longer tried: equation_3\n" in capsys.readouterr().out
     known.write_text("[]", "utf-8")
     assert main([str(file), "--known", str(known), *only]) == 2
     nowhere = str(tmp_path / "no" / "x.json")
@@ -860,6 +982,7 @@ def test_a_known_deviation_is_accepted_and_a_new_one_fails(tmp_path, capsys):
         ("def mask(ids): pass", "is it meant to be 'masks'"),
         (NO_RAMP.encode("utf-16"), "is UTF-16"),
         ("ARRAYS = 'jax'", 'give "torch" or "numpy"'),
+        ("assert False", "AssertionError\n  at mine.py, line 1 of <module>"),
     ],
 )
 def test_an_adapter_that_cannot_be_read_is_named(
@@ -909,6 +1032,14 @@ def test_only_what_exists_can_be_asked_for(tmp_path, capsys):
     assert "no.json cannot be used" in capsys.readouterr().err
 
 
+def test_a_pipe_of_another_encoding_gets_the_signs(tmp_path):
+    command = [sys.executable, "-m", "transformer_conformance"]
+    command += [str(written(tmp_path, NO_RAMP)), "--only", "learning_rate"]
+    narrow = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, env=narrow, capture_output=True)
+    assert done.returncode == 1 and "✗" in done.stdout.decode("utf-8")
+
+
 def test_an_adapter_cannot_end_the_suite(tmp_path, capsys):
     """CI would take its `sys.exit(0)` for "no fault"."""
     file = written(tmp_path, "raise SystemExit(0)")
@@ -945,6 +1076,21 @@ def test_what_is_returned_is_looked_at(result, words):
     assert words in found[0].verdict.words
     kinds = [r.verdict.kind for r in found]
     assert kinds == ["fault", "not tried", "not tried"]
+
+
+@pytest.mark.parametrize(
+    "change, name, words",
+    [
+        ({"logits": lambda x, y, z, masks: z}, "shape", "argument: 'masks'"),
+        ({"build": lambda *x: torch.nn.Module()}, "shape", "the required"),
+        ({"encode": lambda x, y: (y, 0)}, "both_ways", "returns a tuple"),
+        ({"greedy": lambda *x: ([3], 0.5)}, "greedy", "returns ([3], 0.5)"),
+    ],
+)
+def test_another_form_than_the_templates_is_a_fault(change, name, words):
+    """And so is a model without a forward pass."""
+    found = verdict(built() | change, name)
+    assert found.kind == "fault" and words in found.words
 
 
 def test_what_the_template_leaves_open_hides_nothing(tmp_path):
@@ -1043,6 +1189,10 @@ def test_a_probes_own_error_is_no_fault(monkeypatch):
     found = verdict(built(), "activation")
     assert found.kind == "not tried"
     assert "which is no fault of yours (TypeError" in found.words
+    # nor is it taken for theirs because both are within a `no_grad`
+    monkeypatch.setattr(conformance.model, "mode", math.sqrt)
+    encode = torch.no_grad()(ours_module.encode)
+    assert verdict({**built(), "encode": encode}, "batch").kind == "not tried"
 
 
 def test_many_that_follow_are_one_line():

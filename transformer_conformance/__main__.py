@@ -3,23 +3,25 @@
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from . import PROBES, Adapter, Probe, Result, as_html, as_json, as_text, run
+from .core import own_line, said_by
 from .report import EXAMPLES, MARKS, accepted, example, taken_for, template
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try an adapter. 0: no fault, and no deviation that --known lacks;
-    1: one; 2: it cannot be read, nothing of it could be tried, or a file
-    cannot be written."""
+    """Try an adapter. 0: no fault, and all that --known has is tried and
+    no worse; 1: otherwise; 2: it cannot be read, nothing of it could be
+    tried, or a file cannot be written."""
     parser = argparse.ArgumentParser(
         prog="python -m transformer_conformance",
         description="Try the paper's statements on an implementation.",
         epilog="Exit code 0: no fault. 1: a fault, or with --known a new "
-        "deviation. 2: the adapter cannot be read, nothing was tried, or a "
-        "file cannot be written.",
+        "deviation, or what is no longer tried. 2: the adapter cannot be "
+        "read, nothing was tried, or a file cannot be written.",
     )
     parser.add_argument("adapter", nargs="?", help="a Python file")
     parser.add_argument(
@@ -34,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--known",
         metavar="FILE",
         help="what --json wrote before: its deviations are accepted, others "
-        "fail",
+        "fail, and so does what it has and is no longer tried",
     )
     parser.add_argument(
         "--only",
@@ -57,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
         given = f"--known {options.known}"
         known = accepted(options.known)
     except (Exception, SystemExit) as error:
-        print(f"{given} cannot be used: {error}", file=sys.stderr)
+        place = own_line(error)
+        said = f"{said_by(error)}\n  at {place}" if place else error
+        print(f"{given} cannot be used: {said}", file=sys.stderr)
         return 2
     print(taken_for(adapter), end="\n\n", flush=True)
     results = list(_watched(run(adapter, probes), len(probes)))
@@ -111,24 +115,29 @@ def _watched(results: Iterable[Result], count: int) -> Iterator[Result]:
             print(f"{text:20}", end="\r", file=sys.stderr, flush=True)
 
 
-def _code(results: list[Result], known: set[tuple[str, str]] | None) -> int:
+def _code(results: list[Result], known: dict[str, str] | None) -> int:
     """The command's exit code."""
     kinds = {result.verdict.kind for result in results}
     if kinds == {"not tried"}:
         print("Nothing was tried: fill in more of the adapter.")
         return 2
-    new = []
-    if known is not None:
-        new = [
-            result
-            for result in results
-            if result.verdict.kind == "deviation"
-            and (result.probe.name, result.verdict.name) not in known
-        ]
-        for result in new:
-            print(f"new: {result.probe.name}, {result.verdict.name}")
-    return int("fault" in kinds or bool(new))
+    if known is None:
+        return int("fault" in kinds)
+    found = [(result.probe.name, result.verdict) for result in results]
+    worse = [
+        f"new: {name}, {verdict.name}"
+        for name, verdict in found
+        if verdict.kind == "deviation" and known.get(name) != verdict.name
+    ]
+    gone = [n for n, v in found if v.kind == "not tried" and n in known]
+    if gone:
+        said = f"no longer tried: {', '.join(gone)}"
+        worse.append(textwrap.fill(said, 78))
+    print(*worse, sep="\n", end="\n" * bool(worse))
+    return int("fault" in kinds or bool(worse))
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdout, sys.stderr):  # a pipe's may lack the signs
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(main())

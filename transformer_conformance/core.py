@@ -191,6 +191,7 @@ class Adapter:
             if self.numpy:
                 of_arrays = _of_arrays if name in GIVEN_PARTS else _to_numpy
                 args = tuple(_each(args, of_arrays))
+            _bind(name, function, args, named)
             result = function(*args, **named)
             if result is None and name not in ("update", "updates"):
                 raise Wrong(f"{name} returns None: does it end in `return`?")
@@ -233,9 +234,23 @@ def _takes(function: Callable) -> int:
     )
 
 
+def _bind(name: str, function: Callable, args: tuple, named: dict) -> None:
+    """See that a function takes the template's arguments."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some of PyTorch's own have none
+        return
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        raise Wrong(
+            f"{name}{signature} is called as the template has it: {error}"
+        ) from None
+
+
 def _is_stub(function: Callable) -> bool:
     """Whether it only raises NotImplementedError, as in the template."""
-    code = getattr(function, "__code__", None)
+    code = _code(function)
     return code is not None and code.co_names == ("NotImplementedError",)
 
 
@@ -373,14 +388,19 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
         with torch.random.fork_rng(devices=[]):
             adapter.random()
             return one.function(adapter)
-    except (NotShown, NotImplementedError) as reason:
-        return not_tried(str(reason) or "not implemented")
+    except NotShown as reason:
+        return not_tried(str(reason))
     except Wrong as diagnosis:
         return fault(str(diagnosis))
     except (Exception, SystemExit) as error:
+        codes = [f.f_code for f, _ in traceback.walk_tb(error.__traceback__)]
+        theirs = {_code(x) for x in adapter.functions.values()}
+        # a model that lacks something is no part that is left out
+        if isinstance(error, NotImplementedError) and codes[-1] in theirs:
+            return not_tried(str(error) or "not implemented")
         line = own_line(error)
         # what models return is looked at where it is asked for
-        if "build" in one.needs and not (line or _called(adapter, error)):
+        if "build" in one.needs and not (line or theirs & {*codes}):
             return not_tried(
                 "the probe met something that it does not know, which is no "
                 f"fault of yours ({said_by(error)})"
@@ -401,12 +421,10 @@ _FOLDERS = (
 _OURS = (*(f"{folder}{os.sep}" for folder in _FOLDERS), "<frozen")
 
 
-def _called(adapter: Adapter, error: BaseException) -> bool:
-    """Whether a function of the adapter's was running."""
-    functions = adapter.functions.values()
-    codes = {getattr(function, "__code__", None) for function in functions}
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_code in codes for frame, _ in frames)
+def _code(function: Callable) -> Any:
+    """Its own, and not that of PyTorch's `no_grad` around it, which the
+    suite's have, too."""
+    return getattr(inspect.unwrap(function), "__code__", None)
 
 
 def said_by(error: BaseException) -> str:

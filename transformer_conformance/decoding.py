@@ -14,6 +14,7 @@ from .core import (
     Adapter,
     NotShown,
     Verdict,
+    Wrong,
     deviation,
     fault,
     mode,
@@ -93,10 +94,20 @@ def step_by_step(
     return ids
 
 
-def greedy_ids(tried: Adapter, model: Any, source: Tensor, extra: int):
-    """What the adapter's greedy decoding gives, as a list of ids."""
-    got = tried.greedy(model, source, extra)
-    return torch.as_tensor(got).flatten().tolist()
+def ids_of(name: str, got: Any) -> list[int]:
+    """What a function of the adapter's gives, as a list of ids."""
+    try:
+        return torch.as_tensor(got).flatten().tolist()
+    except (TypeError, ValueError, RuntimeError):
+        said = f"{name} returns {got!r:.60}, not a list of ids"
+        raise Wrong(said) from None
+
+
+def greedy_ids(
+    tried: Adapter, model: Any, source: Tensor, extra: int
+) -> list[int]:
+    """What the adapter's greedy decoding gives."""
+    return ids_of("greedy", tried.greedy(model, source, extra))
 
 
 def plain(tried: Adapter, ids: list[int]) -> list[int]:
@@ -252,7 +263,8 @@ def greedy_of_a_batch(tried: Adapter) -> Verdict:
         sources = tried.words(3, max(lengths), size=SIZE)
         sources = tried.ended(sources, *lengths)
         together = [
-            [*map(int, ids)] for ids in tried.greedy_batch(model, sources, 6)
+            ids_of("greedy_batch", ids)
+            for ids in tried.greedy_batch(model, sources, 6)
         ]
         if len(together) != len(sources):
             return fault(

@@ -33,7 +33,18 @@ from .model import (
     wrong_weights,
 )
 from .plain import judge
-from .trace import ADDS, KERNEL, MAPS, SIZES, SOURCE, TARGET, Call, Trace
+from .trace import (
+    ADDS,
+    BATCH,
+    KERNEL,
+    MAPS,
+    SIZES,
+    SOURCE,
+    TARGET,
+    Call,
+    Trace,
+    in_kinds,
+)
 
 RATE = 0.3  # of dropout, where it is looked at: not 1 - RATE
 
@@ -108,8 +119,11 @@ def order_of_sublayers(tried: Adapter) -> Verdict:
     events = [(a.place, a.kind) for a in trace.together()]
     for place, x, _, out in trace.linears():
         if out.size(-1) == SIZES["d_ff"] and x.size(-1) == SIZES["d_model"]:
-            kind = "F" if SOURCE in x.shape[:2] else "f"
-            events.append((place, kind))
+            sides = {BATCH * SOURCE: "F", BATCH * TARGET: "f"}
+            rows = x.numel() // x.size(-1)
+            if rows not in sides:
+                raise trace.unseen("network on the sentences' positions")
+            events.append((place, sides[rows]))
     got = "".join(kind for _, kind in sorted(events))
     N = SIZES["N"]
     right = "sf" * N if tried.alone else "SF" * N + "scf" * N
@@ -169,7 +183,8 @@ def scores_factor(tried: Adapter) -> Verdict:
     width of one head."""
     trace = Trace(tried, wild(tried), *pairs(tried))
     d_k = SIZES["d_model"] // SIZES["h"]
-    found = {trace.factor_of(attention) for attention in trace.attentions()}
+    seen = trace.attentions()
+    found = {trace.factor_of(attention) for attention in seen}
     names = {
         1.0: "the scores are not divided by the root of d_k",
         1 / d_k: "the scores are divided by d_k: take its root",
@@ -188,7 +203,8 @@ def scores_factor(tried: Adapter) -> Verdict:
             f"times {factor:.3g}, in the paper {d_k**-0.5:.3g}",
         )
     return paper(
-        f"times {d_k**-0.5:.3f} for a d_k of {d_k}, in all attentions"
+        f"times {d_k**-0.5:.3f} for a d_k of {d_k}, "
+        f"{in_kinds({x.kind for x in seen})}"
     )
 
 
@@ -201,9 +217,10 @@ def scores_factor(tried: Adapter) -> Verdict:
 def hidden_weights(tried: Adapter) -> Verdict:
     """What a mask forbids gets a weight of exactly zero, and each row of
     weights sums to 1, in every attention of the model."""
-    for words in wrong_weights(tried, wild(tried)).values():
+    wrong = wrong_weights(tried, wild(tried))
+    for words in filter(None, wrong.values()):
         return fault(words)
-    return paper("padding and later positions have weights of exactly 0")
+    return paper(f"{in_kinds(wrong)} what is hidden has weights of exactly 0")
 
 
 # Embeddings, positions, and the network

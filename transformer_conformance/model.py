@@ -131,21 +131,27 @@ def shape(tried: Adapter) -> Verdict:
             "compared: dropout is still on"
         )
     kind = "logits"
-    if close(out.exp().sum(-1), torch.ones(BATCH, TARGET)):
+    if _sums_to_1(out.exp(), -1):
         kind = "log-probabilities"
-    elif close(out.sum(-1), torch.ones(BATCH, TARGET)) and out.min() >= 0:
+    elif _sums_to_1(out, -1) and out.min() >= 0:
         return fault(
             "these are probabilities: a loss that takes logits would apply "
-            "a second softmax"
+            "a second softmax. If yours takes their logarithm, return the "
+            "logarithm here"
         )
     for axis, what in ((0, "sentences"), (1, "positions")):
         for scores in (out, out.exp()):
-            if close(scores.sum(axis), torch.ones_like(scores.sum(axis))):
+            if _sums_to_1(scores, axis):
                 return fault(
                     f"the softmax at the end runs over the {what}, dim="
                     f"{axis}: scores are compared over the vocabulary, dim=-1"
                 )
     return paper(f"{kind}, (batch, target_len, vocab_size)")
+
+
+def _sums_to_1(x: Tensor, axis: int) -> bool:
+    """But for rounding, in half precision too."""
+    return bool(((x.sum(axis) - 1).abs() < 1e-2).all())
 
 
 # What is seen, and what is hidden
@@ -167,7 +173,8 @@ def influence(tried: Adapter, model: Any, side: int) -> Tensor:
 
 
 def wrong_weights(tried: Adapter, model: Any) -> dict[str, str]:
-    """What is wrong with the weights of attentions, by their kinds.
+    """What is wrong with the weights of attentions, or '', by the kinds
+    that are seen.
 
     Raises:
         NotShown: if no attention is seen.
@@ -175,9 +182,8 @@ def wrong_weights(tried: Adapter, model: Any) -> dict[str, str]:
     source, target = pairs(tried)
     source = tried.ended(source, WORDS)
     found: dict[str, str] = {}
-    for attention in Trace(tried, model, source, target).attentions():
-        if words := attention.wrong():
-            found.setdefault(attention.kind, words)
+    for one in Trace(tried, model, source, target).attentions():
+        found[one.kind] = found.get(one.kind) or one.wrong()
     return found
 
 
@@ -188,7 +194,7 @@ def because(tried: Adapter, model: Any, kinds: str, otherwise: str) -> str:
     except NotShown:
         return otherwise
     return next(
-        (wrong[kind] for kind in kinds if kind in wrong),
+        (wrong[kind] for kind in kinds if wrong.get(kind)),
         "attention gives it no weight, so something else mixes positions. "
         "Are heads cut and joined with `transpose`? Does a norm, or the "
         "network, work on each position by itself?",
@@ -234,7 +240,10 @@ def padding(tried: Adapter) -> Verdict:
 def encoded(tried: Adapter, model: Any, source: Tensor) -> Tensor:
     """The encoder's output (batch, source_len, d_model)."""
     with mode(model, False):
-        return torch.as_tensor(tried.encode(model, source)).double()
+        out = tried.encode(model, source)
+    if not isinstance(out, Tensor):
+        raise Wrong(f"encode returns a {type(out).__name__}, not a tensor")
+    return out.double()
 
 
 @probe(
@@ -650,9 +659,16 @@ def norm_place(tried: Adapter) -> Verdict:
             "norm(x + sublayer(x))"
         )
     if len(ends) <= 2:
-        return deviation(
-            "pre-norm", f"{count}: residuals go past them", PRE_NORM
-        )
+        measured = f"{count}: residuals go past them"
+        # what ends all that comes from the source, and not the target
+        if not tried.alone and not any(
+            kills(tried, model, p, 0) and not kills(tried, model, p, 1)
+            for _, p in names
+        ):
+            measured += ", and what the encoder gives passes through no norm"
+            name = "pre-norm without the encoder's last norm"
+            return deviation(name, measured)
+        return deviation("pre-norm", measured, PRE_NORM)
     return fault(
         f"{count}, where post-norm has {own}: norms or residual connections "
         "are not around every sub-layer of the decoder. Does one begin at "
@@ -703,8 +719,8 @@ def _carried(tried: Adapter) -> float:
         elif call.name == "linear":
             out = call.out if call.input.size(-1) == SIZES["d_ff"] else None
         elif call.name == "layer_norm" and x is not None and out is not None:
-            rest = call.input - out
-            if rest.shape == x.shape:
+            if call.input.shape == out.shape == x.shape:
+                rest = call.input - out
                 share = ((rest * x).sum() / (x * x).sum()).item()
                 if close(rest, share * x, 1e-3):
                     return share
@@ -737,15 +753,25 @@ def weights_used(tried: Adapter) -> Verdict:
 
 
 def _idle(tried: Adapter, model: Any) -> list[str]:
-    """The matrices that no gradient reaches."""
+    """The matrices that no gradient reaches, or rows of those that two
+    or three are packed in."""
     weights = weights_of(model)
     out = trained_logits(tried, model)
     (out * torch.randn_like(out)).sum().backward()
-    return [
-        name
-        for name, p in weights
-        if p.dim() > 1 and (p.grad is None or p.grad.abs().max() == 0)
-    ]
+    d, idle = SIZES["d_model"], []
+    for name, p in weights:
+        if p.dim() < 2:
+            continue
+        grad = torch.zeros_like(p) if p.grad is None else p.grad
+        parts = grad.split(d) if p.shape in ((2 * d, d), (3 * d, d)) else ()
+        # in a table of positions no part is whole
+        if not any(part.any(1).all() for part in parts):
+            parts = (grad,)
+        for i, part in enumerate(parts):
+            if not part.any():
+                rows = f"[{i * d}:{(i + 1) * d}]" if len(parts) > 1 else ""
+                idle.append(name + rows)
+    return idle
 
 
 def trained_logits(tried: Adapter, model: Any) -> Tensor:

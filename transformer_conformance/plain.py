@@ -206,6 +206,16 @@ def judge_rate(rate: Callable[[int, int, int], Any]) -> Verdict:
             f"the rate is {ratios[0]:.3g} times equation 3's",
             "tensor2tensor: 2",
         )
+    slope = (got[4] - got[0]) / (warmup - 1)
+    line = [got[0] + slope * (step - 1) for step in steps[:5]]
+    rises = slope > 0 and nearly([got[:5]], [line], 1e-3)
+    if rises and not known and nearly([ratios[4:]], [[ratios[4]] * 4]):
+        return deviation(
+            "another warm-up",
+            f"a line from {got[0]:.3g} at step 1, and from its end on "
+            f"{ratios[4]:.3g} times equation 3",
+            "fairseq: from 1e-7 to 0.0005",
+        )
     most = max(range(len(steps)), key=lambda i: abs(ratios[i] - 1))
     otherwise = (
         f"at step {steps[most]} yours is {ratios[most]:.3g} times the rate "

@@ -184,9 +184,9 @@ def as_json(results: Sequence[Result], adapter: Adapter) -> dict[str, Any]:
     return {**head, "probes": probes}
 
 
-def accepted(file: str | None) -> set[tuple[str, str]] | None:
-    """The deviations in a file that as_json's form was written to, each
-    as its probe and its name.
+def accepted(file: str | None) -> dict[str, str] | None:
+    """What was tried in a file that as_json's form was written to: the
+    names of deviations, or '', by their probes'.
 
     Raises:
         ValueError: if it is of another form.
@@ -197,9 +197,9 @@ def accepted(file: str | None) -> set[tuple[str, str]] | None:
     if not isinstance(found, dict) or found.get("version") != VERSION:
         raise ValueError(f"{file} is not what --json writes: write it anew")
     return {
-        (one["name"], one["deviation"])
+        one["name"]: one["deviation"]
         for one in found["probes"]
-        if one["verdict"] == "deviation"
+        if one["verdict"] != "not tried"
     }
 
 

@@ -7,7 +7,8 @@ Adapters that run as they are: `--example nn`, `huggingface` or `gpt`.
 
 A model for the suite is small (a vocabulary of 8 to 100, one to three
 layers, 16 to 64 numbers wide) and has random weights. It is called with
-sentences of 1 to 60 tokens.
+sentences of 1 to 60 tokens. Keep it in single precision: what is measured
+is lost in half precision's rounding.
 
 Is yours a decoder alone, as GPT is? Give `logits(model, ids)`, with two
 arguments. In `greedy` source_ids is then a prompt behind BOS, and the
@@ -136,7 +137,8 @@ def decoder_layer(y, memory, masks, attentions, network, norms):
 
 
 def shift(targets):
-    """What the decoder reads, and the labels: both (batch, target_len).
+    """What the decoder reads, and the labels: both (batch, target_len),
+    both padded with PAD: put it where yours has -100.
 
     targets are lists of ids, each with EOS at its end.
     """

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -111,22 +111,26 @@ class Attention:
 
     def wrong(self) -> str:
         """What is wrong with the weights, or ''."""
-        where = f"in {SIDES[self.kind]} attention"
+        where = in_kinds(self.kind)
         if self.across:
             return (
                 f"{where} the softmax runs over the queries: a row of "
                 "weights, over the keys, must sum to 1"
             )
         hidden = torch.zeros_like(self.weights, dtype=torch.bool)
+        # of a sum of 1: single precision keeps 1e-6, 1e-3 is chosen, and
+        # half precision rounds more
+        within = max(1e-3, 8 * torch.finfo(self.weights.dtype).eps)
         what = "padding"
         if self.kind == "s":
             what = "a later position"
             hidden |= torch.ones(TARGET, TARGET).triu(1).bool()
         else:
             hidden[0, :, : None if self.kind == "c" else WORDS, WORDS:] = True
-        sums = self.weights.sum(-1)
+        sums = self.weights.double().sum(-1)
         leaks = self.weights[hidden]
-        if (leaks > 0).any():  # exactly 0 is what a mask gives
+        # exactly 0 is what a mask gives
+        if (leaks > 0).any() and turned(self.weights)[hidden].any():
             said = f"{where} {what} has a weight of up to {leaks.max():.2g}: "
             if self.scores[hidden].abs().max() < 1e-3:  # chosen: it is 0
                 return f"{said}its score is 0 in place of minus infinity"
@@ -138,20 +142,33 @@ class Attention:
                     "diagonal of the mask True?"
                 )
             return f"{said}its mask is missing, turned round, or not used"
-        # single precision sums them to 1 within 1e-6; 1e-3 is chosen
-        if sums.max() < 1.001 and sums.min() < 0.999:
+        if sums.max() < 1 + within and sums.min() < 1 - within:
             return (
                 f"{where} the weights of what is hidden are 0, but those of a "
                 f"query sum to as little as {sums.min():.2g}: the mask is "
                 "applied after the softmax, and what is hidden still counts "
                 "in its sum. Mask the scores, before the softmax"
             )
-        if (sums - 1).abs().max() > 1e-3:
+        if (sums - 1).abs().max() > within:
             return (
                 f"{where} the weights do not sum to 1 for a query: the "
                 "softmax runs along another axis"
             )
+        unread = ~self.weights.flatten(0, 2).any(0)
+        if self.kind != "s" and unread.any():
+            place, last = int(unread.nonzero()[0]), len(unread) - 1
+            more = ": does the mask hide eos, too?" if place == last else ""
+            return (
+                f"{where} no query looks at position {place} of the source, "
+                f"which is no padding{more}"
+            )
         return ""
+
+
+def in_kinds(kinds: Iterable[str]) -> str:
+    """The attentions of these kinds, in words."""
+    said = [SIDES[kind] for kind in SIDES if kind in kinds]
+    return f"in {' and '.join(said)} attention"
 
 
 class Trace:
@@ -238,15 +255,16 @@ class Trace:
     def unseen(self, what: str) -> NotShown:
         """Why something is not among the calls of PyTorch."""
         for call in self.calls:
-            if call.name != "embedding" or call.out.dim() < 2:
+            if call.name != "embedding" or call.out.dim() != 3:
                 continue
-            length = call.out.size(1)
-            if length not in (SOURCE, TARGET, BATCH):
+            # batch first, or behind
+            for length in {*call.out.shape[:2]} - {1, BATCH, SOURCE, TARGET}:
                 return NotShown(
                     f"the model works on {length} positions where the "
                     f"sentences have {SOURCE} and {TARGET} tokens, so one "
                     "can't see which number belongs to which word. Does "
-                    "your adapter pad to a fixed length?"
+                    "your adapter pad to a fixed length, or put a symbol in "
+                    "front?"
                 )
         return NotShown(f"no {what} was seen among PyTorch's calls")
 
@@ -269,11 +287,10 @@ class Trace:
         Raises:
             NotShown: if no two of them give the scores.
         """
-        scores = attention.scores
-        h = scores.size(1)  # 1, if a head is a module of its own
+        h = attention.scores.size(1)  # 1, if a head is a module of its own
         width = h * SIZES["d_model"] // SIZES["h"]
-        visible = scores > -1e4  # a mask's large negative number is below
-        if not visible.any():
+        # a mask's large negative number is below
+        if not (attention.scores > -1e4).any():
             raise NotShown("a mask hides every score of an attention")
         candidates: list[Tensor] = []
         for place, _, _, out in self.linears():
@@ -285,13 +302,16 @@ class Trace:
             if parts <= 3:
                 candidates += x.chunk(parts, -1)
         recent = candidates[-12:]  # six to a layer of the decoder, at most
-        for query, key in itertools.permutations(recent, 2):
+        orders = attention.scores, turned(attention.scores)
+        for (query, key), scores in itertools.product(
+            itertools.permutations(recent, 2), orders
+        ):
             a, b = (y.unflatten(-1, (h, -1)) for y in (query, key))
             products = torch.einsum("bqhd,bkhd->bhqk", a, b)
             if products.shape != scores.shape:
                 continue
-            products = products[visible]
-            seen = scores[visible]
+            visible = scores > -1e4
+            products, seen = products[visible], scores[visible]
             factor = ((products * seen).sum() / products.square().sum()).item()
             if torch.allclose(factor * products, seen, rtol=1e-3, atol=1e-4):
                 return factor
@@ -389,6 +409,11 @@ def _by_heads(x: Tensor, queries: int, keys: int) -> Tensor:
     if x.dim() == 4 and x.size(0) != BATCH and x.size(1) == BATCH:
         x = x.transpose(0, 1)
     return x.reshape(BATCH, -1, *x.shape[-2:])
+
+
+def turned(x: Tensor) -> Tensor:
+    """The same, if heads stood in front of the batch."""
+    return x.flatten(0, 1).unflatten(0, (-1, BATCH)).transpose(0, 1)
 
 
 def _from_kernel(call: Call, place: int) -> Attention:

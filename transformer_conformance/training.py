@@ -322,16 +322,18 @@ def adam(tried: Adapter) -> Verdict:
     held = {id(p) for g in optimizer.param_groups for p in g["params"]}
     if held != {id(p) for p in layer.parameters()}:
         return fault("the optimizer does not hold all of the model's weights")
-    if "betas" not in group:
-        return fault(f"{kind} has no betas: the paper uses Adam")
-    measured = f"{kind}, betas {group['betas']}, epsilon {group['eps']:.0e}"
-    if group.get("weight_decay"):
+    names = {one.__name__ for one in type(optimizer).__mro__}
+    if not names & {"Adam", "AdamW"}:
+        return deviation("another optimizer", f"{kind}: the paper uses Adam")
+    betas, epsilon = tuple(group.get("betas", ())), group.get("eps")
+    measured = f"{kind}, betas {betas}, epsilon {epsilon}"
+    if any(g.get("weight_decay") for g in optimizer.param_groups):
         return deviation("weight decay", f"{measured}, weight decay")
-    if tuple(group["betas"]) != (0.9, 0.98):
-        default = tuple(group["betas"]) == (0.9, 0.999)
+    if betas != (0.9, 0.98):
+        default = betas == (0.9, 0.999)
         who = "Adam's default" if default else "tensor2tensor: 0.9, 0.997"
         return deviation("other betas", measured, who)
-    if group["eps"] != 1e-9:
+    if epsilon != 1e-9:
         return deviation("another epsilon", measured, "Adam's default")
     return paper(measured)
 
@@ -593,7 +595,7 @@ def accumulation(tried: Adapter) -> Verdict:
     return fault(
         "three batches do not give the gradient of their tokens: is there a "
         "step for each batch? Call step() once. If your loop takes one batch "
-        "a step, raise NotImplementedError for more"
+        "a step, raise NotImplementedError for more. Or are gradients clipped?"
     )
 
 
