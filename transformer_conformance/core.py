@@ -244,7 +244,7 @@ def _bind(name: str, function: Callable, args: tuple, named: dict) -> None:
         signature.bind(*args, **named)
     except TypeError as error:
         raise Wrong(
-            f"{name}{signature} is called as the template has it: {error}"
+            f"{name}{signature} is called with other arguments: {error}"
         ) from None
 
 
@@ -394,7 +394,7 @@ def _verdict(adapter: Adapter, one: Probe) -> Verdict:
         return fault(str(diagnosis))
     except (Exception, SystemExit) as error:
         codes = [f.f_code for f, _ in traceback.walk_tb(error.__traceback__)]
-        theirs = {_code(x) for x in adapter.functions.values()}
+        theirs = set().union(*map(_codes, adapter.functions.values()))
         # a model that lacks something is no part that is left out
         if isinstance(error, NotImplementedError) and codes[-1] in theirs:
             return not_tried(str(error) or "not implemented")
@@ -425,6 +425,12 @@ def _code(function: Callable) -> Any:
     """Its own, and not that of PyTorch's `no_grad` around it, which the
     suite's have, too."""
     return getattr(inspect.unwrap(function), "__code__", None)
+
+
+def _codes(function: Callable) -> set:
+    """Of a class, those of its methods."""
+    inside = vars(function).values() if isinstance(function, type) else ()
+    return {_code(x) for x in (function, *inside) if callable(x)}
 
 
 def said_by(error: BaseException) -> str:

@@ -95,7 +95,7 @@ PARTS = {  # by name: the page, and how the part is used
         "book/architecture/positions.html",
         """await until(() => $("[data-part=positions] canvas"));
         const part = $("[data-part=positions]");
-        const said = () => part.querySelector(".live-result").textContent;
+        const said = () => part.querySelector(".live-result")?.textContent;
         const before = await until(said);
         const slider = part.querySelectorAll("input[type=range]")[3];
         fill(slider, slider.max);
@@ -142,7 +142,7 @@ PARTS = {  # by name: the page, and how the part is used
     "attention": (
         "book/results/attention_maps.html",
         """const part = $("[data-live=attention]");
-        const said = () => part.querySelector(".live-result").textContent;
+        const said = () => part.querySelector(".live-result")?.textContent;
         const before = await until(said);
         (await until(() => part.querySelectorAll(".live-word")[2])).click();
         await until(() => said() !== before);
