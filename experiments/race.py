@@ -28,6 +28,7 @@ from sacrebleu.metrics import BLEU
 from transformer_book.records import Run, load_run, recorded_runs
 from transformer_lib.checkpoints import write_atomically
 from transformer_lib.corpora import load_corpus
+from transformer_lib.evaluation import bleu
 from transformer_lib.tokenization import normalize
 
 SHIPPED, CLOCK = "tatoeba-de-en", "hour/paper-0"
@@ -77,7 +78,7 @@ def compare(runs, shipped, references):
     return {
         "bleu": scores,
         "as_written": [
-            score(counts(run.translations, references)) for run in runs
+            bleu(run.translations, references).value for run in runs
         ],
         "ahead": float(np.mean(scores) - score(base)),
         "interval": np.percentile(ahead, [2.5, 97.5]).tolist(),
@@ -91,6 +92,12 @@ def clock_of(runs: list[Run]) -> Run:
     return load_run(own if own in there else CLOCK)
 
 
+def as_logged(run: Run) -> bool:
+    """Whether its processor time is that of its log."""
+    spent = run.report["result"].get("cpu_seconds", math.nan)
+    return abs(spent - cpu_seconds(run.log)) < 1
+
+
 def against(runs: list[Run], found) -> list[str]:
     """What breaks the rules."""
     wrong = []
@@ -98,8 +105,7 @@ def against(runs: list[Run], found) -> list[str]:
         wrong.append(f"{len(runs)} seeds in place of {SEEDS}")
     timed = clock_of(runs)
     clock = timed.report["machine"]
-    counted = timed.report["result"]["cpu_seconds"]
-    if not abs(counted - cpu_seconds(timed.log)) < 1:
+    if not as_logged(timed):
         wrong.append(f"{timed.name} has other cpu_seconds than its log")
     both = zip(found["bleu"], found["as_written"], strict=True)
     for seed, (run, scores) in enumerate(zip(runs, both, strict=True)):
@@ -124,12 +130,12 @@ def against(runs: list[Run], found) -> list[str]:
             (machine["threads"] == 1, "took more than one thread"),
             (told == TOLD, f"was tested on {told}, not {TOLD}"),
             (
-                abs(spent - cpu_seconds(run.log)) < 1,
+                as_logged(run),
                 "has other cpu_seconds in its report than in its log",
             ),
             (run.log[-1]["step"] == result["steps"], "lacks steps"),
             (
-                min(abs(test["bleu"] - bleu) for bleu in scores) < 1e-6,
+                min(abs(test["bleu"] - value) for value in scores) < 1e-6,
                 "has another score than its translations",
             ),
         ):

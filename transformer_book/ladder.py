@@ -432,13 +432,11 @@ def pooled(losses: dict[str, dict[int, float]], rung: str) -> Gap:
     The seeds of all rungs that were trained are taken to have one spread:
     three seeds alone say little about theirs.
     """
-    each = {name: [*told.values()] for name, told in losses.items()}
-    trained = [told for name, told in each.items() if name != "averaged"]
-    squares = sum(len(told) * np.var(told) for told in trained)
-    freedom = sum(len(told) - 1 for told in trained)
-    gap = statistics.mean(each[rung]) - statistics.mean(each["paper"])
-    error = squares / freedom * (1 / len(each[rung]) + 1 / len(each["paper"]))
-    return judged(gap, math.sqrt(error), freedom)
+    rule = Unpaired(without(losses, "averaged"))
+    if rung == "averaged":  # it has the paper's seeds, and no spread
+        rule.levels[rung] = statistics.mean(losses[rung].values())
+        rule.errors[rung] = rule.errors["paper"]
+    return rule.gap(rung, "paper")
 
 
 def steps_until(
