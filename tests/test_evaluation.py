@@ -128,6 +128,11 @@ def test_published_form_is_that_of_the_published_files(monkeypatch):
         assert sum(len(line) + 1 for line in forms[-1]) == length
 
 
+def test_a_way_to_cut_that_is_unknown_is_refused():
+    with pytest.raises(ValueError, match="'moses': sacreBLEU knows .*13a"):
+        bleu(["a"], ["a"], tokenize="moses")
+
+
 @pytest.mark.parametrize("score", [bleu, chrf])
 def test_what_cannot_be_scored_is_refused(score):
     with pytest.raises(ValueError, match="2 hypotheses and 1 ref"):

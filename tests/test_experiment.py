@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import json
+import math
 import platform
 import re
 from dataclasses import replace
@@ -404,3 +405,12 @@ def test_a_trained_model_is_trained_further(finished, tmp_path, capsys):
     with pytest.raises(ValueError, match="other options"):
         run_experiment(still, tmp_path / "fine", start=finished)
     assert "warning" not in capsys.readouterr().err
+
+
+def test_a_report_is_json_also_of_a_run_that_diverged(tmp_path):
+    """NaN, which only Python's reader knows, is null."""
+    described = {"result": {"validation_loss": math.nan, "steps": 3}}
+    report = experiment.write_report(tmp_path, "a command", described)
+    assert report["result"] == {"validation_loss": None, "steps": 3}
+    text = (tmp_path / "report.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == report

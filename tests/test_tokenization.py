@@ -7,6 +7,7 @@ import random
 import re
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import tokenizers
@@ -163,6 +164,21 @@ def test_texts_that_look_the_same_are_the_same(bpe, root, language):
         assert tokenizer.decode(ids) == sentence
     for joiner in "\u200c", "\u200d":  # these carry meaning
         assert joiner in bpe.decode(bpe.encode(f"a{joiner}b"))
+
+
+def test_a_failed_save_leaves_the_old_file(bpe, tmp_path, monkeypatch):
+    path = tmp_path / "bpe.json"
+    bpe.save(path)
+    old = path.read_text("utf-8")
+
+    def full(self, text, encoding):
+        self.write_bytes(text.encode(encoding)[:100])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space left"):
+        bpe.save(path)
+    assert path.read_text("utf-8") == old
 
 
 NASTY = ["<eos>", "a <pad> b", "<bos><unk>", " two  spaces\r", "\ufeff", " "]

@@ -100,12 +100,16 @@ def bleu(
     Raises:
         TypeError: if either is one string instead of a list, or holds
             what is none, such as a list of references.
-        ValueError: if both are empty or their lengths differ.
+        ValueError: if both are empty or their lengths differ, or for a
+            `tokenize` that sacreBLEU doesn't know.
 
     Chapter: evaluation-scores
     """
     from sacrebleu.metrics import BLEU
 
+    if tokenize not in {None, *BLEU.TOKENIZERS}:
+        known = ", ".join(BLEU.TOKENIZERS)
+        raise ValueError(f"{tokenize=}: sacreBLEU knows {known}")
     references = [*checked_texts(references)]
     metric = BLEU(tokenize=tokenize or _how_to_cut(references), force=True)
     return _score(metric, hypotheses, references, samples)

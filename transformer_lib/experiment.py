@@ -485,9 +485,11 @@ def write_report(
         report["test"] = dict(scores)
         lines = report["test"].pop("translations")
         write_atomically(folder / "translations.txt", "\n".join(lines) + "\n")
-    text = json.dumps(report, indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(report, default=str)
+    report = json.loads(text, parse_constant=lambda _: None)  # NaN is null
+    text = json.dumps(report, indent=1, ensure_ascii=False)
     write_atomically(folder / "report.json", text + "\n")
-    return json.loads(text)
+    return report
 
 
 def describe_machine(device: torch.device | str = "cpu") -> dict[str, Any]:

@@ -155,9 +155,11 @@ class BPETokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer as JSON."""
-        path = as_path(path)
+        path = as_path(path).resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.tokenizer.to_str(), "utf-8")
+        part = path.with_name(f"{path.name}.part")  # never half a file
+        part.write_text(self.tokenizer.to_str(), "utf-8")
+        part.replace(path)
 
     @classmethod
     def load(cls, path: str | Path) -> "BPETokenizer":
