@@ -397,10 +397,10 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
         if row not in (paper, mean):
             found[bleu] += f" ({_gap(row['bleu_ahead'].size, 1)})"
         found["steps / time, %"] = _until(row, mean)
-        found |= {"p": "", "p, declared": ""}
+        found |= {"p": "", "p, unpaired": ""}
         if row not in (paper, mean):
             found["p"] = _p(row["validation_gap"].p)
-            found["p, declared"] = _p(row["older"].p)
+            found["p, unpaired"] = _p(row["older"].p)
         return found
 
     table = [told(paper)]
