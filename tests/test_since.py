@@ -474,6 +474,50 @@ def test_one_seed_chooses_a_rate_and_others_judge(monkeypatch):
     assert Blocks(means).gap("gated", "paper").size == pytest.approx(-0.2)
 
 
+def test_each_change_with_its_mean_is_beside_the_paper_with_its(monkeypatch):
+    """By the test loss, and by the older rule; also with runs made again."""
+
+    def made(place, rung, seed):
+        nats = 2.0 - 0.1 * (rung == "gated") + 0.01 * seed
+        nats += 0.3 * (rung == "muon" and place == "makes")
+        nats += 0.05 * ((seed + len(rung)) % 3 == 0)
+        told = {"nats_per_token": nats + 0.5, "bleu": 40.0 + seed}
+        result = {"validation_loss": nats, "last_validation_loss": nats + 1}
+        tells = {
+            "rung": rung,
+            "training": {"seed": seed},
+            "result": result,
+            "test": told,
+            "last_test": told | {"nats_per_token": nats + 0.6},
+        }
+        return Run("", {"report.json": tells})
+
+    there = {
+        "averaged": [
+            ("averaged", rung, seed)
+            for rung in since.RUNGS
+            for seed in range(3)
+        ],
+        "makes": [("makes", "muon", seed) for seed in range(3)],
+    }
+    monkeypatch.setattr(ladder, "recorded_runs", there.get)
+    monkeypatch.setattr(ladder, "load_run", lambda name: made(*name))
+    rows = ladder.means()
+    assert len(rows) == len(since.RUNGS) - 1
+    best, *_ = rows
+    assert (best["rung"], best["verdict"]) == ("gated", "better")
+    assert best["twins"] == pytest.approx([-0.1] * 3)
+    assert best["last"] == pytest.approx(0.0)
+    assert best["validation_gap"].size == pytest.approx(-0.1)
+    assert best["bleu_gap"].size == pytest.approx(0.0)
+    assert 1e-6 < best["test_gap"].p < best["dunnett"] < 0.01
+    assert {row["verdict"] for row in rows[1:]} == {"no difference shown"}
+    assert "gated feed-forward, \u22120.100" in drawings.ladder_means(rows).alt
+    again = {row["rung"]: row for row in ladder.means(again=True)}
+    assert again["muon"]["verdict"] == "worse"
+    assert again["muon"]["test_gap"].size == pytest.approx(0.3)
+
+
 def test_steps_until_a_loss():
     log = [50, 100, 150], [4.0, 3.0, 2.0]
     assert ladder.steps_until(*log, 2.5) == 125

@@ -226,9 +226,54 @@ def fieller(beyond: Callable[[float], Gap], share: float) -> list[float]:
 TUNED = "paper", "pre-norm", "gated", "cool-down", "all-three"
 
 
-def by_means(of: str) -> dict[str, dict[int, float]]:
-    """{rung: {seed: figure}} by each run's mean, all at the paper's rate."""
-    return figures(by_rung("averaged"), of)
+def by_means(of: str, again: bool = False) -> dict[str, dict[int, float]]:
+    """{rung: {seed: figure}} by each run's mean, all at the paper's rate.
+
+    With `again`, three runs are those that were made again on another make
+    of CPU.
+    """
+    return figures(by_rung("averaged", *["makes"] * again), of)
+
+
+def means(again: bool = False) -> list[dict[str, Any]]:
+    """Each change beside the paper, both with their means; the best first.
+
+    `test_gap`, `validation_gap` and `bleu_gap` are by row + seed, of the
+    means; `older` is the validation loss by the rule that was declared
+    first, and `verdict` is by it and by the test loss. `dunnett` is p by the
+    test loss for all rows at once. `twins` has each seed's test loss above
+    the same seed's paper, and `last` where the last weights lie, on average.
+    """
+    told = {of: by_means(of, again) for of in ("test", "validation", "bleu")}
+    rules = {of: Blocks(each) for of, each in told.items()}
+    unpaired = Unpaired(told["validation"])
+    runs = by_rung("averaged", *["makes"] * again)
+    last = figures(runs, "test", last=True)
+    paper = told["test"]["paper"]
+    rows = []
+    for rung in told["test"].keys() - {"paper"}:
+        gaps = {of: rule.gap(rung, "paper") for of, rule in rules.items()}
+        older = unpaired.gap(rung, "paper")
+        rows.append(
+            {f"{of}_gap": gap for of, gap in gaps.items()}
+            | {
+                "rung": rung,
+                "older": older,
+                "verdict": verdict(rung, gaps["test"], older),
+                "dunnett": dunnett(
+                    gaps["test"].p,
+                    len(rules["test"].rows) - 1,
+                    rules["test"].freedom,
+                ),
+                "twins": [
+                    nats - paper[seed]
+                    for seed, nats in told["test"][rung].items()
+                ],
+                "last": statistics.mean(last[rung].values())
+                - statistics.mean(paper.values()),
+            }
+        )
+    return sorted(rows, key=lambda row: row["test_gap"].size)
 
 
 def tuned(of: str) -> tuple[dict[str, float], dict[str, dict[int, float]]]:

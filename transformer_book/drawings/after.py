@@ -132,6 +132,8 @@ RUNGS = {
     "grouped": "shared keys, values",
     "short-first": "short sentences first",
     "together": "Muon and rotary",
+    "muon-cool-down": "Muon, rate to zero",
+    "rotary-cool-down": "rotary, rate to zero",
     "all-three": "Muon, rotary, rate to zero",
 }
 COMBINED = "together", "all-three"  # more than one change
@@ -257,6 +259,57 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         "paper's, seed by seed, with the mean and its 99% interval, the best "
         f"first, and then those that combine changes. {said}. A dotted line "
         f"has the paper with its mean of checkpoints, {_gap(level)}.",
+    )
+
+
+def ladder_means(rows: Sequence[Mapping[str, Any]]) -> Picture:
+    """How far each change is from the paper, each with its mean.
+
+    Each small dot is a seed, beside the paper's same seed, and a ring has
+    the last weights. Those that combine several changes have a block of
+    their own, below.
+    """
+    several = [*CUBE.values()][4:]
+    rows = sorted(rows, key=lambda row: row["rung"] in several)
+    below = [row["rung"] in several for row in rows]
+    places = [i + 0.7 * combined for i, combined in enumerate(below)]
+
+    inks = {"better": "black", "worse": COLOURS["bad"]}
+    figure, ax = chart(110 + 26 * len(rows))
+    for i, row in zip(places, rows, strict=True):
+        gap = row["test_gap"]
+        ink = inks.get(row["verdict"], COLOURS["muted"])
+        ends = gap.size - gap.within, gap.size + gap.within
+        ax.plot(ends, [i, i], color=ink)
+        twins = row["twins"]
+        ax.plot(twins, [i] * len(twins), "o", color=ink, ms=4)
+        ax.plot([gap.size] * 2, [i - 0.3, i + 0.3], color=ink)
+        ax.plot(row["last"], i, "o", color=ink, ms=6, mfc="none")
+        if row["verdict"] in inks:
+            beside = {"xycoords": ("axes fraction", "data"), "va": "center"}
+            ax.annotate(f"p {_p(gap.p)}", (1.02, i), color=ink, **beside)
+    ax.axvline(0, color=COLOURS["good"], lw=1.2)
+    look = {"ha": "center", "weight": "bold", "annotation_clip": False}
+    ax.annotate(RUNGS["averaged"], (0, -1), **look)
+    ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(places[-1] + 0.6, -1.5)
+    ticks = [-0.2, -0.1, 0, 0.1]
+    ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
+    told = "nats per token (test) from the paper's, averaged\n"
+    ax.set_xlabel(f"{told}ring: last weights; grey: not by both rules")
+    said = "; ".join(
+        f"{RUNGS[row['rung']]}, {_gap(row['test_gap'].size)} "
+        f"\u00b1 {row['test_gap'].within:.3f}, {row['verdict']}, by last "
+        f"weights {_gap(row['last'])}"
+        for row in rows
+    )
+    return show(
+        figure,
+        "For each change, how many nats per token the mean of its checkpoints "
+        "ends above the paper's mean on the test set, seed by seed, with the "
+        "average and its 99% interval, the best first, and then those that "
+        f"combine changes. {said}.",
     )
 
 
