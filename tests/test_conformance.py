@@ -333,12 +333,6 @@ def planted_build(change):
         return importlib.import_module(ours_module.__name__).build
 
 
-def test_what_was_planted_is_gone_afterwards():
-    planted_build(("masks", "every.tril()", "every.tril(-1)"))
-    assert conformance.ours is ours_module
-    assert importlib.import_module(ours_module.__name__) is ours_module
-
-
 PARTS = {"attention", "masks", "layers", "embeddings", "positions", "model"}
 IN_A_PASS = [tuple(x[:3]) for x in FAULTS if x[0] in PARTS]
 
@@ -1213,10 +1207,14 @@ def test_many_that_follow_are_one_line():
 
 
 def test_nothing_that_is_planted_stays():
+    """Nor as an attribute of the package, which is asked first."""
     before = importlib.import_module("transformer_lib.attention")
     with planted(("attention", "/ math.sqrt(d_k)", "/ d_k")):
         assert importlib.import_module(before.__name__) is not before
-    assert importlib.import_module(before.__name__) is before
+        assert importlib.import_module(ours_module.__name__) is not ours_module
+    for module in before, ours_module:
+        assert importlib.import_module(module.__name__) is module
+    assert conformance.ours is ours_module
     with pytest.raises(ValueError, match="'nowhere' is not in"):
         with planted(("attention", "nowhere", "")):
             importlib.import_module(before.__name__)
