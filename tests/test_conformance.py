@@ -45,9 +45,8 @@ from transformer_lib import (
 
 PACKAGE = Path(conformance.__path__[0])
 TESTS = Path(__file__).parent
-FAULTS = yaml.safe_load(
-    (TESTS.parent / "experiments/conformance/faults.yml").read_text("utf-8")
-)
+EXPERIMENTS = TESTS.parent / "experiments/conformance"
+FAULTS = yaml.safe_load((EXPERIMENTS / "faults.yml").read_text("utf-8"))
 assert len(FAULTS) > 100, "the page says so"
 
 
@@ -141,6 +140,14 @@ def test_the_library_is_the_paper():
                 "embeddings without the factor",
             },
         ),
+        (
+            EXPERIMENTS / "after_gpt.py",
+            {
+                "pre-norm",
+                "dropout at a fixed rate",
+                "no dropout on the sums of embeddings and positions",
+            },
+        ),
     ],
 )
 def test_the_innocent_are_not_accused(file, deviations):
@@ -153,14 +160,6 @@ def test_the_innocent_are_not_accused(file, deviations):
     assert kinds.count("paper") > 20
     named = {r.verdict.name for r in results if r.verdict.name}
     assert named == deviations
-
-
-def test_the_books_own_gpt_is_a_decoder_alone(root):
-    adapter = Adapter.load(root / "experiments/conformance/after_gpt.py")
-    results = list(run(adapter))
-    assert not [r for r in results if r.verdict.kind == "fault"]
-    named = {r.verdict.name for r in results if r.verdict.name}
-    assert "pre-norm" in named
 
 
 def test_the_first_loss_of_ours_is_what_the_probe_says():
@@ -243,6 +242,13 @@ OTHERWISE = {  # the same model, written in other calls of PyTorch
             "places = torch.arange(ids.size(1)).expand_as(ids)\n"
             "            x = x + nn.functional.embedding("
             "places, self.positions.table)",
+        )
+    ],
+    "positions in a weight that stays": [
+        (
+            "positions",
+            'self.register_buffer("table", table, persistent=False)',
+            "self.table = nn.Parameter(table, False)",
         )
     ],
     "arguments by their names": [
@@ -452,7 +458,6 @@ LOWEST = "lowest = torch.finfo(scores.dtype).min"
     "change, words",
     [  # -1e-9 is a slip for -1e9
         (("attention", LOWEST, "lowest = -1e-9"), "its score is 0 in place"),
-        (("attention", LOWEST, "lowest = 0.0"), "its score is 0 in place"),
         (("masks", "every.tril()", "every.tril(-1)"), "Is the diagonal"),
         (
             ("attention", SOFTMAX, SOFTMAX.replace("-1", "-2")),
@@ -616,7 +621,6 @@ def test_the_optimizers_rate_is_looked_at(rate, schedule, kind):
     [
         (torch.optim.AdamW, "weight decay"),
         (torch.optim.Adamax, "another optimizer"),
-        (torch.optim.SGD, "another optimizer"),
         (type("Adam", (torch.optim.SGD,), {}), "other betas"),
     ],
 )
@@ -631,25 +635,21 @@ def test_another_optimizer_is_named(kind, name):
     assert verdict({"optimizer": optimizer}, "adam").name == name
 
 
-def test_another_warm_up_is_named():
-    """fairseq's: a line from a rate of its own."""
+def test_what_many_do_on_purpose_is_named():
+    """Such as fairseq's warm-up: a line from a rate of its own."""
 
     def learning_rate(step, d_model, warmup_steps):
         if step < warmup_steps:
             return 1e-7 + step * (5e-4 - 1e-7) / warmup_steps
         return 5e-4 * (warmup_steps / step) ** 0.5
 
-    given = {"learning_rate": learning_rate}
-    assert verdict(given, "equation_3").name == "another warm-up"
+    def loss(logits, labels, smoothing):
+        return ours_module.loss(logits, labels, 0.0)
 
-
-def test_what_many_do_on_purpose_is_named():
-    given = {
-        "learning_rate": lambda step, d_model, warmup_steps: 1e-4,
-        "loss": lambda x, labels, share: ours_module.loss(x, labels, 0.0),
-    }
-    names = [r.verdict.name for r in verdicts(given, "learning_rate", "loss")]
-    assert "a constant rate" in names and "no smoothing" in names
+    given = {"learning_rate": learning_rate, "loss": loss}
+    found = verdicts(given, "smoothing", "equation_3")
+    names = [result.verdict.name for result in found]
+    assert names == ["no smoothing", "another warm-up"]
 
 
 def test_eos_before_padding_is_no_fault():
@@ -692,14 +692,6 @@ def test_a_mean_in_place_is_named():
 # Whole models
 
 
-def test_a_table_of_positions_may_be_a_weight_that_stays():
-    old = 'self.register_buffer("table", table, persistent=False)'
-    new = "self.table = nn.Parameter(table, False)"
-    with planted(("positions", old, new)):
-        [result] = run(library(), probes_of("added_positions"))
-    assert result.verdict.kind == "paper"
-
-
 def test_a_table_that_is_learned_may_begin_with_any_numbers():
     def build(*sizes):
         model = built(positions="learned")["build"](*sizes)
@@ -717,11 +709,6 @@ def test_a_residual_connection_that_is_missing_is_no_dropout_of_the_sum():
         found = list(run(library(), probes_of(*names)))
     assert "no residual connection" in found[0].verdict.words
     assert [r.verdict.kind for r in found] == ["fault", "fault", "paper"]
-
-
-def test_order_and_the_past_need_positions():
-    found = verdicts(built(positions="none"), "source_order", "target_order")
-    assert [r.verdict.kind for r in found] == ["fault"] * 2
 
 
 def test_a_symbol_in_front_of_the_source_is_no_fault():
@@ -770,13 +757,6 @@ def test_each_slice_of_a_packed_matrix_learns():
     assert "no gradient reaches packed[16:32]:" in said
 
 
-def test_a_mask_may_not_hide_eos():
-    change = "masks", "(ids != PAD)", f"((ids != PAD) & (ids != {EOS}))"
-    with planted(change):
-        [result] = run(library(), probes_of("hidden_weights"))
-    assert "hide eos, too?" in result.verdict.words
-
-
 def test_an_encoder_without_its_last_norm_has_a_name():
     def build(*sizes):
         model = built(norm="pre")["build"](*sizes)
@@ -797,13 +777,6 @@ def test_a_longest_sentence_is_no_fault():
 
     given = built() | {"logits": logits}
     assert verdict(given, "distance").name == "a longest sentence"
-
-
-def test_a_third_sentence_is_looked_at_too():
-    old, new = "(ids != PAD)", "(ids[:2][[0, 1, 1][: len(ids)]] != PAD)"
-    with planted(("masks", old, new)):
-        [result] = run(library(), probes_of("batch"))
-    assert result.verdict.kind == "fault"
 
 
 # Decoding
