@@ -52,10 +52,7 @@ from transformer_lib.checkpoints import (
 )
 from transformer_lib.corpora import load_corpus
 from transformer_lib.evaluation import evaluate
-from transformer_lib.experiment import (
-    describe_run,
-    write_report,
-)
+from transformer_lib.experiment import describe_run, write_report
 from transformer_lib.loss import validation_loss
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.schedule import TrainingConfig, learning_rate

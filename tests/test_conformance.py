@@ -24,24 +24,13 @@ from transformer_conformance import Adapter, run
 from transformer_conformance import ours as ours_module
 from transformer_conformance.__main__ import main
 from transformer_conformance.clinic import probe
-from transformer_conformance.core import (
-    FUNCTIONS,
-    Result,
-    close,
-    fault,
-)
+from transformer_conformance.core import FUNCTIONS, Result, close, fault
 from transformer_conformance.decoding import LOOSE, reference
 from transformer_conformance.model import OURS_FIRST
 from transformer_conformance.places import CONSEQUENCES, LOCAL, page
 from transformer_conformance.plain import judge, other_tables
 from transformer_conformance.report import EXAMPLES, summary
-from transformer_lib import (
-    BOS,
-    EOS,
-    PAD,
-    Transformer,
-    TransformerConfig,
-)
+from transformer_lib import BOS, EOS, PAD, Transformer, TransformerConfig
 
 PACKAGE = Path(conformance.__path__[0])
 TESTS = Path(__file__).parent

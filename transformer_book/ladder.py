@@ -352,11 +352,7 @@ class ByLength(Unpaired):
 
     def group(self, row: str) -> int:
         """The steps, to 2,000."""
-        return min(_steps(row), BUDGETS[2])
-
-
-def _steps(row: str) -> int:
-    return int(row.rpartition("-")[2])
+        return min(int(row.rpartition("-")[2]), BUDGETS[2])
 
 
 def counted_by_mean(rung: str) -> bool:

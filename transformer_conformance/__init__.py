@@ -13,14 +13,7 @@ verdict is "paper", a named "deviation", a "fault" with a diagnosis, or
 # The probes, in the order in which they run.
 from . import positions, attention, layers, training  # noqa: F401, I001
 from . import model, inside, decoding  # noqa: F401
-from .core import (
-    PROBES,
-    Adapter,
-    Probe,
-    Result,
-    Verdict,
-    run,
-)
+from .core import PROBES, Adapter, Probe, Result, Verdict, run
 from .report import as_html, as_json, as_text, summary, template
 
 __all__ = [

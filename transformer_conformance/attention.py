@@ -5,14 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from .core import (
-    Adapter,
-    Verdict,
-    close,
-    fault,
-    paper,
-    probe,
-)
+from .core import Adapter, Verdict, close, fault, paper, probe
 
 
 def equation_1(

@@ -256,26 +256,26 @@ def greedy_in_evaluation(tried: Adapter) -> Verdict:
 )
 def greedy_of_a_batch(tried: Adapter) -> Verdict:
     """A sentence is decoded in a batch as it is decoded alone."""
+
+    def decoded(model: Any, sources: Tensor) -> list[list[int]]:
+        found = tried.greedy_batch(model, sources, 6)
+        return [ids_of("greedy_batch", ids) for ids in found]
+
     wrong, count = 0, 0
     for number in range(12):
         model = language(tried, number)
         lengths = 3, 7, 5
         sources = tried.words(3, max(lengths), size=SIZE)
         sources = tried.ended(sources, *lengths)
-        together = [
-            ids_of("greedy_batch", ids)
-            for ids in tried.greedy_batch(model, sources, 6)
-        ]
+        together = decoded(model, sources)
         if len(together) != len(sources):
             return fault(
                 f"{len(together)} outputs for {len(sources)} sentences"
             )
         for row, length in enumerate(lengths):
-            source = sources[row : row + 1, :length]
-            [alone] = tried.greedy_batch(model, source, 6)
+            [alone] = decoded(model, sources[row : row + 1, :length])
             # a shorter output may have padding behind it, in either
-            both = [*map(int, alone)], together[row]
-            wrong += len({tuple(plain(tried, ids)) for ids in both}) > 1
+            wrong += plain(tried, alone) != plain(tried, together[row])
             count += 1
     if not wrong:
         return paper(f"{count} sentences, in batches of three and alone")

@@ -73,10 +73,8 @@ def padding_mask(tried: Adapter) -> Verdict:
     got = of_words(got)
     if torch.equal(got, right):
         return paper("True at the words, False at the padding")
-    wrong = {
-        "the padding mask says the opposite: True means may attend": ~right,
-    }
-    mistakes = {said: of_words(mask) for said, mask in wrong.items()}
+    opposite = "the padding mask says the opposite: True means may attend"
+    mistakes = {opposite: of_words(~right)}
     return _wrong_mask("padding", source, got, right, mistakes)
 
 

@@ -871,10 +871,7 @@ def layer_weights(tried: Adapter) -> Verdict:
 
 
 @probe(
-    "layers-equation-2",
-    "layers-feed-forward",
-    "build",
-    after="layer_weights",
+    "layers-equation-2", "layers-feed-forward", "build", after="layer_weights"
 )
 def network_weights(tried: Adapter) -> Verdict:
     """Both maps of the network have the inner width d_ff, and biases."""

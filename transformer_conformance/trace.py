@@ -376,12 +376,10 @@ def batch_first(x: Tensor) -> Tensor | None:
     return None
 
 
-def _ratio(x: Any, words: Tensor) -> float | None:
+def _ratio(x: Tensor, words: Tensor) -> float | None:
     """The number that x is times the words, if it is."""
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        return None
     x = batch_first(x)
-    if x is None or x.shape != words.shape:
+    if x is None or x.shape != words.shape or not x.is_floating_point():
         return None
     factor = ((x * words).sum() / (words * words).sum()).item()
     same = torch.allclose(x, factor * words, rtol=1e-3, atol=1e-5)
@@ -434,8 +432,4 @@ def _from_kernel(call: Call, place: int) -> Attention:
         )
     weights = masked.softmax(-1)
     shape = BATCH, -1, *weights.shape[-2:]
-    return Attention(
-        weights.reshape(shape),
-        place,
-        masked.reshape(shape),
-    )
+    return Attention(weights.reshape(shape), place, masked.reshape(shape))

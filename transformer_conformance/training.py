@@ -468,10 +468,7 @@ class Steps:
 
 
 @probe(
-    "training-loop",
-    "training-loop",
-    "update|updates",
-    after="shift smoothing",
+    "training-loop", "training-loop", "update|updates", after="shift smoothing"
 )
 def step(tried: Adapter) -> Verdict:
     """A step changes the weights so that the loss falls."""

@@ -26,12 +26,7 @@ from parts import (
 from playwright.sync_api import expect
 
 from transformer_book.figures import COLOURS, SIGNED
-from transformer_lib import (
-    causal_mask,
-    load_corpus,
-    padding_mask,
-    sinusoids,
-)
+from transformer_lib import causal_mask, load_corpus, padding_mask, sinusoids
 
 PAGES = {  # the chapter that a live part stands in
     "positions": "book/architecture/positions.html",
