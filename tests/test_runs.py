@@ -99,17 +99,21 @@ def test_a_run_is_found_by_its_name_or_its_experiments(monkeypatch):
 def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(
     tmp_path, monkeypatch
 ):
-    """Two runs are asked for; the signal comes during the first."""
+    """Two runs are asked for; the signal comes during the first.
+
+    SIGTERM reaches only the script that starts it, which hands it on.
+    """
+    process = Mock(wait=Mock(side_effect=[KeyboardInterrupt, 1]))
     begun = []
 
     def run(command, **settings):
         """It saves, and ends by 1, as the library's command line does."""
         begun.append(command)
         FileLock(tmp_path / command[-1] / ".lock", timeout=0).acquire()
-        return Mock(wait=Mock(side_effect=[KeyboardInterrupt, 1]))
+        return process
 
     monkeypatch.setattr(again, "ROOT", tmp_path)
-    monkeypatch.setattr(again.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(again.signal, "signal", Mock())
     monkeypatch.setattr(again.subprocess, "Popen", run)
     monkeypatch.setattr(again, "recorded", lambda: dict.fromkeys("ab", []))
     monkeypatch.setattr(again, "waiting", dict)
@@ -117,17 +121,10 @@ def test_ctrl_c_lets_a_run_save_and_starts_no_further_one(
         again.main(["a", "b"])
     [[*_, out]] = begun
     assert out == "runs/a"
-
-
-def test_a_run_that_is_to_stop_is_told(monkeypatch):
-    """SIGTERM reaches the script that starts it, and not the run."""
-    monkeypatch.setattr(again.signal, "signal", Mock())
-    run = Mock(wait=Mock(return_value=1))
-    assert again.finish(run) == 1
     [((name, stop), _)] = again.signal.signal.call_args_list
-    assert name == again.signal.SIGTERM and not run.terminate.called
+    assert name == again.signal.SIGTERM and not process.terminate.called
     stop(name, None)
-    assert run.terminate.called
+    assert process.terminate.called
 
 
 def test_two_that_pack_at_once_lose_no_run(tmp_path):
