@@ -421,26 +421,11 @@ def test_two_causes_are_two_faults(change, name):
     assert [(r.verdict.kind, r.cause) for r in found] == [("fault", None)] * 2
 
 
-def of_a_model_alone(change, *names):
-    """What is said of the changed library's model, by probe."""
-    with planted(change, ("attention", "if need_weights or slower:", "if 1:")):
-        given = {x: getattr(library(), x) for x in ("build", "logits")}
-        return {r.probe.name: r for r in verdicts(given, *names)}
-
-
-def test_a_mask_after_the_softmax_is_named_where_only_a_model_is_given():
-    """It multiplies the weights, which then sum to less than 1."""
-    weights = "weights = (query @ key.mT / d_k**0.5).softmax(-1)\n"
-    weights += "    weights = weights if mask is None else weights * mask"
-    names = "shape", "padding", "future", "hidden_weights"
-    found = of_a_model_alone(("attention", SOFTMAX, weights), *names)
-    for name in names[1:3]:
-        assert "before the softmax" in found[name].verdict.words
-    assert "after the softmax" in found["hidden_weights"].verdict.words
-    assert found["hidden_weights"].cause.name in names[1:3]
-
-
 LOWEST = "lowest = torch.finfo(scores.dtype).min"
+MASKED_AFTER = (
+    "weights = (query @ key.mT / d_k**0.5).softmax(-1)\n"
+    "    weights = weights if mask is None else weights * mask"
+)
 
 
 @pytest.mark.parametrize(
@@ -452,12 +437,15 @@ LOWEST = "lowest = torch.finfo(scores.dtype).min"
             ("attention", SOFTMAX, SOFTMAX.replace("-1", "-2")),
             "runs over the queries",
         ),
+        (("attention", SOFTMAX, MASKED_AFTER), "applied after the softmax"),
     ],
 )
 def test_a_slip_is_named_where_only_a_model_is_given(change, words):
-    found = of_a_model_alone(change, "future", "order_of_sublayers")
-    assert words in found["future"].verdict.words
-    assert found["order_of_sublayers"].verdict.kind == "paper"
+    with planted(change, ("attention", "if need_weights or slower:", "if 1:")):
+        given = {x: getattr(library(), x) for x in ("build", "logits")}
+        found = verdicts(given, "future", "order_of_sublayers")
+    assert words in found[0].verdict.words
+    assert found[1].verdict.kind == "paper"
 
 
 def test_what_is_random_is_not_compared():
