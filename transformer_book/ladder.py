@@ -370,22 +370,14 @@ def by_budget(of: str) -> dict[str, dict[int, float]]:
     `counted_by_mean` says.
     """
     runs: dict[bool, dict[str, list]] = {True: {}, False: {}}
+    others = by_rung("budgets")
     for rung in ("paper", *SHORTER):
         mean = counted_by_mean(rung)
         place = "averaged" if mean else "since"
-        names = {
-            f"{rung}-{BUDGETS[2]}": [
-                name
-                for name in recorded_runs(place)
-                if name.partition("/")[2].rpartition("-")[0] == rung
-            ]
-        }
-        for name in recorded_runs("budgets"):
-            row, _, _ = name.partition("/")[2].rpartition("-")
-            if row.rpartition("-")[0] == rung:
-                names.setdefault(row, []).append(name)
-        for row, found in names.items():
-            runs[mean][row] = [load_run(name) for name in found]
+        runs[mean][f"{rung}-{BUDGETS[2]}"] = by_rung(place)[rung]
+        for run in others[rung]:
+            row = run.name.partition("/")[2].rpartition("-")[0]
+            runs[mean].setdefault(row, []).append(run)
     return figures(runs[True], of) | figures(runs[False], of, last=True)
 
 
