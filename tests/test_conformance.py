@@ -60,13 +60,17 @@ def verdict(functions, name):
     return result.verdict
 
 
-def built(**options):
-    """`build` of the library, with options; and the other functions."""
+def built(change=None, **options):
+    """`build` of the library, with options, and `logits`; `change` is done
+    to each model."""
 
     def build(*sizes):
         names = "vocab_size N d_model d_ff h dropout".split()
         config = dict(zip(names, sizes, strict=True))
-        return Transformer(TransformerConfig(**config, **options))
+        model = Transformer(TransformerConfig(**config, **options))
+        if change:
+            change(model)
+        return model
 
     return {"build": build, "logits": ours_module.logits}
 
@@ -670,12 +674,10 @@ def test_a_mean_in_place_is_named():
 
 
 def test_a_table_that_is_learned_may_begin_with_any_numbers():
-    def build(*sizes):
-        model = built(positions="learned")["build"](*sizes)
+    def change(model):
         torch.nn.init.normal_(model.positions.weight)
-        return model
 
-    given = built() | {"build": build}
+    given = built(change, positions="learned")
     assert verdict(given, "added_positions").name == "learned positions"
 
 
@@ -695,23 +697,19 @@ def test_a_symbol_in_front_of_the_source_is_no_fault():
         source_ids = torch.nn.functional.pad(source_ids, (1, 0), value=BOS)
         return model(source_ids, target_ids)
 
+    given = built() | {"logits": logits}
     names = "order_of_sublayers", "scores_factor"
-    found = [
-        x.verdict for x in verdicts({**built(), "logits": logits}, *names)
-    ]
+    found = [x.verdict for x in verdicts(given, *names)]
     assert [x.kind for x in found] == ["not tried", "paper"]
     assert "a symbol in front?" in found[0].words
     assert found[1].words.endswith(", in the decoder's attention")
 
 
 def test_half_precision_is_only_rounded():
-    def build(*sizes):
-        return ours_module.build(*sizes).bfloat16()
-
     def logits(model, source_ids, target_ids):
         return model(source_ids, target_ids).softmax(-1)
 
-    given = built() | {"build": build}
+    given = built(torch.nn.Module.bfloat16)
     assert verdict(given, "hidden_weights").kind == "paper"
     said = verdict(given | {"logits": logits}, "shape").words
     assert "these are probabilities" in said
@@ -720,28 +718,25 @@ def test_half_precision_is_only_rounded():
 def test_each_slice_of_a_packed_matrix_learns():
     """But not each row of a table of as many positions."""
 
-    def build(*sizes):
-        model = ours_module.build(*sizes)
+    def change(model):
         model.packed = torch.nn.Parameter(torch.ones(32, 16))
         model.places = torch.nn.Parameter(torch.ones(32, 16))
-        return model
 
     def logits(model, source_ids, target_ids):
         more = model.packed[:16].sum() + model.places[:7].sum()
         return model(source_ids, target_ids) + more
 
-    said = verdict({"build": build, "logits": logits}, "weights_used").words
+    given = built(change) | {"logits": logits}
+    said = verdict(given, "weights_used").words
     assert "no gradient reaches packed[16:32]:" in said
 
 
 def test_an_encoder_without_its_last_norm_has_a_name():
-    def build(*sizes):
-        model = built(norm="pre")["build"](*sizes)
+    def change(model):
         model.encoder.norm = torch.nn.Identity()
-        return model
 
-    names = "norm_place", "residuals"
-    found = [x.verdict for x in verdicts({**built(), "build": build}, *names)]
+    given = built(change, norm="pre")
+    found = [x.verdict for x in verdicts(given, "norm_place", "residuals")]
     assert found[0].name == "pre-norm without the encoder's last norm"
     assert found[1].kind == "paper"
 
@@ -1123,7 +1118,7 @@ def test_a_probes_own_error_is_no_fault(monkeypatch):
     # nor is it taken for theirs because both are within a `no_grad`
     monkeypatch.setattr(conformance.model, "mode", math.sqrt)
     encode = torch.no_grad()(ours_module.encode)
-    assert verdict({**built(), "encode": encode}, "batch").kind == "not tried"
+    assert verdict(built() | {"encode": encode}, "batch").kind == "not tried"
 
 
 def test_many_that_follow_are_one_line():
