@@ -209,7 +209,8 @@ def test_every_rung_of_the_records_is_in_the_table():
     """Under its verdict."""
     rows = ladder.rungs()
     table = drawings.ladder_table(rows).data
-    assert {row["rung"] for row in rows} == {*drawings.RUNGS}
+    combined = {"muon-cool-down", "rotary-cool-down"}  # not in this table
+    assert {row["rung"] for row in rows} == {*drawings.RUNGS} - combined
     for row in rows:
         after = "|" if row["rung"] in ("paper", "averaged") else "("
         name = f"| {drawings.RUNGS[row['rung']]} {after}"
