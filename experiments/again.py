@@ -101,7 +101,7 @@ def main(words: list[str]) -> None:
     dashed = [i for i, word in enumerate(words) if word.startswith("--")]
     names = words[: dashed[0]] if dashed else words
     if not names:
-        print("\n".join([*recorded(), *waiting()]))
+        print("\n".join(recorded() | waiting()))
     for run, command in chosen(names).items():
         again(run, command, words[len(names) :])
 

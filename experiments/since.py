@@ -8,7 +8,7 @@ r"""From 2017 to now, one change at a time, on the paper's own task.
         --out runs/tuned/gated-1.4-0
 
 A ladder: the first rung is the paper as printed, and each other rung changes
-one thing in it. Data, vocabulary, tokens in a step, size and number of steps
+one thing in it. Data, vocabulary, tokens in a step, depth, width and number of steps
 are the same for all: Tatoeba, German to English, the `tiny` model, a run of
 ten minutes on one idle core. Interrupted, a run goes on where it was.
 

@@ -6,9 +6,9 @@ cd "$(dirname "$0")/../.."
 mkdir -p .gpu/wheels .gpu/data
 cp -r "${TRANSFORMER_LIB_DATA:?the folder with the corpora}/." .gpu/data/
 platforms=(2_28_x86_64 2_27_x86_64 2_17_x86_64)
-for package in altair asttokens decorator docstring-parser drawsvg executing fastjsonschema \
-    iniconfig ipython ipython-pygments-lexers jedi jsonschema jsonschema-specifications jupyter-core \
-    jupytext markdown-it-py matplotlib-inline mdit-py-plugins nbformat parso pexpect \
+for package in altair asttokens attrs decorator docstring-parser drawsvg executing fastjsonschema \
+    iniconfig ipython ipython-pygments-lexers jedi joblib jsonschema jsonschema-specifications jupyter-core \
+    jupytext lazy-loader markdown-it-py matplotlib-inline mdit-py-plugins narwhals nbformat parso pexpect \
     platformdirs pluggy pooch prompt-toolkit ptyprocess pure-eval pytest referencing rpds-py sacremoses \
     stack-data traitlets typeguard tyro wcwidth; do
     compgen -G ".gpu/wheels/${package//-/_}-*.whl" > /dev/null && continue
