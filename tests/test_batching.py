@@ -98,7 +98,7 @@ def test_no_pair_left(bpe):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        (["I A Un".split(), "Yo Un A".split()], "too many values to unpack"),
+        (["I A".split(), "Yo Un".split()], "of two lists list.zip"),
         ([("I", "Yo"), ("A", None)], "None is not a text: give a str"),
         ([("I", "Yo", "Ich")], "too many values to unpack"),
         (["I like"], "these are no pairs: give tuples"),

@@ -514,8 +514,10 @@ def test_what_is_no_checkpoint_of_this_training_is_named(tmp_path):
     model, optimizer = trained()
     path = save_checkpoint(tmp_path, model, optimizer, {"step": 1})
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    other = small(seed=1)
     with pytest.raises(RuntimeError, match="with Adam, not with SGD"):
-        load_checkpoint(path, model, sgd)
+        load_checkpoint(path, other, sgd)
+    assert equal(other, small(seed=1))
     torch.save(model.state_dict(), path)
     with pytest.raises(ValueError, match="not a checkpoint .'model'"):
         load_checkpoint(path, model)

@@ -100,6 +100,12 @@ def test_a_run_goes_on_with_its_own_settings_only(finished, tmp_path):
     ):
         with pytest.raises(ValueError, match="other options, but .* is fini"):
             run_experiment(other, finished)
+
+    class Mine(Transformer):
+        pass
+
+    with pytest.raises(ValueError, match="class Transformer, not Mine"):
+        run_experiment(QUICK, finished, model=Mine)
     with pytest.raises(ValueError, match="its command: $"):
         run_experiment(QUICK, finished, "train --from little-spanish")
     (finished / "report.json").unlink()

@@ -179,6 +179,7 @@ def test_a_failed_save_leaves_the_old_file(bpe, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         bpe.save(path)
     assert path.read_text("utf-8") == old
+    assert [*tmp_path.iterdir()] == [path]
 
 
 NASTY = ["<eos>", "a <pad> b", "<bos><unk>", " two  spaces\r", "\ufeff", " "]

@@ -339,8 +339,10 @@ def test_a_run_may_be_longer_and_told_otherwise(tmp_path):
     free = replace(QUICK, log_every=1, max_steps=13)
     history = train(small(), batches(), free, folder=tmp_path)
     assert history.lines[-1]["seconds"] >= history.lines[-2]["seconds"]
+    untouched = small()
     with pytest.raises(ValueError, match="beyond step 12"):
-        train(small(), batches(), QUICK, folder=tmp_path)
+        train(untouched, batches(), QUICK, folder=tmp_path)
+    assert equal(untouched, small())
 
 
 def adamw(model, lr=1e-3, **how):
@@ -668,8 +670,9 @@ COOLING = torch.optim.lr_scheduler.LambdaLR(sgd(MODEL), lambda step: 1.0)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"batches": copies()}, "a list is neither TokenBatches nor a"),
-        ({"batches": None}, "a NoneType is neither TokenBatches nor a"),
+        ({"batches": copies()}, "a list is no TokenBatches"),
+        ({"batches": None}, "a NoneType is no TokenBatches"),
+        ({"batches": len}, "a builtin_function_or_method is no TokenBatches"),
         ({"evaluate": copies()}, "a list is neither TokenBatches nor a"),
         ({"evaluate": False}, "a bool is neither TokenBatches nor a"),
         ({"optimizer": sgd(small())}, "has to be in one optimizer"),

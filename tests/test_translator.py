@@ -224,6 +224,13 @@ def test_a_text_is_split_where_its_language_ends_a_sentence(monkeypatch):
     assert split_sentences(said, "no such") == split_sentences(said)
     assert split_sentences("") == split_sentences(" \n\n ") == []
     assert split_sentences("Nein!\n\n \n\n", "de") == ["Nein!"]
+    for whole in (
+        ["He left.", '"Why not?"', "she asked."],
+        ["Me voy.", "¿Y tú?", "¡Hola!", "Ven."],
+        ["So it was.", "(„Nein“, said he.)", "It rained..."],
+    ):
+        assert split_sentences(" ".join(whole)) == whole
+        assert split_sentences("\n".join(whole)) == whole
     _rules_of.cache_clear()
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(ImportError, match="pip install spacy"):

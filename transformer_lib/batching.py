@@ -39,8 +39,11 @@ def encode_pairs(
     Chapter: batching-pairs
     """
     corpus = list(corpus)  # it may be a generator
-    if any(isinstance(pair, str | dict | set) for pair in corpus):
-        raise TypeError("these are no pairs: give tuples (source, target)")
+    if not all(isinstance(pair, tuple) for pair in corpus):
+        raise TypeError(
+            "these are no pairs: give tuples (source, target), and of two "
+            "lists list(zip(sources, targets))"
+        )
     sources = encode_texts([source for source, _ in corpus], tokenizer)
     targets = encode_texts([target for _, target in corpus], tokenizer)
     pairs = list(zip(sources, targets, strict=True))

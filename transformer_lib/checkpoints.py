@@ -230,19 +230,18 @@ def load_checkpoint(
     state = json.loads(content["state"])
     if check is not None:
         check(state)
+    optimizers = [] if optimizer is None else as_list(optimizer)
+    kinds = [type(one).__name__ for one in optimizers]
+    if optimizers and content["kinds"] != kinds:
+        raise RuntimeError(
+            f"{path} was written with {', '.join(content['kinds'])}, not "
+            f"with {', '.join(kinds)}"
+        )
     if model is not None:
         load_weights(model, content["model"])
-    if optimizer is not None:
-        optimizers = as_list(optimizer)
-        kinds = [type(one).__name__ for one in optimizers]
-        if content["kinds"] != kinds:
-            raise RuntimeError(
-                f"{path} was written with {', '.join(content['kinds'])}, "
-                f"not with {', '.join(kinds)}"
-            )
-        for one, kept in zip(optimizers, content["optimizer"], strict=True):
-            # Its settings stay as they are.
-            one.load_state_dict(one.state_dict() | {"state": kept})
+    for one, kept in zip(optimizers, content["optimizer"], strict=False):
+        # Its settings stay as they are.
+        one.load_state_dict(one.state_dict() | {"state": kept})
     return state
 
 
@@ -324,7 +323,9 @@ def save_model(
     """Write model.safetensors, and what `save_config` writes.
 
     The weights are in float16 if `half`. What `torch.compile` compiled
-    is saved as if it were not.
+    is saved as if it were not. Each file is written whole; stopped
+    between two of them, a folder that held another model has parts of
+    both.
 
     Raises:
         TypeError, ValueError: as `save_config` and `rebuilt`, and for a
@@ -531,9 +532,9 @@ def load_model(
 
     Raises:
         FileNotFoundError: if there is no model, or none yet.
-        ValueError: if the weights or the tokenizer are damaged, the
-            weights not finite, or if the folder's model is of another
-            class than `model` builds.
+        ValueError: if the weights are cut short, another model's or not
+            finite, if the tokenizer is damaged, or if the folder's model
+            is of another class than `model` builds.
 
     Chapter: checkpoints-models
     """
@@ -560,5 +561,5 @@ def load_model(
         message = f"{told} is damaged or another model's"
         raise ValueError(f"{message} ({error!s:.200})") from None
     if _not_finite(built):
-        raise ValueError(f"{path} holds NaN or infinity")
+        raise ValueError(f"{told} holds NaN or infinity")
     return SavedModel(built.eval(), tokenizer, info)

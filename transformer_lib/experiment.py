@@ -217,7 +217,9 @@ def run_experiment(
     """
     folder = check_folder(folder)
     if (folder / "report.json").exists():
-        return _finished(folder, experiment, start, command)
+        report = _finished(folder, experiment, start, command)
+        load_model(folder, model)  # is it of this class?
+        return report
     begun = len(checkpoint_files(folder)) > 0
     for file in folder / "model.safetensors", folder / "translations.txt":
         if file.exists() and not begun:

@@ -258,8 +258,8 @@ def export_model(
         ValueError: for another `to`, or int8 with onnx; or if what was
             written gives other scores than the model.
         ImportError: naming the extra that is missing.
-        FileExistsError: if the folder is there.
-        NotADirectoryError: if it is a file, or in one.
+        FileExistsError: if the folder, or a file of its name, is there.
+        NotADirectoryError: if it is in a file.
         TypeError: for another kind of tokenizer.
 
     Chapter: export-function

@@ -157,9 +157,12 @@ class BPETokenizer:
         """Write the tokenizer as JSON."""
         path = as_path(path).resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.part")  # never half a file
-        part.write_text(self.tokenizer.to_str(), "utf-8")
-        part.replace(path)
+        part = path.with_name(f".{path.name}.part")  # never half a file
+        try:
+            part.write_text(self.tokenizer.to_str(), "utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> "BPETokenizer":

@@ -102,8 +102,9 @@ def train(
         folder: for log.jsonl and checkpoints. A run that was stopped
             there goes on as if it had not been stopped.
         optimizer: the paper's Adam if not given; or one of your own, or
-            several, each for some of the weights. The settings' betas,
-            epsilon, warm-up and scale of the rate are then not used.
+            several, each for some of the weights. The settings' betas
+            and epsilon are then not used, and warm-up and scale of the
+            rate only where equation 3 is followed (see `schedule`).
         schedule: schedule(step), a factor of the optimizer's own rates,
             for steps from 1. If not given, the rates are constant,
             except that Adam with a rate of 1, such as `adam` makes,
@@ -128,9 +129,11 @@ def train(
 
     Chapter: training-loop
     """
-    for given in batches, evaluate, schedule:
-        left_out = given is None and batches is not None
-        if not (left_out or callable(given) or hasattr(given, "epoch")):
+    if not hasattr(batches, "epoch"):
+        raise TypeError(f"a {type(batches).__name__} is no TokenBatches")
+    for given in evaluate, schedule:
+        known = callable(given) or hasattr(given, "epoch")
+        if not (given is None or known):
             kind = type(given).__name__
             raise TypeError(f"a {kind} is neither TokenBatches nor a function")
     device = model.output_weight.device
@@ -199,8 +202,6 @@ class _Run:
         if self.workers > 1:
             planned = self.described(config.max_steps) | asdict(config)
             _agree(planned | {"step": self.progress.step})
-        if self.progress.step > config.max_steps:
-            raise ValueError(f"{folder} is beyond step {config.max_steps}")
         self.losses = _shared(losses)
         self.gradients = (gradients or Gradients)(self.losses)
         self.gradients.clear()
@@ -234,6 +235,9 @@ class _Run:
             now = self.described(state["step"])
             if found := _differences(state["settings"], now, "was {}, is {}"):
                 raise ValueError(f"{file} is of another run: {found}")
+            if state["step"] > self.config.max_steps:
+                most = self.config.max_steps
+                raise ValueError(f"{self.folder} is beyond step {most}")
 
         optimizers = self.updates.optimizers
         state = load_checkpoint(file, self.model, optimizers, check=check)

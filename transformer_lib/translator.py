@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 from warnings import warn
@@ -209,8 +209,9 @@ class Translator:
         """Translate a sentence, or a list of them, in the same order.
 
         A translation is one line. A sentence of only white space stays
-        empty. `beam_size=1` is greedy decoding; the defaults are those
-        of section 6.1. `decode_all` has further options.
+        empty. `beam_size=1` is greedy decoding, whose score no penalty
+        divides; the defaults are those of section 6.1. `decode_all` has
+        further options.
 
         With `n_best` there is, instead of each text, a list of up to so
         many of `Translation` (text, log-probability, score), best first.
@@ -306,8 +307,23 @@ def split_sentences(text: str, language: str = "") -> list[str]:
         rules = _rules_of(language)
     except ModuleNotFoundError as error:
         raise ImportError("sentences need spaCy: pip install spacy") from error
-    sentences = (one.text.strip() for one in rules(checked_text(text)).sents)
+    doc = rules(checked_text(text))
+    starts = [_with_its_marks(doc, one.start) for one in doc.sents]
+    parts = pairwise([*starts, len(doc)])
+    sentences = (doc[start:end].text.strip() for start, end in parts)
     return [one for one in sentences if one]
+
+
+def _with_its_marks(doc: Any, start: int) -> int:
+    """Where a sentence starts if what opens it is its own, as in Spanish.
+
+    Chapter: translator-paragraphs
+    """
+    first = start
+    while first and doc[first - 1].is_punct and not doc[first - 1].whitespace_:
+        first -= 1
+    before = doc[max(first, 1) - 1]
+    return first if before.is_space or before.whitespace_ else start
 
 
 @cache
