@@ -116,7 +116,11 @@
     tip.textContent = link.dataset.says || link.getAttribute("aria-label");
     tip.hidden = false;
     link.setAttribute("aria-describedby", tip.id);
-    var place = link.getBoundingClientRect();
+    put();
+  }
+
+  function put() {
+    var place = owner.getBoundingClientRect();
     var left = Math.min(
       place.left,
       root.clientWidth - tip.offsetWidth - 8
@@ -161,7 +165,15 @@
     document.addEventListener("keydown", function (event) {
       if (event.key === "Escape") hide();
     });
-    document.addEventListener("scroll", hide, {passive: true});
+    document.addEventListener(
+      "scroll",
+      function () {
+        // Tab scrolls to what it reaches.
+        if (owner && owner === document.activeElement) put();
+        else hide();
+      },
+      {passive: true}
+    );
   }
 
   // What scrolls can be scrolled by keyboard: also what unfolds later,
@@ -265,13 +277,16 @@
 
   var FAR = 8; // pixels: less is a finger that trembles
   function prepareBar() {
-    var last = window.scrollY;
+    function now() {
+      return Math.max(0, window.scrollY); // Safari bounces above the top
+    }
+    var last = now();
     document.addEventListener(
       "scroll",
       function () {
-        var by = window.scrollY - last;
+        var by = now() - last;
         if (Math.abs(by) < FAR) return;
-        last = window.scrollY;
+        last = now();
         root.classList.toggle("reads-on", by > 0);
       },
       {passive: true}

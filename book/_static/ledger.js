@@ -92,6 +92,12 @@
     form.reset();
     form.dispatchEvent(new Event("change"));
   });
+  window.addEventListener("hashchange", function () {
+    var target = document.getElementById(location.hash.slice(1));
+    if (!target || !target.closest("[hidden]")) return;
+    clear.click();
+    target.scrollIntoView();
+  });
   form.addEventListener("submit", function (event) {
     event.preventDefault();
   });

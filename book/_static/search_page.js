@@ -51,10 +51,8 @@
     var text = Search.htmlToText(page, anchor);
     var found = new Set();
     words.forEach(function (word) {
-      var letters = Array.from(word).map(function (letter) {
-        return letter.replace(/[^\p{L}\p{N}]/u, "\\$&");
-      });
-      var seen = text.match(new RegExp(letters.join("-?"), "iu"));
+      // Letters, digits and _ alone: `splitQuery` leaves no other sign.
+      var seen = text.match(new RegExp(Array.from(word).join("-?"), "iu"));
       found.add(seen ? seen[0] : word);
     });
     return summaryOf(page, found, anchor);

@@ -352,6 +352,18 @@ def test_two_words_where_the_model_is(visit):
     )
 
 
+def test_a_letter_of_several_tokens_is_part_of_its_word(visit):
+    texts = opened(visit).evaluate(
+        """async () => {
+          const { wordsOf } = await import("/_static/live/covering.js");
+          const tokens = ["▁na", "\\ufffd", "\\ufffd", "ve", "."];
+          const words = wordsOf(tokens, (places) => places.join(""));
+          return words.map(({ text }) => text);
+        }"""
+    )
+    assert texts == ["0123", "4"]
+
+
 def test_a_sentence_of_ones_own(visit):
     page = opened(visit, reduced_motion="reduce")
     choose(page, "Your own")

@@ -120,3 +120,12 @@ def test_the_address_filters_and_a_title_is_the_pages(visit):
     named = page.locator(".ledger-filter [name=chapter] option:checked")
     assert named.text_content().startswith("The loss")
     assert visible(opened(visit, "?chapter=nothing")) == len(ROWS)
+
+
+def test_a_link_to_what_is_filtered_away_shows_all(visit):
+    page = opened(visit, "?chapter=loss#ledger-rows")
+    hidden = page.locator("section[id^=paper-][hidden]").first
+    name = hidden.get_attribute("id")
+    page.evaluate("name => { location.hash = name }", name)
+    page.locator(f"#{name}").wait_for()
+    assert visible(page) == len(ROWS)

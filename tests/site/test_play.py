@@ -255,6 +255,18 @@ def test_another_bar_leads_to_its_own_continuation(visit):
         assert opened(visit, odd).locator(PART).is_visible()
 
 
+def test_what_was_asked_for_stays_when_it_ends(visit):
+    """Also where the first sentence still played by itself."""
+    page = opened(visit)
+    page.locator(f"{BAR} button").nth(1).click()
+    said = page.locator(f"{PART} .play-said")
+    expect(said).not_to_be_empty(timeout=20_000)
+    button(page, "The model's own choice").wait_for()
+    page.wait_for_timeout(3000)  # longer than before a second sentence
+    assert button(page, "The model's own choice").is_visible()
+    assert page.locator(f"{PART} select").input_value() == "0"
+
+
 def test_reduced_motion_stands_still_with_all_in_reach(visit):
     """By the buttons, the slider, the line and its bars."""
     page = opened(visit, reduced_motion="reduce")

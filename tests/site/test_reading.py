@@ -252,6 +252,18 @@ def test_symbols_are_explained(read, way):
     assert not tip.is_visible()
 
 
+def test_tab_to_a_term_below_the_window_explains_it(read):
+    """What the browser then scrolls doesn't hide it."""
+    page = read(CHAPTER)
+    symbol = page.locator("a.symbol").last
+    symbol.evaluate("symbol => symbol.focus()")
+    page.wait_for_timeout(500)
+    tip = page.get_by_role("tooltip")
+    assert tip.is_visible()
+    boxes = tip.bounding_box(), symbol.bounding_box()
+    assert abs(boxes[0]["y"] - boxes[1]["y"]) < 200
+
+
 REACHABLE = """() => {
   const shown = e => e.getClientRects().length
     && e.checkVisibility({checkVisibilityCSS: true});

@@ -32,6 +32,11 @@ def test_hyphens_do_not_matter(search):
     assert any("warm-up" in text.lower() for text in excerpts)
 
 
+def test_a_name_with_an_underscore_has_excerpts(search):
+    _, excerpts = search("warmup_steps")
+    assert any("warmup_steps" in text for text in excerpts)
+
+
 def test_excerpts_show_no_latex(search):
     _, excerpts = search("warmup")
     assert any("ε_ls" in text for text in excerpts)  # the glossary's

@@ -2,6 +2,7 @@
 
 import {
   INK,
+  breathe,
   el,
   inAddress,
   ink,
@@ -157,7 +158,6 @@ export async function start(place) {
 
   /** The maps of a sentence, in a model of the reader's own. */
   async function look(model, text) {
-    const breathe = () => new Promise((done) => setTimeout(done));
     const found = await inside(model, text, breathe);
     const { source, target, next, said } = found.about;
     const maps = await mapsOf(found);

@@ -2,6 +2,7 @@
 
 import {
   INK,
+  breathe,
   decimal,
   el,
   inAddress,
@@ -13,6 +14,7 @@ import {
   slider,
   svg,
   table,
+  upTo,
 } from "./common.js";
 import { fetched } from "./model.js";
 import { becomes, describe, ownSentence } from "./own_model.js";
@@ -30,7 +32,6 @@ const WHY = {
   limit: "the longest output allowed is reached",
 };
 const LONG = 45; // letters of greedy's translation that are shown
-const upTo = (count) => [...Array(count).keys()];
 const words = (tokens) => tokens.join("").replaceAll("▁", " ").trim();
 
 export async function start(place) {
@@ -177,8 +178,6 @@ export async function start(place) {
           `of the ${fates.length} best continuations.`;
   }
 }
-
-const breathe = () => new Promise((done) => setTimeout(done));
 
 /** All searches of a sentence: tell(beam size, length) of each step. */
 export async function searchesOf(model, text, tell) {

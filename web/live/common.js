@@ -442,6 +442,11 @@ export function writeState(state) {
   history.replaceState(null, "", `#${text}`);
 }
 
+/** Lets the page draw and answer before a computation goes on. */
+export const breathe = () => new Promise((done) => setTimeout(done));
+
+export const upTo = (count) => [...Array(count).keys()];
+
 export const percent = (share) =>
   share >= 0.0995 || share < 0.0005
     ? `${Math.round(share * 100)}\u00a0%`

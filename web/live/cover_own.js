@@ -162,6 +162,8 @@ export function ownSentence(use) {
       opener.setAttribute("aria-pressed", String(!recorded));
       if (recorded) return;
       input.value = one.text;
+      kind.value = one.model;
+      label();
       form.hidden = false;
       opener.setAttribute("aria-expanded", "true");
     },

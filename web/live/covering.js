@@ -1,7 +1,7 @@
 // A sentence with words of it covered: its words, and what is written then.
 
 const END = "<eos>";
-const LETTER = /[\p{L}\p{N}]/u;
+const LETTER = /[\p{L}\p{N}\ufffd]/u; // or a part of one
 
 /** The words and signs of some tokens, each with its tokens' places.
  *

@@ -127,15 +127,24 @@ export function ownSentence(verb, look, usual = null) {
     ask.hidden = false;
     input.focus();
   });
+  let busy = false;
+  let again = false; // something else was asked for meanwhile
   async function submit(event) {
     event.preventDefault();
-    try {
-      model ??= await usual(note);
-      note.textContent = "Translating …";
-      note.textContent = await look(model, input.value, note);
-    } catch (error) {
-      note.textContent = error.message;
+    again = true;
+    if (busy) return;
+    busy = true;
+    while (again) {
+      again = false;
+      try {
+        model ??= await usual(note);
+        note.textContent = "Translating …";
+        note.textContent = await look(model, input.value, note);
+      } catch (error) {
+        note.textContent = error.message;
+      }
     }
+    busy = false;
   }
   const called = "a model of your own";
   const asked = usual ? [ask, ...files] : [...files, ask];

@@ -1,7 +1,7 @@
 // The page "Decoding": a translation that plays by itself, recorded or by
 // a model of the reader's own.
 
-import { choice, el, readState, slider, writeState } from "./common.js";
+import { breathe, choice, el, inAddress, slider } from "./common.js";
 import { becomes, ownSentence } from "./own_model.js";
 import { stageOf, tableOf } from "./play_stage.js";
 import { name, open, opened, rivalOf, told } from "./play_words.js";
@@ -56,6 +56,8 @@ export function start(place) {
   let sentence, line, at; // at: tokens written
   let playing = false;
   let alone = false; // whether nobody asked for what plays
+  let turn = 0; // only the line that was asked for last is shown
+  const inLink = inAddress(place, "play");
 
   // The frame
 
@@ -158,17 +160,20 @@ export function start(place) {
   // What the reader does
 
   function go(to) {
+    turn++;
+    alone = false;
     running(false);
     show(Math.min(line.steps.length, Math.max(0, to)));
     say();
     keep();
   }
   async function pick(step, bar) {
+    const mine = ++turn;
+    alone = false;
     running(false);
-    const asked = sentence;
     if (bar && !recordedOne()) words.textContent = "Translating …";
     const found = bar ? await sentence.line(step, bar) : sentence.own;
-    if (asked !== sentence) return;
+    if (mine !== turn) return;
     line = found;
     measure();
     show(step + 1);
@@ -183,6 +188,7 @@ export function start(place) {
   function turnTo(number) {
     pause();
     take(number);
+    keep();
     if (calm.matches) go(0);
     else begin();
   }
@@ -190,7 +196,7 @@ export function start(place) {
   async function look(model, text, note) {
     const tell = (length) => {
       note.textContent = `Translating, ${length} tokens …`;
-      return new Promise((done) => setTimeout(done));
+      return breathe();
     };
     sentences[count] = opened(await played(model, text, tell));
     which.options(listed(), count);
@@ -201,21 +207,17 @@ export function start(place) {
   const recordedOne = () => sentences.indexOf(sentence) < count;
   function keep() {
     if (!recordedOne()) return; // no address has the model
-    const others = Object.entries(readState()).filter(
-      ([key]) => !key.startsWith("play."),
-    );
-    const state = {
-      ...Object.fromEntries(others),
-      "play.sentence": sentences.indexOf(sentence),
-      "play.step": at,
-    };
-    if (line.bar) state["play.pick"] = `${line.fork}.${line.bar}`;
-    writeState(state);
+    inLink.write({
+      sentence: sentences.indexOf(sentence),
+      step: at,
+      ...(line.bar ? { pick: `${line.fork}.${line.bar}` } : {}),
+    });
   }
 
   // What is shown
 
   function take(number) {
+    turn++;
     sentence = sentences[number];
     line = sentence.own;
     which.value = number;
@@ -270,14 +272,14 @@ export function start(place) {
 
   // Beginning
 
-  const asked = readState();
-  const number = Number(asked["play.sentence"]);
+  const asked = inLink.read();
+  const number = Number(asked.sentence);
   take(sentences[number] ? number : 0);
-  if ("play.step" in asked) {
-    const [step, bar] = (asked["play.pick"] ?? "").split(".").map(Number);
+  if ("step" in asked) {
+    const [step, bar] = (asked.pick ?? "").split(".").map(Number);
     if (bar) line = sentence.line(step, bar);
     measure();
-    const wanted = Math.trunc(Number(asked["play.step"])) || 0;
+    const wanted = Math.trunc(Number(asked.step)) || 0;
     show(Math.min(line.steps.length, Math.max(0, wanted)));
     place.scrollIntoView({ block: "center" });
   } else if (calm.matches) show(line.steps.length);

@@ -1,9 +1,10 @@
 // A decoding that was recorded, or played here: its steps, and in words.
 
 import { percent } from "./common.js";
+import { readable as name } from "./words.js";
 
 export const END = "<eos>";
-export const name = (token) => token.replaceAll("▁", "");
+export { name };
 const named = (token) => (token === END ? "the end sign" : name(token));
 export const share = (part) =>
   part < 0.001 ? "<\u00a00.1\u00a0%" : percent(part);

@@ -1,5 +1,6 @@
 // The decoding of a sentence, as play.js plays it.
 
+import { breathe } from "./common.js";
 import { largest } from "./search.js";
 import { EOS } from "./tokenizer.js";
 
@@ -17,7 +18,6 @@ export async function played(model, text, progress) {
     const options = { beamSize: 1, begun, progress };
     return (await model.beam(text, options)).found[0].ids;
   };
-  const breathe = () => new Promise((done) => setTimeout(done));
   const said = (ids) => tokenizer.decode(ids).trim() || "nothing";
   const ids = await greedy([], progress);
   const steps = stepsOf(model, text, ids, true);

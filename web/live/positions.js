@@ -55,7 +55,7 @@ function startPositions(place) {
   const wave = el("div");
   const heads = ["dimension", "angle", "value"];
   const vector = tabulate(heads, []);
-  canvas.addEventListener("pointerdown", (event) => {
+  canvas.addEventListener("click", (event) => {
     const { length, dModel, position, dimension } = controls;
     const cell = cellAt(event, length.value, dModel.value);
     [position.value, dimension.value] = cell;
@@ -323,7 +323,7 @@ function startMasks(place) {
     role: "region",
     "aria-label": "The mask's rows",
   });
-  canvas.addEventListener("pointerdown", (event) => {
+  canvas.addEventListener("click", (event) => {
     const length = controls.length.value;
     [controls.query.value] = cellAt(event, length, length);
     draw();

@@ -23,6 +23,10 @@ for (const place of document.querySelectorAll("[data-live]"))
     const note = document.createElement("p");
     note.className = "live-missing";
     note.setAttribute("role", "status");
-    note.textContent = error.message;
+    // Nothing is left in the part to try again with.
+    note.textContent = error.message.replace(
+      "Try again.",
+      "Load the page again.",
+    );
     place.replaceChildren(note);
   }

@@ -70,6 +70,7 @@ export function start(place) {
     el("input", { type: "checkbox", value: name, onchange: () => changed() }),
   );
   const where = slider("step", { min: 0, max: STEPS, value: 0 }, () => {
+    if (!state.run.moments.length) return; // it is being made ready
     follow = false;
     rest();
     halt();

@@ -24,7 +24,7 @@ function tell() {
   const speed = losses.length ? (1000 * losses.length) / spent : null;
   const done = learner.model.steps >= STEPS;
   const moment = learner.moment(losses);
-  postMessage({ kind: "moment", speed, done, ...moment, losses });
+  postMessage({ kind: "moment", speed, done, ...moment });
   losses = [];
   spent = 0;
 }

@@ -2,6 +2,7 @@
 
 import {
   OWN,
+  breathe,
   called,
   choice,
   decimal,
@@ -242,7 +243,7 @@ export async function start(place) {
       const { found } = await translator.beam(one, {
         beamSize: beam.value,
         alpha: alpha.value,
-        progress: () => new Promise((done) => setTimeout(done)),
+        progress: breathe,
         stopped: () => stop || left(),
       });
       if (left()) return;

@@ -1,6 +1,7 @@
 // The page "One sentence": from the model down to one number.
 
 import {
+  breathe,
   el,
   loading,
   newest,
@@ -31,8 +32,6 @@ import { PICTURES } from "./zoom_pictures.js";
 import { tour } from "./zoom_tour.js";
 
 const GROW = 250; // milliseconds
-
-const breathe = () => new Promise((done) => setTimeout(done));
 
 /** The shipped model: what is seen first is in the page. */
 export function start(place) {

@@ -4,7 +4,11 @@
 // cross_attention, head 3, row 3, column 3, q7. An address has the same
 // steps with dots between them.
 
-export { decimal as number } from "./common.js";
+import { upTo } from "./common.js";
+import { readable as plain } from "./words.js";
+
+export { decimal as number, upTo } from "./common.js";
+export { plain };
 
 export const SUBS = {
   encoder: ["self_attention", "feed_forward"],
@@ -16,10 +20,8 @@ export const TITLES = {
   feed_forward: "feed-forward",
 };
 
-export const plain = (token) => token.replaceAll("▁", "");
 export const low = (number) =>
   String(number).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
-export const upTo = (count) => [...Array(count).keys()];
 export const largest = (list) => list.indexOf(Math.max(...list));
 export const add = (list) => list.reduce((sum, one) => sum + one, 0);
 
