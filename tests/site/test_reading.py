@@ -255,7 +255,7 @@ def test_symbols_are_explained(read, way):
 def test_tab_to_a_term_below_the_window_explains_it(read):
     """What the browser then scrolls doesn't hide it."""
     page = read(CHAPTER)
-    symbol = page.locator("a.symbol").last
+    symbol = page.locator("a.symbol:visible").last
     symbol.evaluate("symbol => symbol.focus()")
     page.wait_for_timeout(500)
     tip = page.get_by_role("tooltip")
