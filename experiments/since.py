@@ -8,9 +8,9 @@ r"""From 2017 to now, one change at a time, on the paper's own task.
         --out runs/tuned/gated-1.4-0
 
 A ladder: the first rung is the paper as printed, and each other rung changes
-one thing in it. Data, vocabulary, tokens in a step, depth, width and number of steps
-are the same for all: Tatoeba, German to English, the `tiny` model, a run of
-ten minutes on one idle core. Interrupted, a run goes on where it was.
+one thing in it. Data, vocabulary, tokens in a step, depth, width and number of
+steps are the same for all: Tatoeba, German to English, the `tiny` model, a run
+of ten minutes on one idle core. Interrupted, a run goes on where it was.
 
 The rates are multiples of equation 3's. The first seed of the paper, and of
 every rung with another optimizer or schedule, is trained at three of them; its
