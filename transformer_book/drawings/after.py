@@ -203,36 +203,44 @@ def ladder_curves(level: float, *rungs: Sequence[Run]) -> Picture:
     )
 
 
-def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
-    """How far each change is from the paper, seed by seed.
+def _seed_by_seed(rows: Sequence[Mapping[str, Any]], of: str) -> tuple:
+    """(rows as they are drawn, their places, figure, axes).
 
-    Each small dot is a seed, beside the paper's same seed. Those that
-    combine several changes have a block of their own, below. The paper with
-    its mean of checkpoints is a line.
+    The best is first by the gap of this name, and changes that combine
+    several have a block of their own, below. Each small dot is a seed, beside
+    the paper's same seed; a stroke is their mean, and a bar its interval.
     """
-    [mean] = [row for row in rows if row["rung"] == "averaged"]
-    level = mean["validation_gap"].size
-    rows = sorted(
-        (row for row in rows if row["rung"] not in ("paper", "averaged")),
-        key=lambda row: (row["rung"] in COMBINED, row["validation_gap"].size),
-    )
-    below = [row["rung"] in COMBINED for row in rows]
-    places = [i + 0.7 * combined for i, combined in enumerate(below)]
-
-    inks = {"better": "black", "worse": COLOURS["bad"]}
+    several = [*CUBE.values()][4:]
+    rows = sorted(rows, key=lambda row: (row["rung"] in several, row[of].size))
+    places = [i + 0.7 * (row["rung"] in several) for i, row in enumerate(rows)]
     figure, ax = chart(130 + 26 * len(rows))
+    inks = {"better": "black", "worse": COLOURS["bad"]}
     for i, row in zip(places, rows, strict=True):
-        gap = row["validation_gap"]
+        gap, twins = row[of], row["twins"]
         ink = inks.get(row["verdict"], COLOURS["muted"])
         ends = gap.size - gap.within, gap.size + gap.within
         ax.plot(ends, [i, i], color=ink)
-        twins = row["twins"]
         ax.plot(twins, [i] * len(twins), "o", color=ink, ms=4)
         ax.plot([gap.size] * 2, [i - 0.3, i + 0.3], color=ink)
         if row["verdict"] in inks:
             beside = {"xycoords": ("axes fraction", "data"), "va": "center"}
             ax.annotate(f"p {_p(gap.p)}", (1.02, i), color=ink, **beside)
     ax.axvline(0, color=COLOURS["good"], lw=1.2)
+    ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(places[-1] + 0.6, -1.5)
+    return rows, places, figure, ax
+
+
+def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
+    """How far each change is from the paper, seed by seed.
+
+    The paper with its mean of checkpoints is a line.
+    """
+    [mean] = [row for row in rows if row["rung"] == "averaged"]
+    level = mean["validation_gap"].size
+    changes = [row for row in rows if row["rung"] not in ("paper", "averaged")]
+    rows, _, figure, ax = _seed_by_seed(changes, "validation_gap")
     ax.axvline(level, color=COLOURS["good"], lw=1.2, ls=":")
     for name, x, away, side in (
         ("paper", 0, 5, "left"),
@@ -241,9 +249,6 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         look = {"ha": side, "va": "center", "weight": "bold"}
         look |= {"textcoords": "offset points", "annotation_clip": False}
         ax.annotate(RUNGS[name], (x, -1), (away, 0), **look)
-    ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(places[-1] + 0.6, -1.5)
     ticks = [-0.2, -0.1, 0]
     ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
     told = "nats per token from the paper's\ngrey: not by both rules"
@@ -265,35 +270,13 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
 def ladder_means(rows: Sequence[Mapping[str, Any]]) -> Picture:
     """How far each change is from the paper, each with its mean.
 
-    Each small dot is a seed, beside the paper's same seed, and a ring has
-    the last weights. Those that combine several changes have a block of
-    their own, below.
+    A ring has the last weights.
     """
-    several = [*CUBE.values()][4:]
-    rows = sorted(rows, key=lambda row: row["rung"] in several)
-    below = [row["rung"] in several for row in rows]
-    places = [i + 0.7 * combined for i, combined in enumerate(below)]
-
-    inks = {"better": "black", "worse": COLOURS["bad"]}
-    figure, ax = chart(110 + 26 * len(rows))
+    rows, places, figure, ax = _seed_by_seed(rows, "test_gap")
     for i, row in zip(places, rows, strict=True):
-        gap = row["test_gap"]
-        ink = inks.get(row["verdict"], COLOURS["muted"])
-        ends = gap.size - gap.within, gap.size + gap.within
-        ax.plot(ends, [i, i], color=ink)
-        twins = row["twins"]
-        ax.plot(twins, [i] * len(twins), "o", color=ink, ms=4)
-        ax.plot([gap.size] * 2, [i - 0.3, i + 0.3], color=ink)
-        ax.plot(row["last"], i, "o", color=ink, ms=6, mfc="none")
-        if row["verdict"] in inks:
-            beside = {"xycoords": ("axes fraction", "data"), "va": "center"}
-            ax.annotate(f"p {_p(gap.p)}", (1.02, i), color=ink, **beside)
-    ax.axvline(0, color=COLOURS["good"], lw=1.2)
+        ax.plot(row["last"], i, "o", color=COLOURS["muted"], ms=6, mfc="none")
     look = {"ha": "center", "weight": "bold", "annotation_clip": False}
     ax.annotate(RUNGS["averaged"], (0, -1), **look)
-    ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(places[-1] + 0.6, -1.5)
     ticks = [-0.2, -0.1, 0, 0.1]
     ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
     told = "nats per token (test) from the paper's, averaged\n"
