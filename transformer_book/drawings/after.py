@@ -275,8 +275,9 @@ def ladder_means(rows: Sequence[Mapping[str, Any]]) -> Picture:
     rows, places, figure, ax = _seed_by_seed(rows, "test_gap")
     for i, row in zip(places, rows, strict=True):
         ax.plot(row["last"], i, "o", color=COLOURS["muted"], ms=6, mfc="none")
-    look = {"ha": "center", "weight": "bold", "annotation_clip": False}
-    ax.annotate(RUNGS["averaged"], (0, -1), **look)
+    look = {"ha": "right", "va": "center", "weight": "bold"}
+    look |= {"textcoords": "offset points", "annotation_clip": False}
+    ax.annotate(RUNGS["averaged"], (0, -1), (-5, 0), **look)
     ticks = [-0.2, -0.1, 0, 0.1]
     ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
     told = "nats per token (test) from the paper's, averaged\n"
