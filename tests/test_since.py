@@ -207,18 +207,17 @@ def test_the_readme_has_the_hours_command_minutes_and_score():
 
 def test_every_rung_of_the_records_is_in_the_table():
     """Under its verdict."""
-    rows = ladder.rungs()
-    table = drawings.ladder_table(rows).data
-    combined = {"muon-cool-down", "rotary-cool-down"}  # not in this table
-    assert {row["rung"] for row in rows} == {*drawings.RUNGS} - combined
-    for row in rows:
-        after = "|" if row["rung"] in ("paper", "averaged") else "("
-        name = f"| {drawings.RUNGS[row['rung']]} {after}"
+    paper, *changes = ladder.rungs()
+    table = drawings.ladder_table([paper, *changes]).data
+    assert {row["rung"] for row in changes} == {
+        *drawings.RUNGS.keys() - {"paper", "averaged"}
+    }
+    for row in changes:
+        name = f"| {drawings.RUNGS[row['rung']]} ({row['lines']}) |"
         before, found, _ = table.partition(name)
         assert found
-        if row["verdict"]:
-            heading = before.rpartition("| **")[2]
-            assert heading.startswith(f"{row['verdict']}** |")
+        heading = before.rpartition("| **")[2]
+        assert heading.startswith(f"{row['verdict']}** |")
 
 
 @pytest.fixture(scope="module")
@@ -423,14 +422,14 @@ def test_the_older_rule_takes_one_spread_of_all_rungs():
     """By hand: spread 0.01 with 4 degrees of freedom."""
     losses = {"paper": [2.0, 2.01, 2.02], "other": [1.9, 1.91, 1.92]}
     told = {row: dict(enumerate(each)) for row, each in losses.items()}
-    gap = ladder.pooled(told, "other")
+    gap = ladder.Unpaired(told).gap("other", "paper")
     assert gap.size == pytest.approx(-0.1)
     error = 0.01 * math.sqrt(2 / 3)
     assert gap.within == pytest.approx(4.604 * error, rel=1e-3)
     unsure = Gap(-0.1, 0.2, 0.01)
-    assert ladder.verdict("other", gap, gap) == "better"
-    assert ladder.verdict("other", unsure, unsure) == "no difference shown"
-    assert ladder.verdict("other", gap, unsure) == "the rules disagree"
+    assert ladder.verdict(gap, gap) == "better"
+    assert ladder.verdict(unsure, unsure) == "no difference shown"
+    assert ladder.verdict(gap, unsure) == "the rules disagree"
 
 
 def test_one_seed_chooses_a_rate_and_others_judge(monkeypatch):
@@ -468,53 +467,59 @@ def test_one_seed_chooses_a_rate_and_others_judge(monkeypatch):
     )
     gap = Blocks(told).gap("gated", "paper")
     assert gap.size == pytest.approx(-0.3) and gap.p < 1e-3
-    means = ladder.by_means("validation")
-    assert {*means} == {*since.RUNGS}
-    assert Blocks(means).gap("gated", "paper").size == pytest.approx(-0.2)
 
 
 def test_each_change_with_its_mean_is_beside_the_paper_with_its(monkeypatch):
-    """By the test loss, and by the older rule; also with runs made again."""
+    """By the test loss, and by the older rule; also with runs made first."""
 
     def made(place, rung, seed):
         nats = 2.0 - 0.1 * (rung == "gated") + 0.01 * seed
-        nats += 0.3 * (rung == "muon" and place == "makes")
+        nats += 0.3 * (rung == "muon" and place == "averaged")
         nats += 0.05 * ((seed + len(rung)) % 3 == 0)
-        told = {"nats_per_token": nats + 0.5, "bleu": 40.0 + seed}
-        result = {"validation_loss": nats, "last_validation_loss": nats + 1}
+        falling = [
+            {"step": step, "validation_loss": nats + 1 - step / 1000}
+            for step in (500, 1000, 2000)
+        ]
         tells = {
             "rung": rung,
             "training": {"seed": seed},
-            "result": result,
-            "test": told,
-            "last_test": told | {"nats_per_token": nats + 0.6},
+            "result": {"validation_loss": nats},
+            "test": {"nats_per_token": nats + 0.5, "bleu": 40.0 + seed},
         }
-        return Run("", {"report.json": tells})
+        if place == "since":  # its last weights alone
+            tells["test"] = {"nats_per_token": nats + 0.6, "bleu": 40.0}
+        else:
+            tells["result"]["last_validation_loss"] = nats + 1
+        return Run("", {"report.json": tells, "log.jsonl": falling})
 
     there = {
-        "averaged": [
-            ("averaged", rung, seed)
-            for rung in since.RUNGS
-            for seed in range(3)
-        ],
-        "makes": [("makes", "muon", seed) for seed in range(3)],
+        place: [(place, rung, seed) for rung in rungs for seed in range(3)]
+        for place, rungs in (
+            ("averaged", ["gated", "muon", "paper", "adamw"]),
+            ("makes", ["muon"]),
+            ("since", ["gated", "muon", "paper", "adamw"]),
+        )
     }
     monkeypatch.setattr(ladder, "recorded_runs", there.get)
     monkeypatch.setattr(ladder, "load_run", lambda name: made(*name))
-    rows = ladder.means()
-    assert len(rows) == len(since.RUNGS) - 1
-    best, *_ = rows
+    paper, best, *others = ladder.rungs()
+    assert paper["rung"] == "paper" and len(others) == 2
     assert (best["rung"], best["verdict"]) == ("gated", "better")
     assert best["twins"] == pytest.approx([-0.1] * 3)
     assert best["last"] == pytest.approx(0.0)
     assert best["validation_gap"].size == pytest.approx(-0.1)
     assert best["bleu_gap"].size == pytest.approx(0.0)
     assert 1e-6 < best["test_gap"].p < best["dunnett"] < 0.01
-    assert {row["verdict"] for row in rows[1:]} == {"no difference shown"}
-    assert "gated feed-forward, \u22120.100" in drawings.ladder_means(rows).alt
-    again = {row["rung"]: row for row in ladder.means(again=True)}
-    assert again["muon"]["verdict"] == "worse"
-    assert again["muon"]["test_gap"].size == pytest.approx(0.3)
+    assert best["steps"] == pytest.approx(900)
+    assert {row["verdict"] for row in others} == {"no difference shown"}
+    assert (
+        "gated feed-forward, \u22120.100" in drawings.ladder_gaps([best]).alt
+    )
+    first = {row["rung"]: row for row in ladder.rungs(first=True)}
+    assert first["muon"]["verdict"] == "worse"
+    assert first["muon"]["test_gap"].size == pytest.approx(0.3)
+    with pytest.raises(KeyError, match="last_test"):  # the mean's isn't taken
+        ladder.figures({"paper": [made("averaged", "paper", 0)]}, "test", True)
 
 
 def test_steps_until_a_loss():

@@ -1,14 +1,11 @@
 """What the records of the ladder say: from 2017 to now, rung by rung.
 
-`experiments/since.py` makes them. A rung is compared with the paper by the
-last weights of both, by its seeds' validation loss, test loss and BLEU: row
-and seed (`judging`). The rule that was declared first, an unpaired t-test on
-the validation loss that takes the spread between seeds to be the same for all
-rungs, is beside it. A rung is better or worse if p is below 0.01 in both.
-
-The paper's own way is to translate with the mean of its last checkpoints.
-That is the rung "averaged": its weights come from the paper's runs, so it is
-never in one model with them, and steps and seconds are counted until its loss.
+`experiments/since.py` makes them. Each rung, the paper too, counts with the
+mean of its last checkpoints, as the paper translates, and is compared with the
+paper: row and seed (`judging`) on the test loss, and an older rule, an
+unpaired t-test on the validation loss that takes the spread between seeds to
+be the same for all rungs. A rung is better or worse if p is below 0.01 in
+both.
 """
 
 import math
@@ -20,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from transformer_book.judging import SURE, Blocks, Gap, dunnett, judged
-from transformer_book.records import load_counts, load_run, recorded_runs
+from transformer_book.records import Run, load_counts, load_run, recorded_runs
 
 SEEDS = 3  # of a rung
 
@@ -48,7 +45,7 @@ def figures(
 
     def figure(report):
         result, test = report["result"], report["test"]
-        if last and "last_test" in report:
+        if last and "last_validation_loss" in result:
             result = {"validation_loss": result["last_validation_loss"]}
             test = report["last_test"]
         if of == "validation":
@@ -72,105 +69,87 @@ def by_rung(*experiments: str) -> dict[str, list]:
     return runs
 
 
-def recorded() -> dict[str, list]:
-    """The runs of each rung; the paper's with its mean as "averaged"."""
-    runs = by_rung("since")
-    mean = [load_run(f"averaged/paper-{seed}") for seed in range(SEEDS)]
-    return {"paper": runs.pop("paper"), "averaged": mean} | runs
+def recorded(first: bool = False, last: bool = False) -> dict[str, list]:
+    """The runs of each rung, the paper's first.
 
-
-def rungs() -> list[dict[str, Any]]:
-    """A row for each rung that is recorded, the paper's first.
-
-    `validation`, `test` and `bleu` are means over the seeds; `validation_gap`,
-    `test_gap` and `bleu_gap` say how far the rung is above the paper,
-    `validation_ahead` and so on how far above the paper with its mean.
-    `twins` has each seed's validation loss above the same seed's paper.
-    `older` is the gap by the rule that was declared first, and `verdict` is
-    by both; `dunnett` is p by the validation loss for all rungs at once.
-    `rates_tried` is 1 for a rung that took the paper's rate. `steps` is
-    what the rung needed, by the mean of its seeds, until it stayed at or
-    below the loss of the paper with its mean: NaN if it didn't.
-    `step_time` is a step's seconds, in steps of the paper's. `lines` is
-    the code that the change needs.
+    With `first`, three are those that were made first, on another make of
+    CPU. With `last`, all report the scores of their last weights: where the
+    run that has the mean doesn't, it is the same training's other record.
     """
-    runs = recorded()
-    told = {of: figures(runs, of) for of in ("validation", "test", "bleu")}
-    ends = {of: Blocks(without(each, "averaged")) for of, each in told.items()}
-    means = {of: Blocks(without(each, "paper")) for of, each in told.items()}
+    places = ["averaged", *["makes"] * (not first), *["since"] * last]
+    runs: dict[str, dict[int, Run]] = {"paper": {}}
+    for rung, made in by_rung(*places).items():
+        there = runs.setdefault(rung, {})
+        there |= {run.report["training"]["seed"]: run for run in made}
+    return {
+        rung: [seeds[seed] for seed in range(SEEDS)]
+        for rung, seeds in runs.items()
+    }
+
+
+def rungs(first: bool = False) -> list[dict[str, Any]]:
+    """The paper's row, and one for each change beside it, the best first.
+
+    All with their means of checkpoints: `validation`, `test` and `bleu` are
+    means over the seeds. A change's `validation_gap`, `test_gap` and
+    `bleu_gap` say how far it is above the paper, by row + seed, and `older`
+    is the validation loss by the older rule; `verdict` is by it and by the
+    test loss. `dunnett` is p by the test loss for all rungs at once. `twins`
+    has each seed's test loss above the same seed's paper, and `last` where
+    the last weights' mean lies. `steps` is what the last weights needed
+    until they stayed at or below the paper's validation loss: NaN if they
+    didn't. `step_time` is a step's seconds, in steps of the paper's, and
+    `lines` the code that the change needs. `first` is `recorded`'s.
+    """
+    runs = recorded(first)
+    told = {of: figures(runs, of) for of in ("test", "validation", "bleu")}
+    rules = {of: Blocks(each) for of, each in told.items()}
+    unpaired = Unpaired(told["validation"])
+    last = figures(recorded(first, last=True), "test", last=True)
     costs = load_counts("since_seconds")["rungs"]
-    target = statistics.mean(told["validation"]["averaged"].values())
+    paper = told["test"]["paper"]
     rows = []
     for rung, seeds in runs.items():
-        first = seeds[0].report
+        row: dict[str, Any] = {"rung": rung}
+        row |= {of: statistics.mean(told[of][rung].values()) for of in told}
+        rows.append(row)
+        if rung == "paper":
+            continue
+        for of, rule in rules.items():
+            row[f"{of}_gap"] = rule.gap(rung, "paper")
+        gap = row["test_gap"]
+        row["older"] = unpaired.gap(rung, "paper")
+        row["verdict"] = verdict(gap, row["older"])
+        row["dunnett"] = dunnett(gap.p, len(runs) - 1, rules["test"].freedom)
+        row["twins"] = [x - paper[k] for k, x in told["test"][rung].items()]
+        row["last"] = statistics.mean(last[rung].values()) - rows[0]["test"]
         curves = [run.series("validation_loss") for run in seeds]
         mean = np.mean([nats for _, nats in curves], axis=0)
-        at = curves[0][0]
-        steps = at[-1] if rung == "averaged" else steps_until(at, mean, target)
-        cost = costs["paper" if rung == "averaged" else rung]
-        step_time = in_turn(cost, costs["paper"])
-        row = {
-            "rung": rung,
-            "seeds": len(seeds),
-            "rates_tried": len(first["rates"]),
-            "rate": first["rate"],
-            "twins": [
-                loss - told["validation"]["paper"][seed]
-                for seed, loss in told["validation"][rung].items()
-            ],
-            "older": pooled(told["validation"], rung),
-            "steps": steps,
-            "step_time": step_time,
-            "lines": cost["lines"],
-        }
-        for of in told:
-            row[of] = statistics.mean(told[of][rung].values())
-            if rung == "averaged":  # seeds against themselves
-                error = ends[of].spread * math.sqrt(2 / SEEDS)
-                rise = row[of] - rows[0][of]
-                gap = judged(rise, error, ends[of].freedom)
-            else:
-                gap = ends[of].gap(rung, "paper")
-            row[f"{of}_gap"] = gap
-            if rung != "paper":
-                row[f"{of}_ahead"] = means[of].gap(rung, "averaged")
-        row["verdict"] = verdict(rung, row["validation_gap"], row["older"])
-        row["dunnett"] = dunnett(
-            row["validation_gap"].p, len(runs) - 2, ends["validation"].freedom
+        row["steps"] = steps_until(curves[0][0], mean, rows[0]["validation"])
+        # the schedule of two that were not timed costs what it costs alone
+        parts = [rung] if rung in costs else rung.split("-", 1)
+        row["step_time"] = math.prod(
+            in_turn(costs[part], costs["paper"]) for part in parts
         )
-        rows.append(row)
-    return rows
+        row["lines"] = sum(costs[part]["lines"] for part in parts)
+    return rows[:1] + sorted(rows[1:], key=lambda row: row["test_gap"].size)
 
 
 def cube(of: str, first: bool = False) -> dict[str, Any]:
     """What Muon, rotary positions and the schedule owe each other.
 
     By the last weights of all eight combinations, on one make of CPU, row +
-    seed; with `first`, three runs are those that were made before on another.
+    seed; `first` is `recorded`'s.
     `effects` has each change's effect, the mean over the four settings of the
     others, and each two-way and the three-way interaction, by the names they
     are made of. `beyond` is what all three bring beyond the sum of what each
     brings alone, `share` what they bring of that sum, with the ends of its
     interval, and `levels` has each combination's mean.
     """
-    runs = {
-        rung: [load_run(name) for name in names_of(rung, first)]
-        for rung in CUBE.values()
-    }
-    told = figures(runs, of, last=True)
+    runs = recorded(first, last=True)
+    told = figures({rung: runs[rung] for rung in CUBE.values()}, of, last=True)
     levels = {rung: statistics.mean(x.values()) for rung, x in told.items()}
     return {"levels": levels, **combined(Blocks(told))}
-
-
-def names_of(rung: str, first: bool = False) -> list[str]:
-    """The runs of a combination, as `cube` takes them."""
-    places = ["averaged", "since"] if first else ["averaged", "makes", "since"]
-    there = {  # of one name, the run in the last of these
-        run.partition("/")[2]: run
-        for place in places
-        for run in recorded_runs(place)
-    }
-    return [there[f"{rung}-{seed}"] for seed in range(SEEDS)]
 
 
 def combined(blocks: Blocks) -> dict[str, Any]:
@@ -224,56 +203,6 @@ def fieller(beyond: Callable[[float], Gap], share: float) -> list[float]:
 
 # Rows that have tried rates of their own, with their means of checkpoints.
 TUNED = "paper", "pre-norm", "gated", "cool-down", "all-three"
-
-
-def by_means(of: str, again: bool = False) -> dict[str, dict[int, float]]:
-    """{rung: {seed: figure}} by each run's mean, all at the paper's rate.
-
-    With `again`, three runs are those that were made again on another make
-    of CPU.
-    """
-    return figures(by_rung("averaged", *["makes"] * again), of)
-
-
-def means(again: bool = False) -> list[dict[str, Any]]:
-    """Each change beside the paper, both with their means; the best first.
-
-    `test_gap`, `validation_gap` and `bleu_gap` are by row + seed, of the
-    means; `older` is the validation loss by the rule that was declared
-    first, and `verdict` is by it and by the test loss. `dunnett` is p by the
-    test loss for all rows at once. `twins` has each seed's test loss above
-    the same seed's paper, and `last` where the last weights lie, on average.
-    """
-    told = {of: by_means(of, again) for of in ("test", "validation", "bleu")}
-    rules = {of: Blocks(each) for of, each in told.items()}
-    unpaired = Unpaired(told["validation"])
-    runs = by_rung("averaged", *["makes"] * again)
-    last = figures(runs, "test", last=True)
-    paper = told["test"]["paper"]
-    rows = []
-    for rung in told["test"].keys() - {"paper"}:
-        gaps = {of: rule.gap(rung, "paper") for of, rule in rules.items()}
-        older = unpaired.gap(rung, "paper")
-        rows.append(
-            {f"{of}_gap": gap for of, gap in gaps.items()}
-            | {
-                "rung": rung,
-                "older": older,
-                "verdict": verdict(rung, gaps["test"], older),
-                "dunnett": dunnett(
-                    gaps["test"].p,
-                    len(rules["test"].rows) - 1,
-                    rules["test"].freedom,
-                ),
-                "twins": [
-                    nats - paper[seed]
-                    for seed, nats in told["test"][rung].items()
-                ],
-                "last": statistics.mean(last[rung].values())
-                - statistics.mean(paper.values()),
-            }
-        )
-    return sorted(rows, key=lambda row: row["test_gap"].size)
 
 
 def tuned(of: str) -> tuple[dict[str, float], dict[str, dict[int, float]]]:
@@ -373,8 +302,7 @@ def by_budget(of: str) -> dict[str, dict[int, float]]:
     others = by_rung("budgets")
     for rung in ("paper", *SHORTER):
         mean = counted_by_mean(rung)
-        place = "averaged" if mean else "since"
-        runs[mean][f"{rung}-{BUDGETS[2]}"] = by_rung(place)[rung]
+        runs[mean][f"{rung}-{BUDGETS[2]}"] = recorded(last=not mean)[rung]
         for run in others[rung]:
             row = run.name.partition("/")[2].rpartition("-")[0]
             runs[mean].setdefault(row, []).append(run)
@@ -436,40 +364,20 @@ def lasting(blocks: Blocks, first: Saving, then: Saving) -> dict[str, Any]:
     return {"gap": beyond(1), "share": share, "ends": ends}
 
 
-def without(told: dict[str, Any], rung: str) -> dict[str, Any]:
-    """All rungs but one."""
-    return {name: each for name, each in told.items() if name != rung}
-
-
 def in_turn(cost: dict[str, Any], paper: dict[str, Any]) -> float:
     """A step's seconds over the paper's, which it was measured beside."""
     pairs = zip(cost["seconds"], paper["seconds"], strict=False)
     return statistics.median(one / other for one, other in pairs)
 
 
-def verdict(rung: str, *gaps: Gap) -> str:
+def verdict(*gaps: Gap) -> str:
     """What the rules say of a rung, whose gaps are by one rule each."""
-    if rung == "paper":
-        return ""
     sure = {gap.p < SURE for gap in gaps}
     if len(sure) > 1:
         return "the rules disagree"
     if sure == {False}:
         return "no difference shown"
     return "better" if gaps[0].size < 0 else "worse"
-
-
-def pooled(losses: dict[str, dict[int, float]], rung: str) -> Gap:
-    """The rule that was declared first: a t-test, the seeds unpaired.
-
-    The seeds of all rungs that were trained are taken to have one spread:
-    three seeds alone say little about theirs.
-    """
-    rule = Unpaired(without(losses, "averaged"))
-    if rung == "averaged":  # it has the paper's seeds, and no spread
-        rule.levels[rung] = statistics.mean(losses[rung].values())
-        rule.errors[rung] = rule.errors["paper"]
-    return rule.gap(rung, "paper")
 
 
 def steps_until(

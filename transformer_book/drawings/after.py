@@ -136,16 +136,15 @@ RUNGS = {
     "rotary-cool-down": "rotary, rate to zero",
     "all-three": "Muon, rotary, rate to zero",
 }
-COMBINED = "together", "all-three"  # more than one change
 LOSSES = 1.2, 2.6  # that the curves' figure shows
 
 
-def ladder_curves(level: float, *rungs: Sequence[Run]) -> Picture:
+def ladder_curves(*rungs: Sequence[Run]) -> Picture:
     """Loss against steps: the paper, and two rungs that are better.
 
-    A line is the mean of the seeds, and its band has all of them. `level`
-    is the loss of the paper with its mean of checkpoints, and a dot is where
-    a better rung is as low.
+    A line is the mean of the seeds, and its band has all of them. A ring is
+    each rung's mean of checkpoints, and a dot is where a better rung's last
+    weights are as low as the paper's.
     """
     inks = COLOURS["good"], "black", COLOURS["position"]
     curves = []
@@ -154,7 +153,11 @@ def ladder_curves(level: float, *rungs: Sequence[Run]) -> Picture:
         losses = np.array([losses for _, losses in each])
         name = RUNGS[runs[0].report["rung"]]
         curves.append((name, each[0][0], losses))
-    steps, paper = curves[0][1], curves[0][2].mean(0)
+    ends = [
+        np.mean([run.report["result"]["validation_loss"] for run in runs])
+        for runs in rungs
+    ]
+    steps, paper, level = curves[0][1], curves[0][2].mean(0), ends[0]
     reached = [
         steps_until(steps, [*losses.mean(0)], level)
         for _, steps, losses in curves[1:]
@@ -170,6 +173,8 @@ def ladder_curves(level: float, *rungs: Sequence[Run]) -> Picture:
         low, high = losses.min(0), losses.max(0)
         ax.fill_between(at, low, high, color=ink, alpha=0.25, lw=0)
         ax.plot(at, losses.mean(0), color=ink)
+    rings = {"facecolors": "none", "clip_on": False, "zorder": 3}
+    ax.scatter([steps[-1]] * len(ends), ends, 36, edgecolors=inks, **rings)
     for (name, *_), ink, step in zip(
         curves[1:], inks[1:], reached, strict=True
     ):
@@ -189,95 +194,49 @@ def ladder_curves(level: float, *rungs: Sequence[Run]) -> Picture:
     ax.set(xlim=(0, steps[-1]), ylim=LOSSES)
     ax.set_xticks([0, 500, 1000, 1500, 2000])
     ax.set(xlabel="steps", ylabel="validation loss, nats per token")
-    ends = "; ".join(
-        f"{name}: " + ", ".join(f"{loss:.2f}" for loss in losses[:, -1])
-        for name, _, losses in curves
+    told = "; ".join(
+        f"{name}: "
+        + ", ".join(f"{loss:.2f}" for loss in losses[:, -1])
+        + f", and by their means {end:.2f}"
+        for (name, _, losses), end in zip(curves, ends, strict=True)
     )
     return show(
         figure,
         "Validation loss against training steps, a line for the mean of "
         "each model's seeds in a band that holds them all. After "
-        f"{steps[-1]:,} steps: {ends}. The paper with its mean of "
+        f"{steps[-1]:,} steps: {told}. The paper with its mean of "
         f"checkpoints ends at {level:.2f}, where the others are after "
         f"{', '.join(f'{step:,.0f}' for step in reached)} steps.",
     )
 
 
-def _seed_by_seed(rows: Sequence[Mapping[str, Any]], of: str) -> tuple:
-    """(rows as they are drawn, their places, figure, axes).
+def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
+    """How far each change is from the paper, each with its mean.
 
-    The best is first by the gap of this name, and changes that combine
-    several have a block of their own, below. Each small dot is a seed, beside
-    the paper's same seed; a stroke is their mean, and a bar its interval.
+    The best is first, and changes that combine several have a block of their
+    own, below. Each small dot is a seed, beside the paper's same seed; a
+    stroke is their mean, and a bar its interval. A ring has the last weights.
     """
     several = [*CUBE.values()][4:]
-    rows = sorted(rows, key=lambda row: (row["rung"] in several, row[of].size))
-    places = [i + 0.7 * (row["rung"] in several) for i, row in enumerate(rows)]
+    rows = sorted(rows, key=lambda row: row["rung"] in several)
     figure, ax = chart(130 + 26 * len(rows))
     inks = {"better": "black", "worse": COLOURS["bad"]}
+    places = [i + 0.7 * (row["rung"] in several) for i, row in enumerate(rows)]
     for i, row in zip(places, rows, strict=True):
-        gap, twins = row[of], row["twins"]
+        gap, twins = row["test_gap"], row["twins"]
         ink = inks.get(row["verdict"], COLOURS["muted"])
         ends = gap.size - gap.within, gap.size + gap.within
         ax.plot(ends, [i, i], color=ink)
         ax.plot(twins, [i] * len(twins), "o", color=ink, ms=4)
         ax.plot([gap.size] * 2, [i - 0.3, i + 0.3], color=ink)
-        if row["verdict"] in inks:
-            beside = {"xycoords": ("axes fraction", "data"), "va": "center"}
-            ax.annotate(f"p {_p(gap.p)}", (1.02, i), color=ink, **beside)
-    ax.axvline(0, color=COLOURS["good"], lw=1.2)
-    ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(places[-1] + 0.6, -1.5)
-    return rows, places, figure, ax
-
-
-def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
-    """How far each change is from the paper, seed by seed.
-
-    The paper with its mean of checkpoints is a line.
-    """
-    [mean] = [row for row in rows if row["rung"] == "averaged"]
-    level = mean["validation_gap"].size
-    changes = [row for row in rows if row["rung"] not in ("paper", "averaged")]
-    rows, _, figure, ax = _seed_by_seed(changes, "validation_gap")
-    ax.axvline(level, color=COLOURS["good"], lw=1.2, ls=":")
-    for name, x, away, side in (
-        ("paper", 0, 5, "left"),
-        ("averaged", level, -5, "right"),
-    ):
-        look = {"ha": side, "va": "center", "weight": "bold"}
-        look |= {"textcoords": "offset points", "annotation_clip": False}
-        ax.annotate(RUNGS[name], (x, -1), (away, 0), **look)
-    ticks = [-0.2, -0.1, 0]
-    ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
-    told = "nats per token from the paper's\ngrey: not by both rules"
-    ax.set_xlabel(told)
-    said = "; ".join(
-        f"{RUNGS[row['rung']]}, {_gap(row['validation_gap'].size)} "
-        f"\u00b1 {row['validation_gap'].within:.3f}, {row['verdict']}"
-        for row in rows
-    )
-    return show(
-        figure,
-        "For each change, how many nats per token its model ends above the "
-        "paper's, seed by seed, with the mean and its 99% interval, the best "
-        f"first, and then those that combine changes. {said}. A dotted line "
-        f"has the paper with its mean of checkpoints, {_gap(level)}.",
-    )
-
-
-def ladder_means(rows: Sequence[Mapping[str, Any]]) -> Picture:
-    """How far each change is from the paper, each with its mean.
-
-    A ring has the last weights.
-    """
-    rows, places, figure, ax = _seed_by_seed(rows, "test_gap")
-    for i, row in zip(places, rows, strict=True):
         ax.plot(row["last"], i, "o", color=COLOURS["muted"], ms=6, mfc="none")
+    ax.axvline(0, color=COLOURS["good"], lw=1.2)
     look = {"ha": "right", "va": "center", "weight": "bold"}
     look |= {"textcoords": "offset points", "annotation_clip": False}
     ax.annotate(RUNGS["averaged"], (0, -1), (-5, 0), **look)
+    ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(places[-1] + 0.6, -1.5)
     ticks = [-0.2, -0.1, 0, 0.1]
     ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
     told = "nats per token (test) from the paper's, averaged\n"
@@ -415,39 +374,33 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 
     In brackets are the lines of code that a reader writes for it.
     """
-    [paper, mean] = rows[:2]
-    change = "change (lines)"
-    within = rows[-1]  # of all rows, which have as many seeds
-    heads = {
-        of: f"{of} loss, \u00b1\u00a0{within[f'{of}_gap'].within:.3f}"
-        for of in ("validation", "test")
+    paper, *changes = rows
+    within = changes[0]  # of all changes, which have as many seeds
+    change, step = "change (lines)", "a step's time, %"
+    loss = f"test loss, \u00b1\u00a0{within['test_gap'].within:.3f}"
+    bleu = f"BLEU, \u00b1\u00a0{within['bleu_gap'].within:.1f}"
+    first = {
+        change: RUNGS["averaged"],
+        loss: f"{paper['test']:.3f}",
+        bleu: f"{paper['bleu']:.1f}",
+        step: "100",
     }
-    bleu = f"BLEU, \u00b1\u00a0{within['bleu_ahead'].within:.1f}"
-
-    def told(row, lines=""):
-        found = {change: f"{RUNGS[row['rung']]}{lines}"}
-        for of, head in heads.items():
-            alone = f"{row[of]:.3f}"
-            said = _gap(row[f"{of}_gap"].size)
-            found[head] = alone if row is paper else said
-        found[bleu] = f"{row['bleu']:.1f}"
-        if row not in (paper, mean):
-            found[bleu] += f" ({_gap(row['bleu_ahead'].size, 1)})"
-        found["steps / time, %"] = _until(row, mean)
-        found |= {"p": "", "p, unpaired": ""}
-        if row not in (paper, mean):
-            found["p"] = _p(row["validation_gap"].p)
-            found["p, unpaired"] = _p(row["older"].p)
-        return found
-
-    table = [told(paper)]
+    table = [first | {"p": "", "p, older rule": ""}]
     for verdict in VERDICTS:
-        group = [row for row in rows if row["verdict"] == verdict]
+        group = [row for row in changes if row["verdict"] == verdict]
         if group:
             table.append({change: f"**{verdict}**"})
-        for row in sorted(group, key=lambda row: row["validation_gap"].size):
-            lines = "" if row["rung"] == "averaged" else f" ({row['lines']})"
-            table.append(told(row, lines))
+        table += [
+            {
+                change: f"{RUNGS[row['rung']]} ({row['lines']})",
+                loss: _gap(row["test_gap"].size),
+                bleu: _gap(row["bleu_gap"].size, 1),
+                step: f"{100 * row['step_time']:.0f}",
+                "p": _p(row["test_gap"].p),
+                "p, older rule": _p(row["older"].p),
+            }
+            for row in group
+        ]
     return Markdown(markdown_table(table))
 
 
@@ -460,11 +413,3 @@ def _gap(nats: float, decimals: int = 3) -> str:
     """So many decimals and a sign, but for none."""
     said = f"{nats:+.{decimals}f}".replace("-", "\u2212")
     return said if said.strip("+\u22120.") else said[1:]
-
-
-def _until(row: Mapping[str, Any], mean: Mapping[str, Any]) -> str:
-    """Steps and time until the loss of the paper, averaged; in percent."""
-    if math.isnan(row["steps"]):
-        return "never"
-    steps = row["steps"] / mean["steps"]
-    return f"{100 * steps:.0f} / {100 * steps * row['step_time']:.0f}"
