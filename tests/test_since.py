@@ -513,7 +513,8 @@ def test_each_change_with_its_mean_is_beside_the_paper_with_its(monkeypatch):
     assert best["steps"] == pytest.approx(900)
     assert {row["verdict"] for row in others} == {"no difference shown"}
     assert (
-        "gated feed-forward, \u22120.100" in drawings.ladder_gaps([best]).alt
+        "gated feed-forward, \u22120.100"
+        in drawings.ladder_gaps([paper, best]).alt
     )
     first = {row["rung"]: row for row in ladder.rungs(first=True)}
     assert first["muon"]["verdict"] == "worse"

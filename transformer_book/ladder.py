@@ -91,15 +91,16 @@ def rungs(first: bool = False) -> list[dict[str, Any]]:
     """The paper's row, and one for each change beside it, the best first.
 
     All with their means of checkpoints: `validation`, `test` and `bleu` are
-    means over the seeds. A change's `validation_gap`, `test_gap` and
+    means over the seeds, and `last` says how far the last weights' test loss
+    is above the paper's. A change's `validation_gap`, `test_gap` and
     `bleu_gap` say how far it is above the paper, by row + seed, and `older`
     is the validation loss by the older rule; `verdict` is by it and by the
     test loss. `dunnett` is p by the test loss for all rungs at once. `twins`
-    has each seed's test loss above the same seed's paper, and `last` where
-    the last weights' mean lies. `steps` is what the last weights needed
-    until they stayed at or below the paper's validation loss: NaN if they
-    didn't. `step_time` is a step's seconds, in steps of the paper's, and
-    `lines` the code that the change needs. `first` is `recorded`'s.
+    has each seed's test loss above the same seed's paper. `steps` is what
+    the last weights needed until they stayed at or below the paper's
+    validation loss: NaN if they didn't. `step_time` is a step's seconds, in
+    steps of the paper's, and `lines` the code that the change needs.
+    `first` is `recorded`'s.
     """
     runs = recorded(first)
     told = {of: figures(runs, of) for of in ("test", "validation", "bleu")}
@@ -113,6 +114,7 @@ def rungs(first: bool = False) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"rung": rung}
         row |= {of: statistics.mean(told[of][rung].values()) for of in told}
         rows.append(row)
+        row["last"] = statistics.mean(last[rung].values()) - rows[0]["test"]
         if rung == "paper":
             continue
         for of, rule in rules.items():
@@ -122,7 +124,6 @@ def rungs(first: bool = False) -> list[dict[str, Any]]:
         row["verdict"] = verdict(gap, row["older"])
         row["dunnett"] = dunnett(gap.p, len(runs) - 1, rules["test"].freedom)
         row["twins"] = [x - paper[k] for k, x in told["test"][rung].items()]
-        row["last"] = statistics.mean(last[rung].values()) - rows[0]["test"]
         curves = [run.series("validation_loss") for run in seeds]
         mean = np.mean([nats for _, nats in curves], axis=0)
         row["steps"] = steps_until(curves[0][0], mean, rows[0]["validation"])
@@ -135,19 +136,19 @@ def rungs(first: bool = False) -> list[dict[str, Any]]:
     return rows[:1] + sorted(rows[1:], key=lambda row: row["test_gap"].size)
 
 
-def cube(of: str, first: bool = False) -> dict[str, Any]:
+def cube(of: str, first: bool = False, last: bool = True) -> dict[str, Any]:
     """What Muon, rotary positions and the schedule owe each other.
 
-    By the last weights of all eight combinations, on one make of CPU, row +
-    seed; `first` is `recorded`'s.
+    By the last weights, or the means, of all eight combinations, row + seed;
+    `first` is `recorded`'s.
     `effects` has each change's effect, the mean over the four settings of the
     others, and each two-way and the three-way interaction, by the names they
     are made of. `beyond` is what all three bring beyond the sum of what each
     brings alone, `share` what they bring of that sum, with the ends of its
     interval, and `levels` has each combination's mean.
     """
-    runs = recorded(first, last=True)
-    told = figures({rung: runs[rung] for rung in CUBE.values()}, of, last=True)
+    runs = recorded(first, last)
+    told = figures({rung: runs[rung] for rung in CUBE.values()}, of, last)
     levels = {rung: statistics.mean(x.values()) for rung, x in told.items()}
     return {"levels": levels, **combined(Blocks(told))}
 

@@ -215,8 +215,10 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
 
     The best is first, and changes that combine several have a block of their
     own, below. Each small dot is a seed, beside the paper's same seed; a
-    stroke is their mean, and a bar its interval. A ring has the last weights.
+    stroke is their mean, and a bar its interval. A ring has the last weights,
+    also of the paper, which is the first row.
     """
+    paper, *rows = rows
     several = [*CUBE.values()][4:]
     rows = sorted(rows, key=lambda row: row["rung"] in several)
     figure, ax = chart(130 + 26 * len(rows))
@@ -229,12 +231,19 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         ax.plot(ends, [i, i], color=ink)
         ax.plot(twins, [i] * len(twins), "o", color=ink, ms=4)
         ax.plot([gap.size] * 2, [i - 0.3, i + 0.3], color=ink)
-        ax.plot(row["last"], i, "o", color=COLOURS["muted"], ms=6, mfc="none")
+        ax.plot(row["last"], i, "o", color=ink, ms=6, mfc="none")
     ax.axvline(0, color=COLOURS["good"], lw=1.2)
+    ring = {"color": COLOURS["good"], "mfc": "none", "clip_on": False}
+    ax.plot(paper["last"], -1, "o", ms=6, **ring)
     look = {"ha": "right", "va": "center", "weight": "bold"}
     look |= {"textcoords": "offset points", "annotation_clip": False}
     ax.annotate(RUNGS["averaged"], (0, -1), (-5, 0), **look)
-    ax.set_yticks(places, [RUNGS[row["rung"]] for row in rows])
+    names = [
+        RUNGS[row["rung"]]
+        + " (rules disagree)" * (row["verdict"] == VERDICTS[1])
+        for row in rows
+    ]
+    ax.set_yticks(places, names)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(places[-1] + 0.6, -1.5)
     ticks = [-0.2, -0.1, 0, 0.1]
@@ -252,7 +261,8 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         "For each change, how many nats per token the mean of its checkpoints "
         "ends above the paper's mean on the test set, seed by seed, with the "
         "average and its 99% interval, the best first, and then those that "
-        f"combine changes. {said}.",
+        f"combine changes. {said}. The paper itself, by last weights, "
+        f"{_gap(paper['last'])}.",
     )
 
 
@@ -385,7 +395,7 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
         bleu: f"{paper['bleu']:.1f}",
         step: "100",
     }
-    table = [first | {"p": "", "p, older rule": ""}]
+    table = [first | {"p": "", "Dunnett's p": "", "p, older rule": ""}]
     for verdict in VERDICTS:
         group = [row for row in changes if row["verdict"] == verdict]
         if group:
@@ -397,6 +407,7 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
                 bleu: _gap(row["bleu_gap"].size, 1),
                 step: f"{100 * row['step_time']:.0f}",
                 "p": _p(row["test_gap"].p),
+                "Dunnett's p": _p(row["dunnett"]),
                 "p, older rule": _p(row["older"].p),
             }
             for row in group
