@@ -417,7 +417,7 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
 
 def _p(p: float) -> str:
     """p with two figures, or that it is next to nothing."""
-    return "<0.001" if p < 0.001 else f"{p:.2g}"
+    return "<0.001" if p < 0.001 else f"{p:#.2g}"
 
 
 def _gap(nats: float, decimals: int = 3) -> str:
