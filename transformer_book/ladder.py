@@ -99,8 +99,7 @@ def rungs(first: bool = False) -> list[dict[str, Any]]:
     has each seed's test loss above the same seed's paper. `steps` is what
     the last weights needed until they stayed at or below the paper's
     validation loss: NaN if they didn't. `step_time` is a step's seconds, in
-    steps of the paper's, and `lines` the code that the change needs.
-    `first` is `recorded`'s.
+    steps of the paper's. `first` is `recorded`'s.
     """
     runs = recorded(first)
     told = {of: figures(runs, of) for of in ("test", "validation", "bleu")}
@@ -132,7 +131,6 @@ def rungs(first: bool = False) -> list[dict[str, Any]]:
         row["step_time"] = math.prod(
             in_turn(costs[part], costs["paper"]) for part in parts
         )
-        row["lines"] = sum(costs[part]["lines"] for part in parts)
     return rows[:1] + sorted(rows[1:], key=lambda row: row["test_gap"].size)
 
 

@@ -123,7 +123,7 @@ RUNGS = {
     "paper": "the paper",
     "averaged": "the paper, averaged",
     "muon": "Muon",
-    "cool-down": "rate down to zero",
+    "cool-down": "rate to zero",
     "adamw": "AdamW",
     "pre-norm": "norm first",
     "rms-norm": "RMSNorm",
@@ -142,8 +142,8 @@ LOSSES = 1.2, 2.6  # that the curves' figure shows
 def ladder_curves(*rungs: Sequence[Run]) -> Picture:
     """Loss against steps: the paper, and two rungs that are better.
 
-    A line is the mean of the seeds, and its band has all of them. A ring is
-    each rung's mean of checkpoints, and a dot is where a better rung's last
+    A line is the mean of the seeds, and its band has all of them. A diamond
+    is each rung's mean of checkpoints, and a dot is where a better rung's last
     weights are as low as the paper's.
     """
     inks = COLOURS["good"], "black", COLOURS["position"]
@@ -173,8 +173,8 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
         low, high = losses.min(0), losses.max(0)
         ax.fill_between(at, low, high, color=ink, alpha=0.25, lw=0)
         ax.plot(at, losses.mean(0), color=ink)
-    rings = {"facecolors": "none", "clip_on": False, "zorder": 3}
-    ax.scatter([steps[-1]] * len(ends), ends, 36, edgecolors=inks, **rings)
+    mean = {"marker": "D", "facecolors": "none", "clip_on": False, "zorder": 3}
+    ax.scatter([steps[-1]] * len(ends), ends, 30, edgecolors=inks, **mean)
     for (name, *_), ink, step in zip(
         curves[1:], inks[1:], reached, strict=True
     ):
@@ -182,7 +182,7 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
         ax.plot(step, level, "o", color=ink, ms=6)
         first = step == min(reached)
         ax.annotate(
-            f"{name}\n{round(step, -1):,.0f} steps",
+            f"{name}\n" * bool(first) + f"{round(step, -1):,.0f} steps",
             (step, bottom),
             (-5 if first else 5, 3),
             color=ink,
@@ -191,6 +191,8 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
         )
     place = steps[15], paper[15]
     ax.annotate(RUNGS["paper"], place, (5, 12), color=inks[0], **aside)
+    place = steps[-1], ends[1]
+    ax.annotate(curves[1][0], place, (9, -4), color=inks[1], **aside)
     ax.set(xlim=(0, steps[-1]), ylim=LOSSES)
     ax.set_xticks([0, 500, 1000, 1500, 2000])
     ax.set(xlabel="steps", ylabel="validation loss, nats per token")
@@ -231,7 +233,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
         ax.plot(ends, [i, i], color=ink)
         ax.plot(twins, [i] * len(twins), "o", color=ink, ms=4)
         ax.plot([gap.size] * 2, [i - 0.3, i + 0.3], color=ink)
-        ax.plot(row["last"], i, "o", color=ink, ms=6, mfc="none")
+        ax.plot(row["last"], i + 0.3, "o", color=ink, ms=6, mfc="none")
     ax.axvline(0, color=COLOURS["good"], lw=1.2)
     ring = {"color": COLOURS["good"], "mfc": "none", "clip_on": False}
     ax.plot(paper["last"], -1, "o", ms=6, **ring)
@@ -249,7 +251,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
     ticks = [-0.2, -0.1, 0, 0.1]
     ax.set_xticks(ticks, [_gap(tick, 1) for tick in ticks])
     told = "nats per token (test) from the paper's, averaged\n"
-    ax.set_xlabel(f"{told}ring: last weights; grey: not by both rules")
+    ax.set_xlabel(f"{told}ring: last weights; grey: may be luck")
     said = "; ".join(
         f"{RUNGS[row['rung']]}, {_gap(row['test_gap'].size)} "
         f"\u00b1 {row['test_gap'].within:.3f}, {row['verdict']}, by last "
@@ -270,7 +272,7 @@ def ladder_gaps(rows: Sequence[Mapping[str, Any]]) -> Picture:
 EDGES = {
     "Muon": (-1.2, "black"),
     "rotary": (0.4, COLOURS["position"]),
-    "schedule": (1.4, COLOURS["muted"]),
+    "rate to zero": (1.4, COLOURS["muted"]),
 }
 
 
@@ -321,7 +323,7 @@ def ladder_cube(levels: Mapping[str, float]) -> Picture:
     return show(
         figure,
         "The test loss of all eight combinations of Muon, rotary positions "
-        f"and the schedule, as the corners of a cube. {told}.",
+        f"and the rate to zero, as the corners of a cube. {told}.",
     )
 
 
@@ -380,13 +382,10 @@ VERDICTS = "better", "the rules disagree", "no difference shown", "worse"
 
 
 def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
-    """What the records say of each rung, by verdict, the best first.
-
-    In brackets are the lines of code that a reader writes for it.
-    """
+    """What the records say of each rung, by verdict, the best first."""
     paper, *changes = rows
     within = changes[0]  # of all changes, which have as many seeds
-    change, step = "change (lines)", "a step's time, %"
+    change, step = "change", "a step's time, %"
     loss = f"test loss, \u00b1\u00a0{within['test_gap'].within:.3f}"
     bleu = f"BLEU, \u00b1\u00a0{within['bleu_gap'].within:.1f}"
     first = {
@@ -402,7 +401,7 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
             table.append({change: f"**{verdict}**"})
         table += [
             {
-                change: f"{RUNGS[row['rung']]} ({row['lines']})",
+                change: RUNGS[row["rung"]],
                 loss: _gap(row["test_gap"].size),
                 bleu: _gap(row["bleu_gap"].size, 1),
                 step: f"{100 * row['step_time']:.0f}",
