@@ -56,6 +56,12 @@ def test_outputs_are_on_the_page(name):
     shown = soup(f"{name}.html").select("div.cell_output:not(.book-map)")
     assert len(shown) == wanted
     assert not soup(f"{name}.html").select(".traceback")
+    for told in soup(f"{name}.html").select("main p, main li, main td"):
+        words = [
+            x for x in told.find_all(string=True) if x.parent.name != "code"
+        ]
+        escaped = re.search(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4})", "".join(words))
+        assert not escaped, told  # a string in {eval} is shown as its repr
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
