@@ -122,11 +122,8 @@ def prepare(options):
         skip = {"skip_bad_lines": options.skip_bad_lines}
         return told(read_parallel(*files, **skip), what)
 
-    if options.tokenizer:
-        tokenizer = BPETokenizer.load(options.tokenizer)
-    else:
-        both = (x for pair in text("subwords") for x in pair)
-        tokenizer = BPETokenizer.train(both, options.vocab_size)
+    both = (x for pair in text("subwords") for x in pair)
+    tokenizer = BPETokenizer.train(both, options.vocab_size)
     tokens = tokenizer.tokenizer.to_str()
     write_atomically(folder / "tokenizer.json", tokens)
     pairs = stream_pairs(text("ids"), tokenizer, options.max_length)
@@ -179,7 +176,6 @@ def parser():
     one.add_argument("files", nargs="+", help="two, or one with tabs")
     one.add_argument("--out", type=Path, required=True)
     one.add_argument("--vocab-size", type=int, default=37_000)
-    one.add_argument("--tokenizer", help="an older tokenizer.json")
     one.add_argument("--max-length", type=int, default=256)
     one.add_argument("--skip-bad-lines", action="store_true")
     one.set_defaults(run=prepare)

@@ -141,8 +141,6 @@ def race(options):
     """Train one model on Multi30k and leave its record."""
     folder = options.out
     corpus, validation, test, tokenizer = multi30k()
-    corpus = corpus[: options.limit]
-    validation, test = (x[: options.limit] for x in (validation, test))
     pairs = encode_pairs(corpus, tokenizer)
     batches = TokenBatches(pairs, TOKENS, options.seed)
     checked = encode_pairs(validation, tokenizer)
@@ -242,8 +240,6 @@ def parser():
         if run is copying:
             one.add_argument("length", type=int, choices=LENGTHS)
             one.add_argument("--rate-of", help="the run whose rate to take")
-        else:
-            one.add_argument("--limit", type=int, help="pairs")
         one.add_argument("--minutes", type=float, default=minutes)
         one.add_argument("--steps", type=int, help="not minutes")
         one.add_argument("--rates", type=float, nargs="+", default=rates)

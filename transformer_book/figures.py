@@ -166,9 +166,6 @@ def log_ticks(axis: Any) -> None:
 
     def write(value, place):
         power = round(math.log10(value))
-        low, high = axis.get_view_interval()
-        if low >= 1e-3 and high < 1e5:
-            return f"{value:,.{max(0, -power)}f}"
         return "10" + str(power).translate(raised)
 
     axis.set_major_formatter(FuncFormatter(write))
@@ -384,10 +381,6 @@ class Sketch(drawsvg.Drawing):
         colour = COLOURS.get(part, part)
         self.append(drawsvg.Circle(x, y, radius, fill=colour, **style))
 
-    def svg(self, prefix: str) -> str:
-        self.id_prefix = prefix
-        return self.as_svg(header="")
-
 
 @dataclass
 class Picture:
@@ -442,7 +435,8 @@ def _svg(figure: Any, salt: str) -> str:
     """A drawing of any kind as SVG; `salt` makes its names its own."""
     if isinstance(figure, Sketch):
         prefix = hashlib.sha256(salt.encode()).hexdigest()[:8]
-        return figure.svg(f"s{prefix}-")
+        figure.id_prefix = f"s{prefix}-"
+        return figure.as_svg(header="")
     if hasattr(figure, "to_dict"):  # a chart of altair's
         import vl_convert
 
@@ -475,10 +469,8 @@ def fading(part: str, signed: bool = False) -> Any:
     return LinearSegmentedColormap.from_list("book", stops)
 
 
-def shape_table(tensors: Mapping[str, Any]) -> Any:
-    """Name, shape and meaning of the axes of each tensor, as a table.
-
-    An entry is `(tensor, "batch, source_len")`, or the tensor alone.
+def shape_table(tensors: Mapping[str, tuple[Any, str]]) -> Any:
+    """Name, shape and axes of each `(tensor, "batch, source_len")`.
 
     Raises:
         ValueError: if there is not one word for each axis.
@@ -486,13 +478,11 @@ def shape_table(tensors: Mapping[str, Any]) -> Any:
     import pandas as pd
 
     rows = {}
-    for name, entry in tensors.items():
-        alone = not isinstance(entry, tuple)
-        tensor, axes = (entry, "") if alone else entry
+    for name, (tensor, axes) in tensors.items():
         shape = tuple(tensor.shape)
-        if axes and len(axes.split(",")) != len(shape):
+        if len(axes.split(",")) != len(shape):
             raise ValueError(
                 f"{name} has shape {shape}, not the axes ({axes})"
             )
-        rows[name] = (str(shape), f"({axes})" if axes else "")
+        rows[name] = str(shape), f"({axes})"
     return pd.DataFrame(rows, index=["shape", "axes"]).T

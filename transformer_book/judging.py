@@ -26,8 +26,6 @@ class Gap:
 
 def judged(size: float, error: float, freedom: int) -> Gap:
     """A difference with a standard error: its interval, and p."""
-    if freedom < 1:
-        return Gap(size, math.nan, math.nan)
     within = error * float(stats.t.ppf(1 - SURE / 2, freedom))
     p = 2 * float(stats.t.sf(abs(size) / error, freedom))
     return Gap(size, within, p)
@@ -56,7 +54,7 @@ class Blocks:
         self.levels = dict(zip(self.rows, self.effects.tolist(), strict=False))
         self.freedom = len(y) - int(rank)
         rest = y - x @ self.effects
-        self.spread = math.sqrt(rest @ rest / max(1, self.freedom))
+        self.spread = math.sqrt(rest @ rest / self.freedom)
         self.covariance = np.linalg.pinv(x.T @ x)
 
     def contrast(self, weights: Mapping[str, float]) -> Gap:
@@ -69,8 +67,6 @@ class Blocks:
 
     def gap(self, row: str, base: str) -> Gap:
         """How far a row lies above another."""
-        if row == base:
-            return Gap(0.0, 0.0, 1.0)
         return self.contrast({row: 1, base: -1})
 
 

@@ -247,7 +247,6 @@ class Unpaired(Blocks):
     """
 
     def __init__(self, figures: dict[str, dict[int, float]]) -> None:
-        super().__init__(figures)
         each = {row: [*told.values()] for row, told in figures.items()}
         self.levels = {row: statistics.mean(x) for row, x in each.items()}
         self.errors, free = {}, {}
@@ -316,11 +315,10 @@ def savings(blocks: Blocks, rung: str) -> dict[int, Saving]:
     never has, nothing is said.
     """
     level = blocks.levels
-    own = [steps for steps in BUDGETS if f"{rung}-{steps}" in level]
-    at = [math.log(steps) for steps in own]
-    losses = [level[f"{rung}-{steps}"] for steps in own]
+    at = [math.log(steps) for steps in BUDGETS]
+    losses = [level[f"{rung}-{steps}"] for steps in BUDGETS]
     found = {}
-    for budget in (x for x in BUDGETS if f"paper-{x}" in level):
+    for budget in BUDGETS:
         target = level[f"paper-{budget}"]
         needed = steps_until(at, losses, target)
         if math.isnan(needed) or needed == at[0]:
@@ -329,8 +327,8 @@ def savings(blocks: Blocks, rung: str) -> dict[int, Saving]:
         share = (needed - at[i]) / (at[i + 1] - at[i])
         fall = (losses[i] - losses[i + 1]) / (at[i + 1] - at[i])
         apart = {
-            f"{rung}-{own[i]}": 1 - share,
-            f"{rung}-{own[i + 1]}": share,
+            f"{rung}-{BUDGETS[i]}": 1 - share,
+            f"{rung}-{BUDGETS[i + 1]}": share,
             f"paper-{budget}": -1.0,
         }
         factor = budget / math.exp(needed)

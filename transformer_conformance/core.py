@@ -48,8 +48,8 @@ def fault(
     `mistakes` has, by its description, what each common mistake gives;
     the first that gives just what was got is the diagnosis.
     """
-    words = named(got, mistakes or {}) or diagnosis
-    return Verdict("fault", words, root=root)
+    known = (said for said, x in (mistakes or {}).items() if close(got, x))
+    return Verdict("fault", next(known, diagnosis), root=root)
 
 
 def not_tried(reason: str) -> Verdict:
@@ -295,14 +295,6 @@ def close(a: Any, b: Any, within: float = 1e-4) -> bool:
         return False
     size = max(b.abs().max().item(), 1e-3) if b.numel() else 1.0
     return bool((a - b).abs().max() <= within * size) if b.numel() else True
-
-
-def named(got: Any, mistakes: Mapping[str, Any]) -> str | None:
-    """The description of the first mistake that gives just this result."""
-    for description, wrong in mistakes.items():
-        if close(got, wrong):
-            return description
-    return None
 
 
 @dataclass(frozen=True)

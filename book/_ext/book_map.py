@@ -88,4 +88,3 @@ def setup(app):
     app.add_directive("book-map", BookMap)
     app.connect("doctree-resolved", draw_map)
     app.connect("doctree-resolved", light_part)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -99,4 +99,3 @@ def setup(app):
     app.connect("config-inited", set_repository, priority=400)
     app.connect("html-page-context", lead_to_notebook, priority=900)
     app.connect("build-finished", write_notebooks)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -204,4 +204,3 @@ def setup(app):
     app.connect("doctree-resolved", tidy)
     app.connect("html-page-context", choose_scripts, priority=900)
     app.connect("autodoc-process-docstring", link_chapter)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

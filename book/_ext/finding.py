@@ -176,4 +176,3 @@ def setup(app):
     app.connect("html-page-context", add_search_script)
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", complete)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -67,13 +67,10 @@ def fold(app, doctree, docname):
         if title.astext().startswith(TITLE):
             fold_section(section)
     for cell in list(doctree.findall(nodes.container)):
-        classes = cell.get("classes", [])
-        hidden = any(name.startswith("tag_hide") for name in classes)
-        if "tag_check" in classes and not hidden:
+        if "tag_check" in cell.get("classes", []):
             fold_cell(cell)
 
 
 def setup(app):
     # after the symbols are marked, which looks at sections' titles
     app.connect("doctree-resolved", fold, priority=950)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -138,4 +138,3 @@ def setup(app):
     app.add_js_file("book.js")
     app.connect("doctree-resolved", mark_symbols, priority=900)
     app.connect("doctree-resolved", mark_terms, priority=900)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

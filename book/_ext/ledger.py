@@ -209,4 +209,3 @@ def setup(app):
     app.add_directive("ledger-counts", Counts)
     app.connect("doctree-resolved", lead_to_rows)
     app.connect("html-page-context", add_filter)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

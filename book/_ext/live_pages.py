@@ -301,13 +301,6 @@ GIVEN = {  # what stands in a part's place before its script runs
 }
 
 
-def merge(app, env, names, other):
-    """Collect what processes that read side by side have met."""
-    env.live_parts = getattr(env, "live_parts", set()) | getattr(
-        other, "live_parts", set()
-    )
-
-
 def add_script(app, pagename, templatename, context, doctree):
     """The live parts' own script and styles, on no other page.
 
@@ -342,8 +335,6 @@ def setup(app):
     app.add_directive("live", Live)
     app.connect("builder-inited", make_data)
     app.connect("env-get-outdated", outdated)
-    app.connect("env-merge-info", merge)
     app.connect("doctree-resolved", make_editors)
     app.connect("html-page-context", add_script)
     app.connect("build-finished", write_data)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -60,4 +60,3 @@ def setup(app):
     app.connect("doctree-resolved", say)
     app.connect("builder-inited", write_signs)
     app.connect("env-get-updated", new_minutes)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -166,7 +166,6 @@ def run(path: Path) -> dict:
         "packages": packages_of(modules),
         "depends": digests_of(modules, records),
         "seconds": seconds,
-        "when": time.time(),
         "error": error,
         "keep": not error and not noise,
         "outputs": outputs,
@@ -238,14 +237,6 @@ class Result(NotebookClientBase):
         self.values = defaultdict(list)
         for expression, value in result["values"]:
             self.values[named(expression)].append(nbformat.from_dict(value))
-        self.exec_metadata = {
-            "mtime": result["when"],
-            "runtime": result["seconds"],
-            "method": "run_chapters",
-            "succeeded": not result["error"],
-            "error": result["error"],
-            "traceback": result["error"],
-        }
         if result["error"]:
             message = f"a cell failed:\n{result['error']}"
             self.logger.warning(message, subtype="exec")
@@ -272,4 +263,3 @@ def setup(app):
     app.connect("builder-inited", give_results)
     app.connect("env-get-outdated", stale)
     app.connect("env-before-read-docs", execute_ahead)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -529,4 +529,3 @@ def list_archives(app, doctree, docname):
 def setup(app):
     app.connect("doctree-resolved", list_archives)
     app.connect("build-finished", write_archives)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

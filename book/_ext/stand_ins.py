@@ -38,4 +38,3 @@ class StandIn(Admonition):
 
 def setup(app):
     app.add_directive("admonition", StandIn, override=True)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

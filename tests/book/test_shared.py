@@ -151,8 +151,8 @@ def test_each_head_is_a_bar_to_point_at():
 
 def test_shape_table_checks_the_axes():
     x = torch.zeros(2, 5)
-    table = shape_table({"x": (x, "batch, source_len"), "y": x[0]})
-    assert "(2, 5)" in table.to_string() and "(5,)" in str(table)
+    table = shape_table({"x": (x, "batch, source_len")})
+    assert "(2, 5)" in table.to_string()
     with pytest.raises(ValueError, match="x has shape"):
         shape_table({"x": (x, "batch")})
 

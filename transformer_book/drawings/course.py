@@ -87,10 +87,8 @@ def losses_and_translations(rows: Sequence[Mapping[str, Any]]) -> Picture:
         },
         va="center",
     )
-    right = 1.28
-    ax.text(
-        right, 97, "no mistake (+), or one\nthat doesn't show", va="center"
-    )
+    words = "no mistake (+), or one\nthat doesn't show"
+    ax.text(1.28, 97, words, va="center")
     ax.set(
         xlabel="training loss at the end, nats per token",
         ylabel="right, of 100",

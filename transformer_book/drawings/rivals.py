@@ -123,8 +123,7 @@ def race_curves(runs: Sequence[Run]) -> Picture:
         ax.plot(minutes, losses, line, color=ink)
         end = minutes[-1], losses[-1]
         ax.plot(*end, "o", color=ink, ms=7)
-        words = "Transformer" if kind == "transformer" else kind
-        _named(ax, words, end, kind)
+        _named(ax, kind, end)
     for kind, minute in reached.items():
         ends, theirs = curves[kind]
         ax.annotate(
@@ -167,10 +166,10 @@ def race_curves(runs: Sequence[Run]) -> Picture:
     )
 
 
-def _named(ax: Any, words: str, end: tuple[float, float], kind: str) -> None:
+def _named(ax: Any, kind: str, end: tuple[float, float]) -> None:
     """Write what a line is beside its end, in its colour."""
     ax.annotate(
-        words,
+        "Transformer" if kind == "transformer" else kind,
         end,
         (10, 0),
         textcoords="offset points",
@@ -244,8 +243,7 @@ def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
     figure, ax = chart(280)
     for kind, told in shares.items():
         means = _means(ax, [*told], [*told.values()], kind)
-        words = "Transformer" if kind == "transformer" else kind
-        _named(ax, words, (max(told), means[-1]), kind)
+        _named(ax, kind, (max(told), means[-1]))
     _distances(ax, [*next(iter(shares.values()))])
     ax.set_xlabel("symbols of the longest sequences")
     ax.set(ylabel="copied without an error, %", ylim=(-4, 104))
@@ -280,11 +278,11 @@ def learnt(right: Mapping[str, Mapping[str, Sequence[float]]]) -> Picture:
                 ax.plot(
                     seeds, each, "D", color=ink, mfc="none", ms=7, zorder=3
                 )
-            _named(ax, "dilated", (distances[-1], max(values[-1])), name)
+            _named(ax, name, (distances[-1], max(values[-1])))
             continue
         means = _means(ax, distances, values, name)
         height = heights.get(name, means[-1])
-        _named(ax, name, (distances[-1], height), name)
+        _named(ax, name, (distances[-1], height))
     ax.axhline(100 / 8, color=COLOURS["muted"], ls=":", lw=1.2)
     ax.text(5, 3, "guessing", color=COLOURS["muted"], va="center")
     _distances(ax, distances)

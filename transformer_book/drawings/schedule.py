@@ -120,9 +120,7 @@ def warm_ups(
     ax.set_xlim(0, 1.55 * last)
     ax.set_xticks(range(0, last + 1, 40))
 
-    told = ", ".join(
-        f"{name} {sum(run[-10:]) / 10:.1f}" for name, run in runs.items()
-    )
+    told = ", ".join(f"{name} {end:.1f}" for name, end in ends.items())
     return show(
         figure,
         "Loss against step. The mean of the last ten steps, in nats: "

@@ -21,9 +21,7 @@ from transformer_book.tables import markdown_table, with_powers
 LOOKS = {
     "recurrent": "recurrence",
     "convolutional": "feed_forward",
-    "dilated": "feed_forward",
     "self-attention": "attention",
-    "restricted": "attention",
 }
 PARTS = {  # of a layer's name, and its ink
     "recurrence": "recurrence",
