@@ -181,8 +181,9 @@ def ladder_curves(*rungs: Sequence[Run]) -> Picture:
         ax.plot([step] * 2, [bottom, level], color=ink, **dotted)
         ax.plot(step, level, "o", color=ink, ms=6)
         first = step == min(reached)
+        told = f"{round(step, -1):,.0f} steps"
         ax.annotate(
-            f"{name}\n" * bool(first) + f"{round(step, -1):,.0f} steps",
+            f"{name}\n{told}" if first else told,
             (step, bottom),
             (-5 if first else 5, 3),
             color=ink,
@@ -388,13 +389,17 @@ def ladder_table(rows: Sequence[Mapping[str, Any]]) -> Markdown:
     change, step = "change", "a step's time, %"
     loss = f"test loss, \u00b1\u00a0{within['test_gap'].within:.3f}"
     bleu = f"BLEU, \u00b1\u00a0{within['bleu_gap'].within:.1f}"
-    first = {
-        change: RUNGS["averaged"],
-        loss: f"{paper['test']:.3f}",
-        bleu: f"{paper['bleu']:.1f}",
-        step: "100",
-    }
-    table = [first | {"p": "", "Dunnett's p": "", "p, older rule": ""}]
+    table = [
+        {
+            change: RUNGS["averaged"],
+            loss: f"{paper['test']:.3f}",
+            bleu: f"{paper['bleu']:.1f}",
+            step: "100",
+            "p": "",
+            "Dunnett's p": "",
+            "p, older rule": "",
+        }
+    ]
     for verdict in VERDICTS:
         group = [row for row in changes if row["verdict"] == verdict]
         if group:
