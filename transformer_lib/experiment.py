@@ -388,7 +388,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Loss and perhaps BLEU of a model, said under a name.
 
-    Chapter: experiment-choice
+    Chapter: experiment-run
     """
     loss = validation_loss(model, held_out.batches)
     scores = {
@@ -416,7 +416,7 @@ def _choose_weights(
 
     Returns the validation scores of both, the chosen one's first.
 
-    Chapter: experiment-choice
+    Chapter: experiment-run
     """
     last = {"averaged_checkpoints": 1}
     for name, value in history.lines[-1].items():

@@ -255,28 +255,3 @@ def ways_to_decode(apart: Mapping[str, Mapping[str, Any]]) -> Markdown:
         for way in names
     ]
     return Markdown(markdown_table(rows))
-
-
-def mistakes(by_rarity: Sequence) -> Picture:
-    """The share of words found, by how often training had them: bars."""
-    often = [
-        row["seen"].replace(" times", "").replace(" to ", "\u2013")
-        for row in by_rarity
-    ]
-    shares = [100 * row["found"] / row["words"] for row in by_rarity]
-
-    figure, ax = chart(260)
-    bars = ax.bar(often, shares, width=0.6, color=COLOURS["good"])
-    ax.bar_label(bars, [f"{share:.0f}%" for share in shares])
-    ax.set(xlabel="times seen in training", ylabel="words found, %")
-    ax.margins(y=0.12)
-
-    return show(
-        figure,
-        "The share of the references' words that the translations have, by "
-        "how often the words were seen in training. "
-        + "; ".join(
-            f"{name}: {share:.0f}%"
-            for name, share in zip(often, shares, strict=True)
-        ),
-    )

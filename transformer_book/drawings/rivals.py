@@ -188,51 +188,6 @@ def _means(ax: Any, places: Sequence[float], seeds: Any, kind: str) -> list:
     return means
 
 
-def by_length(races: Mapping[str, Sequence[Run]]) -> Picture:
-    """BLEU of greedy translations, by the length of the source."""
-    parts = next(iter(races.values()))[0].report["by_length"]
-    spans = [part["words"].replace(" to ", "\u2013") for part in parts]
-    spans[-1] = parts[-1]["words"].split()[0] + " or more"
-    greedy = {
-        kind: [
-            [run.report["by_length"][i]["bleu"] for run in runs]
-            for i in range(len(spans))
-        ]
-        for kind, runs in races.items()
-    }
-
-    figure, ax = chart(290)
-    places = [*range(len(spans))]
-    for number, (kind, seeds) in enumerate(greedy.items()):
-        ink = LOOKS[kind][0]
-        means = [sum(each) / len(each) for each in seeds]
-        aside = [place + 0.12 * number for place in places]
-        ax.plot(aside, means, "o", color=ink, ms=7)
-        above = kind == "transformer"
-        ax.text(
-            0,
-            means[0] + (0.6 if above else -0.7),
-            "Transformer" if above else kind,
-            va="bottom" if above else "top",
-            color=ink,
-        )
-    ax.set_xticks(places, spans)
-    ax.set(ylim=(22, 38), yticks=range(22, 39, 4), ylabel="BLEU, greedy")
-    ax.set_xlabel("words of the source")
-    ax.margins(x=0.05)
-
-    said = "; ".join(
-        f"{kind}: "
-        + ", ".join(f"{sum(each) / len(each):.1f}" for each in seeds)
-        for kind, seeds in greedy.items()
-    )
-    return show(
-        figure,
-        "BLEU of greedy translations by the words of the source, "
-        f"{', '.join(spans)}; means of two seeds. {said}.",
-    )
-
-
 def copying(found: Sequence[Mapping[str, Any]]) -> Picture:
     """The share of sequences copied whole, by length."""
     shares: dict[str, dict[int, list[float]]] = {}

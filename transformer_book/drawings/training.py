@@ -1,55 +1,16 @@
 """What the chapter on training shows."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
 from transformer_book.figures import (
     COLOURS,
-    WIDTH,
     Picture,
-    Sketch,
     chart,
     panels,
     show,
 )
 
 Series = tuple[Sequence[int], Sequence[float]]  # steps, values
-
-
-def tasks(reads: Sequence[str], labels: Sequence[str]) -> Picture:
-    """A row for each position: what it may read, and what is asked."""
-
-    high, down = 26, 36
-    letters = [len(word) + 3 for word in reads]
-    widest = max(map(len, labels)) + 3
-    letter = WIDTH / (sum(letters) + widest + 2)  # 2: the last arrow
-    ends = [letter * end for end in accumulate(letters)]
-    sketch = Sketch(WIDTH, 30 + down * len(reads))
-    sketch.words(2, 10, "it reads", "start", font_weight="bold")
-    asked = WIDTH - 2
-    sketch.words(asked, 10, "is asked for", "end", font_weight="bold")
-    for row, label in enumerate(labels):
-        y = 24 + down * row + high / 2
-        for place, word in enumerate(reads[: row + 1]):
-            width = letter * letters[place]
-            x = ends[place] - width / 2
-            sketch.box(x, y, word, "target", width - 4, high)
-        width = letter * widest
-        x = WIDTH - width / 2
-        sketch.line((ends[row] - 2, y), (x - width / 2, y), arrow=True)
-        look = {"fill_opacity": 0, "stroke_width": 2}
-        sketch.box(x, y, label, "target", width - 4, high, **look)
-
-    rows = "; ".join(
-        f"from {' '.join(reads[: place + 1])} to {label}"
-        for place, label in enumerate(labels)
-    )
-    return show(
-        sketch,
-        f"{len(labels)} rows, one for each position. What the decoder reads "
-        "grows by a word from row to row, and an "
-        f"arrow leads to the word that is asked for: {rows}.",
-    )
 
 
 def normal(healthy: Mapping[str, Series], sick: Series) -> Picture:
