@@ -74,8 +74,8 @@ def dunnett(p: float, comparisons: int, freedom: int) -> float:
     """p of a gap, if so many rows are compared with the same one.
 
     All have as many seeds as that row, whose luck they share: how often
-    would the largest of so many gaps be as large as this one? Of eight
-    degrees of freedom or more; of very few, a tiny p comes out too small.
+    would the largest of so many gaps be as large as this one? For eight
+    degrees of freedom or more, and p down to 1e-16.
     """
     t = stats.t.isf(p / 2, freedom)
     points, weights = np.polynomial.hermite_e.hermegauss(60)
