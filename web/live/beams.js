@@ -373,9 +373,7 @@ function resultTable({ steps, found, beam, alpha }, now, over, spoken, greedy) {
     }),
   );
   rows.sort((a, b) => b[3] - a[3]);
-  const listed = over
-    ? found.map(([text, length, total, score]) => [text, length, total, score])
-    : rows;
+  const listed = over ? found : rows;
   const length = greedy.tokens.length;
   const all = [
     ...upTo(beam).map((i) => [`${i + 1}`, ...(listed[i] ?? ["…"])]),

@@ -5,12 +5,13 @@ import { INK, decimal, el, newId, scroller, table, wash } from "./common.js";
 const KEY = "broken";
 const WORTH = 10; // points of a level
 const MISS = 3; // that a wrong line costs
+const LOOK = 1; // and each thing to look at
 const LOOKS = [
-  ["told", "four more translations", 1, translations],
-  ["unseen", "the loss of unseen sentences", 1, unseen],
-  ["maps", "attention maps", 1, maps],
-  ["probes", "what moves with a word or with padding", 1, probes],
-  ["sizes", "rates and sizes", 1, sizes],
+  ["told", "four more translations", translations],
+  ["unseen", "the loss of unseen sentences", unseen],
+  ["maps", "attention maps", maps],
+  ["probes", "what moves with a word or with padding", probes],
+  ["sizes", "rates and sizes", sizes],
 ];
 const NEW = () => ({ bought: [], tried: [], end: "" });
 
@@ -77,8 +78,8 @@ export async function start(place) {
     );
     shop.replaceChildren(
       "Look at",
-      ...LOOKS.map(([key, name, cost]) =>
-        button(`${name} (−${cost})`, () => buy(key), "", `look-${key}`),
+      ...LOOKS.map(([key, name]) =>
+        button(`${name} (−${LOOK})`, () => buy(key), "", `look-${key}`),
       ),
     );
     looks.replaceChildren();
@@ -138,7 +139,7 @@ export async function start(place) {
     const [level, { bought, tried, end }] = [levels[at], games[at]];
     picture.querySelector(".broken-unseen").style.display =
       bought.includes("unseen") ? "" : "none";
-    for (const [key, name, , draw] of LOOKS) {
+    for (const [key, name, draw] of LOOKS) {
       const open = bought.includes(key) || Boolean(end);
       shop.querySelector(`.look-${key}`).hidden = open;
       if (open && !looks.querySelector(`[data-look=${key}]`)) {
@@ -197,9 +198,8 @@ function remembered(count) {
 }
 
 function points({ bought, tried, end }) {
-  const prices = LOOKS.filter(([key]) => bought.includes(key));
-  const spent = prices.reduce((sum, [, , cost]) => sum + cost, 0);
-  return end === "found" ? Math.max(1, WORTH - spent - MISS * tried.length) : 0;
+  const left = WORTH - LOOK * bought.length - MISS * tried.length;
+  return end === "found" ? Math.max(1, left) : 0;
 }
 
 function button(words, onclick, ...classes) {

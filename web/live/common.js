@@ -86,7 +86,6 @@ export function choice(label, options, value, change) {
   const id = newId("select");
   const input = el("select", { id, class: "live-select" });
   const control = {
-    input,
     node: el(
       "div",
       { class: "live-control live-choice" },

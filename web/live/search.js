@@ -75,7 +75,7 @@ async function beamSearch(
     watch(candidates);
     open = following;
     const length = open[0].ids.length - 1;
-    await progress(length, open[0].ids);
+    await progress(length);
     if (ended.length >= beamSize) break;
     if (length >= limit) {
       ended.push(...open.map((one) => finish(one, alpha, false)));

@@ -39,14 +39,11 @@ export async function start(place) {
   const index = await load("index.json");
   const inLink = inAddress(place, "translate");
   const state = inLink.read();
-  const first = index.models.find(
-    ({ name }) => name === place.dataset.part,
-  );
   const named = () => index.models.map((one) => [one.name, called(one)]);
   const model = choice(
     "model",
     named(),
-    state.model ?? first?.name,
+    state.model ?? place.dataset.part,
     () => chooseModel(),
   );
   const id = newId("text");

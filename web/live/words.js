@@ -101,12 +101,12 @@ const quoted = (token) =>
   /[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`;
 
 /** The heaviest of some weights, in words. */
-export function heaviest(values, words, least = 0.05, most = 3) {
+export function heaviest(values, words) {
   const best = values
     .map((value, i) => [value, words[i]])
     .sort((a, b) => b[0] - a[0])
-    .filter(([value]) => value >= least)
-    .slice(0, most)
+    .filter(([value]) => value >= 0.05)
+    .slice(0, 3)
     .map(([value, token]) => `${quoted(readable(token))} ${percent(value)}`);
   return best.join(", ") || "spread over everything";
 }
