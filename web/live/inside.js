@@ -1,6 +1,6 @@
 // What happens inside a model while it reads one sentence.
 
-import { joined } from "./arrays.js";
+import { largest } from "./search.js";
 import { BOS } from "./tokenizer.js";
 import { single } from "./transformer.js";
 
@@ -73,8 +73,8 @@ export function watched(model, source, target, pieces) {
   files["numbers.bin"] = () => joined(arrays.map(([, , data]) => data));
   const next = Array.from(target.ids, (_, row) => {
     const logs = model.logs(scores, row);
-    const most = logs.reduce((a, b) => Math.max(a, b));
-    return [logs.indexOf(most), Math.exp(most)];
+    const [most] = largest(logs, 1);
+    return [most, Math.exp(logs[most])];
   });
   return {
     files,
@@ -88,6 +88,18 @@ export function watched(model, source, target, pieces) {
       arrays: arrays.map(([name, shape]) => [name, shape]),
     },
   };
+}
+
+/** Arrays of numbers in one. */
+function joined(arrays) {
+  const size = arrays.reduce((sum, one) => sum + one.length, 0);
+  const whole = new Float32Array(size);
+  let at = 0;
+  for (const one of arrays) {
+    whole.set(one, at);
+    at += one.length;
+  }
+  return whole;
 }
 
 /** (len, h * d_k) as (h, len, d_k). */

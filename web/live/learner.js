@@ -1,6 +1,7 @@
 // What the model of "one sitting" learns from, and how it is asked.
 
 import { watched } from "./inside.js";
+import { largest } from "./search.js";
 import { BOS, EOS, PAD, UNK } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
 
@@ -80,12 +81,6 @@ export function batch(pairs) {
   };
 }
 
-/** The word that a row of scores likes best. */
-function best({ data, columns }, row, words) {
-  const scores = data.subarray(row * columns, row * columns + words);
-  return scores.indexOf(scores.reduce((a, b) => Math.max(a, b)));
-}
-
 export class Learner {
   /** `texts` are those of the two files. */
   constructor(texts) {
@@ -117,7 +112,7 @@ export class Learner {
     const ids = [BOS];
     while (ids.at(-1) !== EOS && ids.length <= LONGEST) {
       const [logs] = this.model.following([ids], sentence);
-      ids.push(logs.indexOf(logs.reduce((a, b) => Math.max(a, b))));
+      ids.push(...largest(logs, 1));
     }
     return ids.slice(1).filter((id) => id !== EOS);
   }
@@ -133,10 +128,11 @@ export class Learner {
     const ids = pairs.map(() => [BOS]);
     for (let t = 0; t < longest; t++) {
       model.top = top;
-      const scores = model.decode(padded(ids), memory, source);
-      ids.forEach((row, i) =>
-        row.push(best(scores, i * (t + 1) + t, model.words)),
-      );
+      const { data, columns } = model.decode(padded(ids), memory, source);
+      ids.forEach((row, i) => {
+        const at = (i * (t + 1) + t) * columns;
+        row.push(...largest(data.subarray(at, at + model.words), 1));
+      });
     }
     const same = ([, label], i) =>
       label.every((id, t) => id !== UNK && ids[i][t + 1] === id);
