@@ -15,12 +15,13 @@ import {
   sentences,
   strength,
   tabulate,
+  upTo,
   wash,
 } from "./common.js";
 import { inside } from "./inside.js";
 import { becomes, describe, ownSentence } from "./own_model.js";
 import { CHOSEN, arrows, heaviest, readable, wordPicker } from "./words.js";
-import { open, upTo } from "./zoom_paths.js";
+import { open } from "./zoom_paths.js";
 
 const KINDS = ["encoder", "decoder", "cross"].map((kind) => [kind, kind]);
 const READ = {
@@ -246,13 +247,13 @@ export async function start(place) {
   /** A small picture of each head, to choose it by. */
   function drawHeads(queryCount, keyCount) {
     const { N, h } = shown.about;
-    const names = [...Array.from({ length: h }, (_, i) => i + 1), MEAN];
+    const names = [...upTo(h).map((i) => i + 1), MEAN];
     heads.style.setProperty("--heads", names.length);
     const old = heads.querySelectorAll("button");
     const focused = [...old].indexOf(document.activeElement);
     const pictures = [];
     heads.replaceChildren(
-      ...Array.from({ length: N }, (_, i) => i + 1).flatMap((layer) =>
+      ...upTo(N).map((i) => i + 1).flatMap((layer) =>
         names.map((head) => {
           const canvas = el("canvas", { "aria-hidden": "true" });
           pictures.push([canvas, weights(layer, head)]);

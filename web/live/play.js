@@ -1,7 +1,7 @@
 // The page "Decoding": a translation that plays by itself, recorded or by
 // a model of the reader's own.
 
-import { breathe, choice, el, inAddress, slider } from "./common.js";
+import { breathe, choice, el, inAddress, slider, upTo } from "./common.js";
 import { becomes, ownSentence } from "./own_model.js";
 import { stageOf, tableOf } from "./play_stage.js";
 import { name, open, opened, rivalOf, told } from "./play_words.js";
@@ -33,7 +33,7 @@ function clock(place) {
       seen = entry.intersectionRect.height >= enough;
       wake();
     },
-    { threshold: [...Array(21).keys()].map((i) => i / 20) },
+    { threshold: upTo(21).map((i) => i / 20) },
   ).observe(place);
   document.addEventListener("visibilitychange", wake);
   return {

@@ -13,6 +13,7 @@ import {
   slider,
   svg,
   tabulate,
+  upTo,
 } from "./common.js";
 import {
   MASKS,
@@ -106,7 +107,7 @@ function startPositions(place) {
     );
     drawHands(hands, { dModel, position, dimension });
     drawWave(wave, { length, dModel, position, dimension });
-    const rows = Array.from({ length: dModel }, (_, i) => [
+    const rows = upTo(dModel).map((i) => [
       rowHead(String(i)),
       angleOf(position, i, dModel).toFixed(4),
       decimal(sinusoid(position, i, dModel), 4),
@@ -165,7 +166,7 @@ function drawHands(place, { dModel, position, dimension }) {
   const chosen = Math.floor(dimension / 2);
   const last = dModel / 2 - 1;
   const count = Math.min(most, last + 1);
-  const pairs = Array.from({ length: count }, (_, i) =>
+  const pairs = upTo(count).map((i) =>
     count > 1 ? Math.round((i * last) / (count - 1)) : 0,
   );
   const far = pairs.map((pair) => Math.abs(pair - chosen));
@@ -210,23 +211,13 @@ function drawHands(place, { dModel, position, dimension }) {
   place.replaceChildren(axis(title), picture);
 }
 
-function drawWave(place, { length, dModel, position, dimension }) {
-  const values = Array.from({ length }, (_, i) =>
-    sinusoid(i, dimension, dModel),
-  );
-  curve(place, {
-    values,
-    at: position,
-    colour: INK.position,
-    title: `Dimension ${dimension} along the positions of the sentence`,
-  });
-}
-
 /** The width of a picture whose letters are as large as the page's. */
 const room = (place) => Math.min(WIDEST, place.clientWidth || WIDEST);
 
-/** A curve between -1 and 1 with a mark at one of its points. */
-function curve(place, { values, at, colour, title }) {
+/** A dimension's curve between -1 and 1 with a mark at one position. */
+function drawWave(place, { length, dModel, position: at, dimension }) {
+  const values = upTo(length).map((i) => sinusoid(i, dimension, dModel));
+  const title = `Dimension ${dimension} along the positions of the sentence`;
   const { height, edge, left } = WAVES;
   const width = room(place);
   const last = Math.max(1, values.length - 1);
@@ -257,12 +248,12 @@ function curve(place, { values, at, colour, title }) {
     svg("polyline", {
       points: points.join(" "),
       fill: "none",
-      stroke: colour,
+      stroke: INK.position,
       "stroke-width": 2,
     }),
     values.length <= 64
       ? values.map((value, i) =>
-          svg("circle", { cx: x(i), cy: y(value), r: 2.5, fill: colour }),
+          svg("circle", { cx: x(i), cy: y(value), r: 2.5, fill: INK.position }),
         )
       : [],
     svg("circle", {
@@ -425,9 +416,7 @@ function drawMask(canvas, state) {
 
 function sayRow(state) {
   const { length, pads, query, may } = state;
-  const open = Array.from({ length }, (_, key) => key).filter((key) =>
-    may(query, key, state),
-  );
+  const open = upTo(length).filter((key) => may(query, key, state));
   const padding = query >= length - pads ? " (padding itself)" : "";
   return (
     `Query ${query}${padding} may attend to ` +
@@ -451,7 +440,8 @@ function ranges(numbers) {
 
 function maskRows(state) {
   const { length, may } = state;
-  return Array.from({ length }, (_, row) =>
-    Array.from({ length }, (_, key) => Number(may(row, key, state))).join(" "),
-  ).join("\n");
+  const all = upTo(length);
+  return all
+    .map((row) => all.map((key) => Number(may(row, key, state))).join(" "))
+    .join("\n");
 }

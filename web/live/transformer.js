@@ -13,7 +13,8 @@ import { PAD } from "./tokenizer.js";
 
 const ROOM = 1600; // pages of 64 KiB: a hundred sentences at once
 const SMOOTHING = 0.1;
-const SIDES = {
+/** The sub-layers of each stack's layers. */
+export const SIDES = {
   encoder: ["self_attention", "feed_forward"],
   decoder: ["self_attention", "cross_attention", "feed_forward"],
 };

@@ -15,6 +15,7 @@ import {
   scroller,
   slider,
   table,
+  upTo,
 } from "./common.js";
 import { fetched } from "./model.js";
 import { chooser, offer } from "./own_model.js";
@@ -378,13 +379,12 @@ function lookAround() {
     words.node,
     said,
   );
-  const counted = (count) =>
-    Array.from({ length: count }, (_, i) => [i + 1, String(i + 1)]);
+  const counted = (count) => upTo(count).map((i) => [i + 1, String(i + 1)]);
 
   function draw() {
     const { source, target, N, h, weight } = maps;
-    const layers = layer.value === "0" ? [...Array(N).keys()] : [layer.value - 1];
-    const heads = head.value === "0" ? [...Array(h).keys()] : [head.value - 1];
+    const layers = layer.value === "0" ? upTo(N) : [layer.value - 1];
+    const heads = head.value === "0" ? upTo(h) : [head.value - 1];
     const mean = (query, key) => {
       let sum = 0;
       for (const l of layers) for (const n of heads) sum += weight(l, n, query, key);

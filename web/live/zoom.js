@@ -16,9 +16,9 @@ import {
 import { inside } from "./inside.js";
 import { fetched } from "./model.js";
 import { becomes, ownSentence } from "./own_model.js";
+import { SIDES } from "./transformer.js";
 import { arrows } from "./words.js";
 import {
-  SUBS,
   TITLES,
   find,
   level,
@@ -230,7 +230,7 @@ export function show(place, model) {
             el(
               "div",
               { class: "zoom-layer" },
-              [...SUBS[name]].reverse().map((sub) => {
+              [...SIDES[name]].reverse().map((sub) => {
                 const part = `${name}.${i + 1}.${sub}`;
                 const said = `${name}, layer ${i + 1}, ${TITLES[sub]}`;
                 return box(part, { "aria-label": said }, TITLES[sub]);

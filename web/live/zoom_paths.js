@@ -5,15 +5,12 @@
 // steps with dots between them.
 
 import { upTo } from "./common.js";
+import { SIDES } from "./transformer.js";
 import { readable as plain } from "./words.js";
 
 export { decimal as number, upTo } from "./common.js";
 export { plain };
 
-export const SUBS = {
-  encoder: ["self_attention", "feed_forward"],
-  decoder: ["self_attention", "cross_attention", "feed_forward"],
-};
 export const TITLES = {
   self_attention: "self-attention",
   cross_attention: "cross-attention",
@@ -119,7 +116,7 @@ export function siblings(model, path) {
     case 2:
       return counted(N);
     case 3:
-      return SUBS[path[0]];
+      return SIDES[path[0]];
     case 4:
       return counted(network ? axes(model, path).rows.length : h);
     case 5:
