@@ -164,10 +164,8 @@ OPTIONS = {
     "pre-norm": dict(norm="pre"),
     "untied: three tables": dict(tie="none"),
     "untied: two tables": dict(tie="decoder"),
-    "biases in attention": dict(bias=True),
     "learned positions": dict(positions="learned"),
     "dropout on attention weights": dict(attention_dropout=0.3),
-    "dropout on inner layer": dict(relu_dropout=0.3),
     "heads of a width of their own": dict(d_k=4, d_v=4),
 }
 
@@ -197,7 +195,6 @@ INSIDE = "norm_formula residuals order_of_sublayers scores_factor activation "
 INSIDE += "embedding_factor added_positions dropout_places dropout_of_sums "
 INSIDE += "hidden_weights training_equals_evaluation"
 FORMS = {  # right ones: lines of the attention that is written out
-    "as it is": {},
     "heads before sentences": {
         SOFTMAX: "weights = scores.mT.transpose(0, 1).softmax(-2)\n"
         "    weights = weights.transpose(0, 1).mT"
@@ -917,7 +914,6 @@ def test_a_known_deviation_is_accepted_and_a_new_one_fails(tmp_path, capsys):
     "content, words",
     [
         (None, "mine.py is not there"),
-        ("def possitions(length, d_model):\n    pass\n", "'positions'"),
         ("def mask(ids): pass", "is it meant to be 'masks'"),
         (NO_RAMP.encode("utf-16"), "is UTF-16"),
         ("ARRAYS = 'jax'", 'give "torch" or "numpy"'),
