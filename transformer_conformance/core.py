@@ -202,10 +202,14 @@ class Adapter:
     def has(self, *names: str) -> bool:
         return all(name in self.functions for name in names)
 
+    def ordinary(self, size: int) -> list[int]:
+        """The ids of words in a vocabulary of that size."""
+        special = {0, self.PAD, self.BOS, self.EOS}
+        return [i for i in range(size) if i not in special]
+
     def words(self, *shape: int, size: int) -> Tensor:
         """Random ids of ordinary words, of a vocabulary of that size."""
-        special = {0, self.PAD, self.BOS, self.EOS}
-        words = [i for i in range(size) if i not in special]
+        words = self.ordinary(size)
         return torch.tensor(words)[torch.randint(len(words), shape)]
 
     def ended(self, ids: Tensor, *lengths: int) -> Tensor:

@@ -102,10 +102,8 @@ def moved(before: Tensor, after: Tensor) -> Tensor:
 
 def other(ids: Tensor, tried: Adapter) -> Tensor:
     """For each word another one; special ids stay."""
-    words = sorted(
-        set(range(SIZES["vocab_size"])) - {0, tried.PAD, tried.BOS, tried.EOS}
-    )
-    after = {a: b for a, b in zip(words, [*words[1:], words[0]], strict=True)}
+    words = tried.ordinary(SIZES["vocab_size"])
+    after = dict(zip(words, [*words[1:], words[0]], strict=True))
     flat = [after.get(i, i) for i in ids.flatten().tolist()]
     return torch.tensor(flat).view_as(ids)
 

@@ -47,7 +47,6 @@ LANGUAGES = {
     "de": "German",
     "en": "English",
     "es": "Spanish",
-    "fr": "French",
 }
 CORPORA = {
     "little_spanish": "little Spanish",
