@@ -98,24 +98,6 @@ def test_scores_and_gradients_are_the_library_s(training):
         )
 
 
-def test_adam_is_pytorch_s():
-    random.seed(2)
-    weight = paper.Matrix([[0.5, -1.0, 2.0]])
-    adam = paper.Adam([weight])
-    theirs = torch.nn.Parameter(tensor(weight.rows))
-    optimizer = torch.optim.Adam([theirs], betas=(0.9, 0.98), eps=1e-9)
-    for step in range(1, 6):
-        rate = paper.learning_rate(step, 16, 3)
-        weight.grad = [[random.gauss(0, 1) for _ in range(3)]]
-        theirs.grad = tensor(weight.grad)
-        optimizer.param_groups[0]["lr"] = rate
-        optimizer.step()
-        adam.step(rate)
-        torch.testing.assert_close(
-            tensor(weight.rows), theirs.data, atol=1e-12, rtol=0
-        )
-
-
 def test_it_writes_what_the_library_writes():
     ours, theirs, _ = same_weights()
     memory = theirs.encode(torch.tensor([SOURCE]))
