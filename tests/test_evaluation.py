@@ -162,10 +162,9 @@ def test_what_cannot_be_scored_is_refused(score):
         ("13a", ["a b c d 我你她们"]),  # half a text with spaces
     ],
 )
-@pytest.mark.parametrize("samples", [0, 20])
-def test_exact_translations_score_100(tokens, sentences, samples):
+def test_exact_translations_score_100(tokens, sentences):
     """Cut by their script, whatever the code of their language is."""
-    score = bleu(sentences, sentences, samples=samples)
+    score = bleu(sentences, sentences)
     assert score.value == pytest.approx(100)
     assert f"tok:{tokens}" in score.signature
     wrong = sentences[::-1] if len(sentences) > 1 else ["No."]
@@ -243,21 +242,9 @@ def test_report(monkeypatch):
     assert report["nats_per_token"] == pytest.approx(nats / tokens)
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "The red\u00a0cat sleeps .",  # no-break
-        "The red cat sleeps\u202f.",  # narrow
-        "The  red cat   sleeps .",
-        "The red\tcat sleeps .",
-        "The red cat sle\u00adeps .",  # a soft hyphen
-        "The\u200b red cat sleeps .\ufeff",  # of no width
-    ],
-)
-def test_a_reference_is_read_in_the_form_that_a_model_can_write(
-    written, monkeypatch
-):
+def test_a_reference_is_read_in_the_form_that_a_model_can_write(monkeypatch):
     """A perfect translation is right, whatever the reference's spaces."""
+    written = "The red\u00a0cat  sle\u00adeps\u202f."
     texts = ["The red cat sleeps .", *REFERENCES]
     let_it_say(texts, monkeypatch)
     report = a_report(texts, [written, *REFERENCES])
