@@ -404,9 +404,7 @@ def go_on(folder, steps, model, optimizer=adamw, pairs=0, budget=40, **how):
         (untied, {}, "was pre_softmax.weight, is nothing"),
         (half_frozen, {}, "frozen was encoder.*, is nothing"),
         (partial(small, SeededByItsBatch), {}, "class was Seeded.*, is Tra"),
-        (partial(small, d_ff=32), {}, "d_ff was 32, is 64"),
         (partial(small, h=4), {}, "h was 4, is 2"),
-        (partial(small, scale_embeddings=False), {}, "scale_embeddings was"),
     ],
 )
 def test_what_the_weights_depend_on_may_not_change(
