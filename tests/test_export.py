@@ -21,9 +21,9 @@ onnxruntime = pytest.importorskip("onnxruntime")
 SMALL = dict(N=2, d_model=16, d_ff=32, h=2, max_length=100)
 
 
-def greedy(model, sources, max_extra=50):
+def greedy(model, sources):
     """Ids of our outputs, eos included."""
-    found = decode_all(model, sources, beam_size=1, max_extra=max_extra)
+    found = decode_all(model, sources, beam_size=1)
     return [best.ids for [best] in found]
 
 
@@ -42,9 +42,9 @@ class Graph:
             ["logits"], {x: np.array(ids[x]) for x in ids}
         )[0]
 
-    def greedy(self, source, max_extra=50):
+    def greedy(self, source):
         ids = [BOS]
-        while ids[-1] != EOS and len(ids) < len(source) + max_extra:
+        while ids[-1] != EOS and len(ids) < len(source) + 50:
             last = self.logits([source], [ids])[0, -1]
             last[[PAD, BOS]] = -np.inf  # as in our own searches
             ids.append(int(last.argmax()))

@@ -133,12 +133,12 @@ def write_corpus(folder, *splits, **sides):
             (folder / f"{split}.{language}").write_text(text, "utf-8")
 
 
-def copies(count=50, longest=7, tokens=12, seed=0):
+def copies(count=50, seed=0):
     """Pairs whose target is the source itself."""
     g = torch.Generator().manual_seed(seed)
     pairs = []
     for _ in range(count):
-        length = int(torch.randint(2, longest + 1, (), generator=g))
-        ids = torch.randint(4, tokens, (length,), generator=g)
+        length = int(torch.randint(2, 8, (), generator=g))
+        ids = torch.randint(4, 12, (length,), generator=g)
         pairs.append((ids.tolist() + [3], ids.tolist() + [3]))
     return pairs
