@@ -37,19 +37,14 @@ from steps import training_steps  # noqa: E402
 from transformer_lib.batching import Batch, collate  # noqa: E402
 from transformer_lib.embeddings import EOS  # noqa: E402
 from transformer_lib.model import TransformerConfig  # noqa: E402
+from transformer_lib.training import pick_precision  # noqa: E402
 
 # Of Multi30k with 8,000 subwords: the batch in the middle of an epoch, sorted,
 # and the first 64 test sentences. So no machine needs the corpus.
 LENGTHS = json.loads(Path(__file__).with_name("lengths.json").read_text())
-SIZES = {
-    "tiny": TransformerConfig.tiny,
-    "base": TransformerConfig.base,
-}
 warnings.filterwarnings("ignore", message=".*nested tensors")
-# Instructions for it: without them oneDNN only imitates bf16, slower.
-BF16 = (
-    torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-)
+# Without instructions for it oneDNN only imitates bf16, slower.
+BF16 = pick_precision("auto", torch.device("cpu")) == "bf16"
 COLUMNS = (
     "nn.Transformer",
     "HF eager",
@@ -89,7 +84,7 @@ ROWS = [
 
 def config(size: str) -> TransformerConfig:
     """Equal sizes: the others' projections have biases, so ours too."""
-    return SIZES[size](8000, bias=True)
+    return getattr(TransformerConfig, size)(8000, bias=True)
 
 
 def training_batch(tokens: int) -> Batch:

@@ -240,13 +240,12 @@ def parser():
         if run is copying:
             one.add_argument("length", type=int, choices=LENGTHS)
             one.add_argument("--rate-of", help="the run whose rate to take")
-        one.add_argument("--minutes", type=float, default=minutes)
         one.add_argument("--steps", type=int, help="not minutes")
         one.add_argument("--rates", type=float, nargs="+", default=rates)
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--device", default="cpu")
         one.add_argument("--out", type=Path, required=True)
-        one.set_defaults(run=run)
+        one.set_defaults(run=run, minutes=minutes)
     return made
 
 
