@@ -165,7 +165,6 @@ def one_page() -> str:
             "styles/pydata-sphinx-theme.css",
             "pygments.css",
             "mystnb.*.css",
-            "proof.css",
             "exercise.css",
             "sphinx-design.min.css",
             "book.css",
@@ -237,7 +236,7 @@ table { border-collapse: collapse; font-size: 0.8em; }
 td p, th p { margin: 0; }
 td, th { border-bottom: 1px solid #aaa; padding: 0.2em 0.5em; }
 svg, img { max-width: 100%; height: auto; }
-.k, .kn, .ow, .kc, .kd { font-weight: bold; }
+.k, .kn, .ow, .kc { font-weight: bold; }
 .c1 { font-style: italic; }
 """
 CONTAINER = """<?xml version="1.0"?>

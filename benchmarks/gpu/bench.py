@@ -143,7 +143,7 @@ def ours(size, tokens, precision, vocab_size=None):
     return found | {"steps": marks[-1][0]}
 
 
-def loop(make, size, tokens, bf16=True):
+def loop(make, size, tokens):
     """A plain loop: make() gives the weights, and a loss of a batch."""
     torch.manual_seed(0)
     weights, loss_of = make()
@@ -154,7 +154,7 @@ def loop(make, size, tokens, bf16=True):
     while True:
         for batch in batches_of(size, tokens).epoch(0):
             batch = batch.to(DEVICE)
-            with torch.autocast(DEVICE.type, torch.bfloat16, enabled=bf16):
+            with torch.autocast(DEVICE.type, torch.bfloat16):
                 loss = loss_of(batch)
             loss.backward()
             adam.step()
@@ -175,7 +175,7 @@ def plain(size):
 
         def loss_of(batch):
             hidden = model.hidden(batch.source_ids, batch.target_ids)
-            if DEVICE.type == "cuda" and torch.is_autocast_enabled("cuda"):
+            if DEVICE.type == "cuda":
                 hidden = hidden.to(torch.bfloat16)
             weight = model.output_weight
             loss, _ = projected_losses(hidden, weight, batch.labels)
