@@ -10,8 +10,6 @@ import tangle
 from jupytext.config import load_jupytext_config
 from notebooks import is_notebook
 
-import transformer_lib
-
 BEGIN = '''\
 ({name})=
 # A chapter
@@ -166,11 +164,7 @@ def test_importing_is_light():
         assert callable(transformer_lib.scaled_dot_product_attention)
         assert callable(export.export_model)
         assert not hasattr(transformer_lib, "nonsense")
+        for name in transformer_lib.__all__:
+            getattr(transformer_lib, name)
     """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("name", [*transformer_lib.__all__, "masks"])
-def test_every_public_name_works(name):
-    assert getattr(transformer_lib, name) is not None
-    assert name in dir(transformer_lib)
