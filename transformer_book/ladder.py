@@ -344,8 +344,8 @@ def savings(blocks: Blocks, rung: str) -> dict[int, Saving]:
 def lasting(blocks: Blocks, first: Saving, then: Saving) -> dict[str, Any]:
     """A saving beside that of a shorter budget.
 
-    `gap` is what the factor has grown by; `share` is what is left of what
-    the shorter one had above 1, with the ends of its interval.
+    `gap` is what the factor has grown by, and `ends` are those of the
+    interval of what is left of what the shorter one had above 1.
     """
 
     def beyond(share: float) -> Gap:
@@ -357,8 +357,7 @@ def lasting(blocks: Blocks, first: Saving, then: Saving) -> dict[str, Any]:
         return Gap(size, blocks.contrast(weights).within, math.nan)
 
     share = (then.factor - 1) / (first.factor - 1)
-    ends = fieller(beyond, share)
-    return {"gap": beyond(1), "share": share, "ends": ends}
+    return {"gap": beyond(1), "ends": fieller(beyond, share)}
 
 
 def in_turn(cost: dict[str, Any], paper: dict[str, Any]) -> float:

@@ -159,6 +159,5 @@ def load_copying() -> list[dict[str, Any]]:
 
 
 def load_counts(name: str) -> dict[str, Any]:
-    """What an experiment counted: runs/NAME.json, else nothing."""
-    path = record(f"{name}.json")
-    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    """What an experiment counted: runs/NAME.json."""
+    return json.loads(record(f"{name}.json").read_text("utf-8"))

@@ -6,7 +6,7 @@ from typing import Any
 
 def markdown_table(rows: list[dict[str, Any]]) -> str:
     """Rows of like keys as a Markdown table, figures short, at the right."""
-    names = list(rows[0]) if rows else []
+    names = list(rows[0])
     told = [[_short(row.get(name, "")) for name in names] for row in rows]
     lines = [
         [name.replace("_", " ") for name in names],

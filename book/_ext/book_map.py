@@ -33,9 +33,7 @@ class BookMap(SphinxDirective):
 
 
 def figure_1(app) -> str:
-    """The figure in the page on the model; "" if there is none."""
-    if MODEL not in app.env.found_docs:
-        return ""
+    """The figure in the page on the model."""
     for raw in app.env.get_doctree(MODEL).findall(nodes.raw):
         if "<svg" in raw.astext() and ".html" in raw.astext():
             return raw.astext()
@@ -76,11 +74,11 @@ def light_part(app, doctree, docname):
     folder, _, chapter = docname.rpartition("/")
     if folder != posixpath.dirname(MODEL) or chapter not in LIT:
         return
-    picture = figure_1(app) if app.builder.format == "html" else ""
-    if not picture:
+    if app.builder.format != "html":
         return
     title = next(doctree.findall(nodes.title))
-    copy = nodes.raw("", small(picture, *LIT[chapter]), format="html")
+    picture = small(figure_1(app), *LIT[chapter])
+    copy = nodes.raw("", picture, format="html")
     title.parent.insert(title.parent.index(title), copy)  # beside it
 
 

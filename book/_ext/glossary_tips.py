@@ -41,9 +41,8 @@ def formula_key(text: str) -> str:
 
 @cache
 def glossary() -> str:
-    """The glossary page, or nothing in a book without one."""
-    path = BOOK / "appendix" / "glossary.md"
-    return path.read_text("utf-8") if path.exists() else ""
+    """The glossary page."""
+    return (BOOK / "appendix" / "glossary.md").read_text("utf-8")
 
 
 @cache

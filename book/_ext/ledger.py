@@ -74,7 +74,7 @@ def summary(rows: list[dict], sections: list[str]) -> list[str]:
     lines.append("|---|" + "---:|" * len(STATES))
     for section in sections:
         cells = [str(count[section, state] or "") for state in STATES]
-        title = f"{section} {TITLES.get(section, '')}"
+        title = f"{section} {TITLES[section]}"
         lines.append(f"| {title} | {' | '.join(cells)} |")
     totals = Counter(row["status"] for row in rows)
     cells = [str(totals[state]) for state in STATES]
@@ -154,7 +154,7 @@ class Ledger(SphinxDirective):
         for number in sections:
             name = nodes.make_id(f"paper-{number}")
             section = nodes.section(ids=[name], names=[name])
-            title = f"{number} {TITLES.get(number, '')}".strip()
+            title = f"{number} {TITLES[number]}"
             section += nodes.title(title, title)
             section += [
                 self.row(r) for r in rows if str(r["section"]) == number
@@ -175,7 +175,7 @@ class Counts(Ledger):
 
 def lead_to_rows(app, doctree, docname):
     """A chapter's first box leads to the chapter's rows in the ledger."""
-    if app.builder.format != "html" or LEDGER_PAGE not in app.env.all_docs:
+    if app.builder.format != "html":
         return
     names = {label for label, at in labels(app) if at == docname}
     count = sum(chapter(row) in names for row in read())
