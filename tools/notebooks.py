@@ -2,7 +2,8 @@
 
 A page's text, and a figure's caption, may hold MyST's own inline
 evaluation, such as {eval}`f"{score:.1f}"`. `execute` evaluates it behind the
-cells before it.
+cells before it, and that of a text once more at the end, as JupyterLab does
+when it runs all cells: both must say the same.
 """
 
 import ast
@@ -62,14 +63,19 @@ def execute(
 
     Raises:
         CellExecutionError: if a cell or an expression raises.
-        ValueError: if an expression gives nothing to show.
+        ValueError: if an expression gives nothing to show, or something
+            else when all cells have run.
     """
-    cells, asked = [], []
+    cells, asked, again = [], [], []
     for cell in notebook.cells:
         cells.append(cell)
         for expression in expressions(cell):
             asked.append(nbformat.v4.new_code_cell(expression))
             cells.append(asked[-1])
+            if cell.cell_type == "markdown":
+                at_end = nbformat.v4.new_code_cell(expression)
+                again.append((asked[-1], at_end))
+    cells += [at_end for _, at_end in again]
     whole = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
     client = NotebookClient(
         whole,
@@ -83,6 +89,13 @@ def execute(
     )
     client.execute(env=dict(os.environ if env is None else env))
     notebook.metadata = whole.metadata
+    for where_it_is, at_end in again:
+        told, later = (shown(result_of(x)) for x in (where_it_is, at_end))
+        if told != later:
+            raise ValueError(
+                f"{{eval}}`{at_end.source}` is {told}, but {later} when all "
+                "cells have run: a name in it is given away again"
+            )
     return [(cell.source, result_of(cell)) for cell in asked]
 
 

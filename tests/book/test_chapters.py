@@ -98,12 +98,12 @@ The first of {eval}`len(x)` is {eval}`f"{x[0]:.1%}"`.
 ---
 mystnb:
   figure:
-    caption: Of {eval}`x[-1]`.
+    caption: Of {eval}`y[-1]`.
 ---
-x = [0.75]
+y = [0.75]
 ```
 
-The first of {eval}`len(x)` is {eval}``f"`{x[0]:.1%}`"``.
+The first of {eval}`len(y)` is {eval}``f"`{y[0]:.1%}`"``.
 """
 
 
@@ -119,7 +119,8 @@ def test_an_expression_in_the_text_is_evaluated_where_it_is(tmp_path):
     assert "Of 0.75." in str(notebook.cells[-2].metadata)  # a caption
     client = Result(notebook, path, None, Mock(), result=result)
     with client:
-        shown = [client.eval_variable("len(x)") for _ in range(3)]
+        asked = "len(x)", "len(y)", "len(y)"
+        shown = [client.eval_variable(each) for each in asked]
     values = [one["data"]["text/plain"] for [one] in shown]
     assert values == ["2", "1", "1"]
     path.write_text(path.read_text().replace("len(x)", "len( x)"))
@@ -144,11 +145,14 @@ def test_a_notebook_runs_in_our_own_environment_unless_told(monkeypatch):
         ("1 / 0", "1", "ZeroDivisionError"),
         ("x = 1", "1 / 0", "ZeroDivisionError"),
         ("x = 1", "None", "gives nothing to show"),
+        ("x = 1", "x", "`x` is 1, but 2 when all cells have run"),
     ],
 )
 def test_failures_and_noise_are_not_kept(code, expression, error, tmp_path):
     path = page(tmp_path / "page.md", code)
-    path.write_text(f"{path.read_text()}\nIt is {{eval}}`{expression}`.\n")
+    later = "```{code-cell}\nx = 2\n```\n"
+    said = f"\nIt is {{eval}}`{expression}`.\n\n"
+    path.write_text(path.read_text() + said + later)
     result = run(path)
     assert not result["keep"]
     assert error is None or error in result["error"]

@@ -78,6 +78,9 @@ def test_pages_are_in_step():
         text = path.read_text("utf-8")
         notebook = jupytext.read(path)
         notebook.metadata["kernelspec"]["language"] = "python"
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.metadata["user_expressions"] = [{"expression": "x"}]
         assert jupytext.writes(notebook, "md:myst", config=config) == text
         # a cell that is a docstring does not print it
         assert text.count('---\n"""') == text.count('""";\n```'), path
