@@ -94,7 +94,7 @@ def execute(
         if told != later:
             raise ValueError(
                 f"{{eval}}`{at_end.source}` is {told}, but {later} when all "
-                "cells have run: a name in it is given away again"
+                "cells have run: a later cell gives a name in it anew"
             )
     return [(cell.source, result_of(cell)) for cell in asked]
 
